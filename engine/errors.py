@@ -1,0 +1,77 @@
+"""Every error that Functory raises on purpose: one small tree.
+
+Each error says *what* happened, *why*, and what to *try*, so that the CLI, the HTTP API and a
+traceback all read the same. ``code`` is the CLI's exit status for it (see ``docs/reference/cli.md``).
+"""
+
+from __future__ import annotations
+
+
+class FunctoryError(Exception):
+    """Base of the tree: ``what`` happened, ``why``, and what to ``try_`` next."""
+
+    code = 1
+
+    def __init__(self, what: str, why: str = "", try_: str = "") -> None:
+        self.what = what
+        self.why = why
+        self.try_ = try_
+        lines = [what]
+        if why:
+            lines.append(why)
+        if try_:
+            lines.append(f"try: {try_}")
+        super().__init__("\n".join(lines))
+
+
+class Invalid(FunctoryError):
+    """The input is not acceptable: source, pattern, template, schema, settings, size."""
+
+    code = 2
+
+
+class NotFound(FunctoryError):
+    """A function, version, trigger, event, execution or secret that does not exist."""
+
+    code = 3
+
+
+class Refused(FunctoryError):
+    """The caller may not do this: a missing permission or grant."""
+
+    code = 4
+
+
+class Conflict(FunctoryError):
+    """The state does not allow it: a stale ``expected_version``, dependents, a finished execution."""
+
+    code = 5
+
+
+class Unavailable(FunctoryError):
+    """A database or broker cannot be reached."""
+
+    code = 6
+
+
+class Stale(FunctoryError):
+    """An attempt that no longer owns its execution tried to write: its fence is not the current one."""
+
+    code = 5
+
+
+class ExecutionFailed(FunctoryError):
+    """An awaited execution did not succeed. ``error`` holds its recorded error, ``state`` its final state."""
+
+    def __init__(self, what: str, why: str = "", try_: str = "", *, state: str = "failed",
+                 error: dict | None = None, execution_id: str = "") -> None:
+        super().__init__(what, why, try_)
+        self.state = state
+        self.error = error or {}
+        self.execution_id = execution_id
+
+
+class WaitTimeout(FunctoryError):
+    """The wait ended before the execution did; the execution goes on."""
+
+    code = 124
