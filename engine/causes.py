@@ -1,0 +1,55 @@
+"""Where something came from: the lineage that events and executions carry.
+
+Lineage travels in here, taken from rows and never from parameters that a caller could omit or
+forge: whatever a running function does is stamped with its own execution's cause, and checked
+against its fence in the writing transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.database import Tx
+from engine.errors import Stale
+from engine.tables import execution
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The running attempt that causes something: its execution, fence, root, depth and trigger chain.
+
+    ``chain`` lists the triggers that led here, oldest first: ``{"trigger": id, "name", "subject", "event"}``.
+    """
+
+    execution_id: str
+    fence: int
+    root_id: str
+    depth: int
+    chain: tuple[Mapping[str, Any], ...]
+    function: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Cause:
+        """The cause that an execution row stands for."""
+        return cls(row["id"], row["fence"], row["root_id"], row["depth"], tuple(row["chain"]), row["function"])
+
+
+def hold(tx: Tx, cause: Cause | None) -> None:
+    """Make sure, inside the writing transaction, that the attempt still owns its execution.
+
+    Raises :class:`Stale` for a zombie: its lease was lost, it was cancelled, or it has finished.
+    """
+    if cause is None:
+        return
+    statement = sa.select(execution.c.id).where(
+        execution.c.id == cause.execution_id, execution.c.fence == cause.fence, execution.c.state == "running"
+    )
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(read=True)
+    if tx.scalar(statement) is None:
+        raise Stale(f"execution {cause.execution_id} no longer belongs to this attempt",
+                    f"fence {cause.fence} is not the current one", "nothing was written; the attempt ends")

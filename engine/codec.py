@@ -1,0 +1,106 @@
+"""JSON in and out, in one place, with the cases that trip encoders spelled out.
+
+orjson is 15 times faster than the standard library but refuses integers over 64 bits and lone
+surrogates, and turns NaN into null. Those cases go through the standard library here, so that any
+JSON value a user can hold is stored and read back as it was. NaN and infinities are not JSON
+(RFC 8259 section 6) and are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from typing import Any
+
+import orjson
+
+from engine.errors import Invalid
+
+# Deeper values would exhaust the recursion of any reader downstream.
+MAX_DEPTH = 200
+
+# orjson reads integers beyond 64 bits as floats; texts with so many digits take the exact path.
+_LONG_NUMBER = re.compile(rb"\d{19}")
+
+
+def dumps(value: Any) -> str:
+    """``value`` as compact JSON text. Raises :class:`Invalid` when it is not JSON."""
+    return encode(value).decode()
+
+
+def encode(value: Any) -> bytes:
+    """``value`` as compact JSON bytes (UTF-8). Raises :class:`Invalid` when it is not JSON."""
+    try:
+        encoded = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS
+                               | orjson.OPT_PASSTHROUGH_DATETIME)
+    except (TypeError, ValueError, RecursionError):
+        return _encode_slowly(value)
+    # orjson writes NaN as null: only a value that shows a null can hide one.
+    if b"null" in encoded:
+        _refuse_nan(value)
+    return encoded
+
+
+def loads(text: str | bytes) -> Any:
+    """The value of a JSON text. Raises :class:`Invalid` with the place of the fault."""
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    try:
+        if _LONG_NUMBER.search(raw):
+            raise orjson.JSONDecodeError("long number", "", 0)
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(text, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise Invalid("the JSON text is nested too deeply", f"at most {MAX_DEPTH} levels are read") from None
+        except (ValueError, UnicodeDecodeError) as error:
+            raise Invalid("this is not JSON", str(error)) from None
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys: equal values give equal bytes."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def digest(value: Any) -> str:
+    """The sha256 (hex) of the canonical JSON of ``value``."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def _encode_slowly(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_refuse)
+    except RecursionError:
+        raise Invalid("the value is nested too deeply", f"at most {MAX_DEPTH} levels are stored") from None
+    except (TypeError, ValueError) as error:
+        raise Invalid("the value is not JSON", str(error), "pass only dict, list, str, numbers, bool, None") from None
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Lone surrogates have no UTF-8 form; their escape is JSON and reads back as they were.
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _refuse_nan(value: Any) -> None:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            raise Invalid("the value is not JSON", f"{item} has no JSON form", "use null or a string instead")
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)

@@ -1,0 +1,363 @@
+"""Connections and transactions on PostgreSQL and SQLite.
+
+``with database.write() as tx`` is one transaction: it commits at the end, or nothing happened.
+What it signalled (``tx.wake("events")``) reaches waiting roles after the commit. The differences of
+the two dialects stay in here and in ``engine.migrate``:
+
+- SQLite: WAL, and ``BEGIN IMMEDIATE`` for every writing transaction. A deferred transaction that
+  upgrades to a write fails at once despite any busy timeout (sqlite.org/lang_transaction.html).
+- PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed, and a coalesced
+  ``NOTIFY`` as wake-up, sent outside the transaction because commits with NOTIFY are serialised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event as hooks
+from sqlalchemy.engine import Connection, CursorResult, Engine, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from engine import clock as clocks
+from engine.errors import Unavailable
+from engine.wakeup import Wakeup
+
+CHANNEL = "functory_wakeup"
+# SQLite: how long another process's transaction is waited for.
+BUSY_MILLISECONDS = 30_000
+# SQLite: how often another process's commits are looked for. The promise is 200 ms.
+WATCH_SECONDS = 0.05
+# PostgreSQL: at most one NOTIFY in this time from one process.
+NOTIFY_SECONDS = 0.003
+
+
+class Tx:
+    """One open transaction: ``execute`` statements, ``wake`` roles after the commit."""
+
+    def __init__(self, connection: Connection, now: datetime, new_id: Callable[[], str], dialect: str) -> None:
+        self.connection = connection
+        self.now = now
+        self.new_id = new_id
+        self.dialect = dialect
+        self.topics: set[str] = set()
+        self.callbacks: list[Callable[[], None]] = []
+
+    def execute(self, statement: sa.Executable, rows: Any = None) -> CursorResult[Any]:
+        """Run one statement; ``rows`` is a mapping or a sequence of them (then in one batch)."""
+        return self.connection.execute(statement, rows)
+
+    def rows(self, statement: sa.Executable, values: Any = None) -> list[dict[str, Any]]:
+        """All rows of a statement as dictionaries."""
+        return [dict(row) for row in self.connection.execute(statement, values).mappings()]
+
+    def one(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
+        """The first row of a statement, or None."""
+        row = self.connection.execute(statement, values).mappings().first()
+        return dict(row) if row is not None else None
+
+    def scalar(self, statement: sa.Executable, values: Any = None) -> Any:
+        """The first column of the first row, or None."""
+        return self.connection.execute(statement, values).scalar()
+
+    def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert ``rows`` (all with the same keys) in one batch; nothing for none."""
+        if rows:
+            self.connection.execute(sa.insert(table), list(rows))
+
+    def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
+        """Insert ``row`` unless a unique key has it already. True when it was inserted."""
+        statement = _insert_for(self.dialect)(table).values(**row).on_conflict_do_nothing()
+        return self.connection.execute(statement).rowcount == 1
+
+    def wake(self, *topics: str) -> None:
+        """Signal ``topics`` after the commit."""
+        self.topics.update(topics)
+
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once the transaction is durable."""
+        self.callbacks.append(callback)
+
+
+def _insert_for(dialect: str) -> Any:
+    if dialect == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert
+    return insert
+
+
+class Database:
+    """A database by its SQLAlchemy URL, safe to use from many threads and after a fork."""
+
+    def __init__(self, url: str, *, clock: clocks.Clock | None = None, new_id: Callable[[], str] = clocks.new_id,
+                 wakeup: Wakeup | None = None, pool_size: int = 10) -> None:
+        self._url = make_url(url)
+        self.dialect = self._url.get_backend_name()
+        self.new_id = new_id
+        self.wakeup = wakeup or Wakeup()
+        self._pool_size = pool_size
+        self._engine: Engine | None = None
+        self._pid = 0
+        self._open_lock = threading.Lock()
+        # One writer at a time inside this process: threads queue here instead of in SQLite's
+        # busy handler, which sleeps up to 100 ms between tries.
+        self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
+        self.clock: clocks.Clock = clock or (
+            clocks.SystemClock() if self.dialect == "sqlite" else clocks.ServerClock(self._server_time)
+        )
+        self._notifier: _Notifier | None = None
+        self._watcher: _Watcher | None = None
+
+    @property
+    def name(self) -> str:
+        """The URL without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    def __repr__(self) -> str:
+        return f"Database({self.name!r})"
+
+    @property
+    def engine(self) -> Engine:
+        """The connection pool of this process. A forked child gets one of its own: two processes on
+        one socket read each other's rows."""
+        if self._engine is None or self._pid != os.getpid():
+            with self._open_lock:
+                if self._engine is None or self._pid != os.getpid():
+                    if self._engine is not None:
+                        self._engine.dispose(close=False)
+                        self._notifier = None
+                        self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
+                    self._engine = self._connect()
+                    self._pid = os.getpid()
+        return self._engine
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Tx]:
+        """A writing transaction. Raises :class:`Unavailable` when the database cannot be used."""
+        # The clock may ask the server: before the transaction, so that it never waits inside one.
+        with _translated(self.name):
+            now = self.clock.now()
+        with _translated(self.name), self._writer:
+            with self.engine.connect() as connection:
+                connection = connection.execution_options(functory_write=True)
+                with connection.begin():
+                    tx = Tx(connection, now, self.new_id, self.dialect)
+                    yield tx
+        self._after_commit(tx)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Tx]:
+        """A reading transaction: one consistent snapshot on SQLite, READ COMMITTED on PostgreSQL."""
+        with _translated(self.name):
+            now = self.clock.now()
+            with self.engine.connect() as connection, connection.begin():
+                yield Tx(connection, now, self.new_id, self.dialect)
+
+    def watch(self) -> None:
+        """Start to hear the wake-ups of other processes; until :meth:`close`."""
+        if self._watcher is None and self._url.database not in (None, "", ":memory:"):
+            self._watcher = _Watcher(self)
+            self._watcher.start()
+
+    def ping(self) -> float:
+        """Seconds of one round trip. Raises :class:`Unavailable`."""
+        start = time.monotonic()
+        with self.read() as tx:
+            tx.scalar(sa.text("SELECT 1"))
+        return time.monotonic() - start
+
+    def close(self) -> None:
+        """Close every connection; the object can be used again afterwards."""
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher = None
+        if self._notifier is not None:
+            self._notifier.stop()
+            self._notifier = None
+        if self._engine is not None:
+            self._engine.dispose(close=self._pid == os.getpid())
+            self._engine = None
+
+    def _after_commit(self, tx: Tx) -> None:
+        if tx.topics:
+            self.wakeup.signal(tx.topics)
+            if self.dialect == "postgresql":
+                if self._notifier is None:
+                    self._notifier = _Notifier(self)
+                self._notifier.send(tx.topics)
+        for callback in tx.callbacks:
+            callback()
+
+    def _server_time(self) -> datetime:
+        with self.engine.connect() as connection:
+            return connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one().astimezone(UTC)
+
+    def _connect(self) -> Engine:
+        if self.dialect == "postgresql":
+            return sa.create_engine(
+                self._url, pool_size=self._pool_size, max_overflow=self._pool_size, pool_pre_ping=True, pool_timeout=30,
+                connect_args={"connect_timeout": 5, "application_name": "functory"},
+            )
+        memory = self._url.database in (None, "", ":memory:")
+        options: dict[str, Any] = {"connect_args": {"timeout": BUSY_MILLISECONDS / 1000, "check_same_thread": False}}
+        if memory:
+            options["poolclass"] = sa.pool.StaticPool
+        else:
+            options |= {"pool_size": self._pool_size, "max_overflow": self._pool_size * 4}
+        engine = sa.create_engine(self._url, **options)
+        hooks.listen(engine, "connect", _prepare_sqlite)
+        hooks.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    # Transactions are begun by _begin_sqlite; the driver must not begin its own.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    # FULL: a committed transaction survives a power cut, as the promise says.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get("functory_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+@contextlib.contextmanager
+def _translated(name: str) -> Iterator[None]:
+    """Turn a driver's word for "cannot be used now" into :class:`Unavailable`."""
+    try:
+        yield
+    except PoolTimeout:
+        raise Unavailable(f"no free connection to {name}", "all connections of the pool are in use",
+                          "lower FUNCTORY_WORKER_SLOTS or look for long transactions") from None
+    except (OperationalError, InterfaceError) as error:
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+        raise Unavailable(f"the database {name} cannot be used", reason, _mend(reason)) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unavailable(f"the connection to {name} was lost", str(error.orig), "it is retried") from error
+        raise
+
+
+def _mend(reason: str) -> str:
+    lowered = reason.lower()
+    if "full" in lowered or "no space" in lowered:
+        return "free disk space; nothing was written"
+    if "no such table" in lowered or "does not exist" in lowered:
+        return "functory db upgrade"
+    if "locked" in lowered:
+        return "another process holds the file; try again"
+    return "check that the server runs and that FUNCTORY_DATABASE_URL is right"
+
+
+class _Notifier:
+    """Sends ``NOTIFY`` off the write path, at most once in a few milliseconds."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._topics: set[str] = set()
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="functory-notify", daemon=True)
+        self._thread.start()
+
+    def send(self, topics: Iterable[str]) -> None:
+        with self._condition:
+            self._topics.update(topics)
+            self._condition.notify()
+
+    def stop(self) -> None:
+        """Send what is waiting, then end."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        connection: Connection | None = None
+        while True:
+            with self._condition:
+                while not self._topics and not self._stopping:
+                    self._condition.wait()
+                topics, self._topics = self._topics, set()
+            if not topics:
+                break
+            try:
+                if connection is None:
+                    connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+                connection.execute(sa.select(sa.func.pg_notify(CHANNEL, ",".join(sorted(topics)))))
+            except SQLAlchemyError:
+                # A lost wake-up costs one poll interval; the next one takes a new connection.
+                if connection is not None:
+                    connection.invalidate()
+                    connection.close()
+                connection = None
+            time.sleep(NOTIFY_SECONDS)
+        if connection is not None:
+            connection.close()
+
+
+class _Watcher(threading.Thread):
+    """Hears other processes: ``LISTEN`` on PostgreSQL, the file's ``data_version`` on SQLite."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(name="functory-wakeup", daemon=True)
+        self._database = database
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join(timeout=5)
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with self._database.engine.connect() as connection:
+                    if self._database.dialect == "postgresql":
+                        self._listen(connection)
+                    else:
+                        self._look(connection)
+            except (SQLAlchemyError, OSError):
+                self._ended.wait(1.0)
+
+    def _listen(self, connection: Connection) -> None:
+        raw: Any = connection.connection.driver_connection
+        raw.autocommit = True
+        try:
+            raw.execute(f"LISTEN {CHANNEL}")
+            while not self._ended.is_set():
+                ready, _, _ = select.select([raw.fileno()], [], [], 0.5)
+                if ready:
+                    for note in raw.notifies(timeout=0):
+                        self._database.wakeup.signal(t for t in note.payload.split(",") if t)
+        finally:
+            # A listening connection must not go back into the pool.
+            connection.invalidate()
+
+    def _look(self, connection: Connection) -> None:
+        cursor = connection.connection.cursor()
+        try:
+            seen = None
+            while not self._ended.wait(WATCH_SECONDS):
+                cursor.execute("PRAGMA data_version")
+                version = cursor.fetchone()[0]
+                if seen is not None and version != seen:
+                    self._database.wakeup.signal(("events", "executions", "finished", "outbox"))
+                seen = version
+        finally:
+            cursor.close()

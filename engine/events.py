@@ -1,0 +1,253 @@
+"""Events: rows of the outbox, and their CloudEvents 1.0 envelope.
+
+An event is written in the transaction of the change that it tells of (:func:`record`). From then
+on it is *pending* until the router has decided about it, and *unpublished* until it went onto the
+exchange; both are partial indexes, so open work is found at a cost that does not grow with history.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import causes, codec
+from engine.causes import Cause
+from engine.database import Database, Tx
+from engine.errors import Invalid, NotFound
+from engine.tables import event
+
+TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
+
+# First words of the types that only the engine writes; a user's emit() may not pretend to be it.
+RESERVED = frozenset({
+    "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
+    "worker",
+})  # fmt: skip
+
+MAX_SUBJECT = 1024
+MAX_ROUTE_ATTEMPTS = 5
+
+
+def record(
+    tx: Tx,
+    type_: str,
+    subject: str | None,
+    data: Any,
+    *,
+    source: str,
+    cause: Cause | None = None,
+    dedup_key: str | None = None,
+    inert: bool = False,
+) -> dict[str, Any]:
+    """One event row of the engine's own, ready to insert; :func:`add` writes it.
+
+    ``inert`` events are published and kept but fire nothing (they are routed from the start).
+    """
+    id_ = tx.new_id()
+    return {
+        "id": id_,
+        "type": type_,
+        "source": source,
+        "subject": subject,
+        "time": tx.now,
+        "data": data,
+        "root_id": cause.root_id if cause else id_,
+        "cause_execution_id": cause.execution_id if cause else None,
+        "depth": cause.depth if cause else 0,
+        "chain": list(cause.chain) if cause else [],
+        "dedup_key": dedup_key,
+        "state": "routed" if inert else "pending",
+        "route_attempts": 0,
+        "routed_at": tx.now if inert else None,
+    }
+
+
+def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
+    """Write event rows into the outbox and wake router and publisher after the commit."""
+    if rows:
+        tx.insert(event, rows)
+        tx.wake("events", "outbox")
+
+
+def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An event row as a CloudEvents 1.0.2 structured-mode JSON object (spec sections 3.1 and 3.2).
+
+    Lineage goes along as extension attributes, whose names are lower-case letters by the spec.
+    """
+    result: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": row["id"],
+        "source": row["source"],
+        "type": row["type"],
+        "time": row["time"].isoformat().replace("+00:00", "Z"),
+        "datacontenttype": "application/json",
+        "data": row["data"],
+        "functoryroot": row["root_id"],
+        "functorydepth": row["depth"],
+    }
+    if row["subject"] is not None:
+        result["subject"] = row["subject"]
+    if row["cause_execution_id"] is not None:
+        result["functorycause"] = row["cause_execution_id"]
+    return result
+
+
+class Events:
+    """What a user does with events: emit, read, list."""
+
+    def __init__(self, database: Database, max_bytes: int = 1_048_576) -> None:
+        self._database = database
+        self._max_bytes = max_bytes
+
+    def emit(
+        self,
+        type_: str,
+        data: Any = None,
+        *,
+        subject: str | None = None,
+        source: str = "/functory/api",
+        cause: Cause | None = None,
+        dedup_key: str | None = None,
+    ) -> str:
+        """Write one event of the user's own. Returns its id.
+
+        With a ``cause`` it belongs to that execution's tree and is refused for a zombie. The same
+        ``dedup_key`` (at most 255 letters) a second time writes nothing and returns the first id.
+        Raises :class:`Invalid` for a wrong or reserved type, data that is not JSON or too large.
+        """
+        check_type(type_)
+        check_data(data, self._max_bytes)
+        check_subject(subject)
+        if dedup_key is not None and not 0 < len(dedup_key) <= 255:
+            raise Invalid("wrong dedup_key", "it takes 1 to 255 letters")
+        with self._database.write() as tx:
+            causes.hold(tx, cause)
+            row = record(tx, type_, subject, data, source=source, cause=cause, dedup_key=dedup_key)
+            if dedup_key is None:
+                add(tx, [row])
+            elif tx.insert_new(event, row):
+                tx.wake("events", "outbox")
+            else:
+                return str(tx.scalar(sa.select(event.c.id).where(event.c.dedup_key == dedup_key)))
+        return row["id"]
+
+    def get(self, id_: str) -> dict[str, Any]:
+        """One event row. Raises :class:`NotFound`."""
+        with self._database.read() as tx:
+            row = tx.one(sa.select(event).where(event.c.id == as_id(id_, "event")))
+        if row is None:
+            raise NotFound(f"event {id_} not found", try_="functory event list")
+        return row
+
+    def list(
+        self, *, type_: str | None = None, subject: str | None = None, root_id: str | None = None,
+        state: str | None = None, before: str | None = None, after: str | None = None, limit: int = 50,
+    ) -> list[dict[str, Any]]:
+        """Events, newest first (oldest first with ``after``), at most ``limit`` (1 to 1000).
+
+        ``before`` and ``after`` are event ids: the key of the next page.
+        """
+        statement = sa.select(event)
+        for column, value in ((event.c.type, type_), (event.c.subject, subject), (event.c.state, state)):
+            if value is not None:
+                statement = statement.where(column == value)
+        if root_id is not None:
+            statement = statement.where(event.c.root_id == as_id(root_id, "root"))
+        if before is not None:
+            statement = statement.where(event.c.id < as_id(before, "event"))
+        if after is not None:
+            statement = statement.where(event.c.id > as_id(after, "event"))
+        order = event.c.id.asc() if after is not None else event.c.id.desc()
+        with self._database.read() as tx:
+            return tx.rows(statement.order_by(order).limit(max(1, min(limit, 1000))))
+
+    def release(self, id_: str) -> None:
+        """Send a quarantined event to the router again. Raises :class:`NotFound`."""
+        with self._database.write() as tx:
+            statement = (
+                sa.update(event)
+                .where(event.c.id == as_id(id_, "event"), event.c.state == "quarantined")
+                .values(state="pending", route_attempts=0, route_after=None, problem=None)
+            )
+            if tx.execute(statement).rowcount == 0:
+                raise NotFound(f"no quarantined event {id_}", try_="functory event list --state quarantined")
+            tx.wake("events")
+
+
+def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
+    """Lock up to ``limit`` events that are not on the exchange yet, in their order."""
+    statement = sa.select(event).where(event.c.published_at.is_(None)).order_by(event.c.id).limit(limit)
+    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+
+
+def mark_published(tx: Tx, ids: Sequence[str]) -> None:
+    """Note that the exchange has confirmed these events."""
+    tx.execute(sa.update(event).where(event.c.id.in_(ids)).values(published_at=tx.now))
+
+
+def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
+    """Lock up to ``limit`` events that the router has to decide about, in their order."""
+    statement = (
+        sa.select(event)
+        .where(event.c.state == "pending", sa.or_(event.c.route_after.is_(None), event.c.route_after <= tx.now))
+        .order_by(event.c.id)
+        .limit(limit)
+    )
+    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+
+
+def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
+    """pending → routed: final, in the transaction of the events' firings."""
+    tx.execute(sa.update(event).where(event.c.id.in_(ids), event.c.state == "pending")
+               .values(state="routed", routed_at=tx.now, problem=None))
+
+
+def mark_failed(tx: Tx, id_: str, problem: str) -> str:
+    """pending → pending with backoff, or → quarantined at the fifth failure. Returns the new state."""
+    attempts = int(tx.scalar(sa.select(event.c.route_attempts).where(event.c.id == id_)) or 0) + 1
+    state = "quarantined" if attempts >= MAX_ROUTE_ATTEMPTS else "pending"
+    tx.execute(
+        sa.update(event)
+        .where(event.c.id == id_, event.c.state == "pending")
+        .values(state=state, route_attempts=attempts, route_after=_later(tx.now, attempts), problem=problem[:2000])
+    )
+    return state
+
+
+def _later(now: datetime, attempts: int) -> datetime:
+    return now + timedelta(seconds=2.0**attempts)
+
+
+def as_id(value: str, what: str) -> str:
+    """Check that ``value`` has an id's form. Raises :class:`NotFound`: nothing with it can exist."""
+    if not re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value or ""):
+        raise NotFound(f"{what} {value!r} not found", "an id looks like 01998c5e-…-… (36 letters)")
+    return value
+
+
+def check_type(type_: str) -> None:
+    """Refuse a malformed event type, and one that only the engine writes."""
+    if not isinstance(type_, str) or len(type_) > 255 or not TYPE.fullmatch(type_):
+        raise Invalid(f"wrong event type {type_!r}", "it is words of letters, digits, _ and - joined with dots",
+                      "for example order.created")
+    if type_.split(".")[0] in RESERVED:
+        raise Invalid(f"the event type {type_} is reserved", f"types that begin with {type_.split('.')[0]}. are the engine's own",
+                      f"call it my_{type_}, say")
+
+
+def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
+    """Refuse data that is not JSON or larger than ``max_bytes``."""
+    size = len(codec.encode(data))
+    if size > max_bytes:
+        raise Invalid(f"the {what} is too large", f"{size:,} bytes; at most {max_bytes:,} are taken",
+                      "store the bulk elsewhere and pass its address, or raise FUNCTORY_MAX_EVENT_BYTES")
+
+
+def check_subject(subject: str | None) -> None:
+    """Refuse a subject that is no text or longer than 1024 letters."""
+    if subject is not None and (not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT):
+        raise Invalid("wrong event subject", f"it is a text of 1 to {MAX_SUBJECT} letters")

@@ -1,0 +1,67 @@
+"""Limits of a function version: read, checked, and filled with defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from engine.errors import Invalid
+
+# Attempts that end by no fault of the function (a killed worker, a crash) are repeated up to this,
+# even for a function that asks for no retries.
+LEAST_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one version may use. Times are seconds, sizes bytes."""
+
+    timeout: float = 30.0
+    retries: int = 0
+    retry_delay: float = 1.0
+    retry_max_delay: float = 300.0
+    max_attempts: int | None = None
+    result_bytes: int = 1_048_576
+    log_bytes: int = 1_048_576
+    calls: int = 1000
+    priority: int = 0
+    expires: float | None = None
+
+    def attempts(self) -> int:
+        """How often an execution may be tried in all."""
+        return self.max_attempts or max(self.retries + 1, LEAST_ATTEMPTS)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "timeout": (0.001, 86_400), "retries": (0, 100), "retry_delay": (0, 86_400), "retry_max_delay": (0, 86_400),
+    "max_attempts": (1, 1000), "result_bytes": (1, 16_777_216), "log_bytes": (0, 16_777_216), "calls": (0, 100_000),
+    "priority": (-100, 100), "expires": (0.001, 31_536_000),
+}  # fmt: skip
+
+
+def read(value: Mapping[str, Any] | None) -> Limits:
+    """Check a mapping of limits. Raises :class:`Invalid` naming the wrong one and its bounds."""
+    known = {field.name for field in fields(Limits)}
+    for name, given in (value or {}).items():
+        if name not in known:
+            raise Invalid(f"unknown limit {name!r}", "known are " + ", ".join(sorted(known)))
+        if given is None and name in ("max_attempts", "expires"):
+            continue
+        low, high = _BOUNDS[name]
+        whole = name not in ("timeout", "retry_delay", "retry_max_delay", "expires")
+        kinds = (int,) if whole else (int, float)
+        if isinstance(given, bool) or not isinstance(given, kinds) or not low <= given <= high:
+            raise Invalid(f"wrong limit {name}={given!r}",
+                          f"it takes {'a whole number' if whole else 'a number'} from {low:g} to {high:g}")
+    return Limits(**dict(value or {}))
+
+
+def backoff(limits: Limits, failures: int, jitter: float) -> float:
+    """Seconds until the next try after ``failures`` failed ones: doubled each time, capped, and
+    spread by ``jitter`` (0 to 1) over its upper half, so that a herd of retries does not return at once."""
+    delay = min(limits.retry_max_delay, limits.retry_delay * 2 ** max(failures - 1, 0))
+    return delay * (0.5 + jitter / 2)

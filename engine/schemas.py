@@ -1,0 +1,105 @@
+"""JSON Schemas of inputs and outputs: read as declared, and checked before a run.
+
+Checked with jsonschema-rs. Remote references are refused: a schema comes from outside, and the
+validator would otherwise fetch ``http:`` and read ``file:`` references while compiling.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from engine import codec
+from engine.errors import Invalid
+
+# The type names of annotations that BabyAGI-style parameter lists use.
+TYPES = {
+    "str": "string", "string": "string", "int": "integer", "integer": "integer", "float": "number", "number": "number",
+    "bool": "boolean", "boolean": "boolean", "list": "array", "array": "array", "dict": "object", "object": "object",
+}  # fmt: skip
+
+
+def of_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The schema that parameter names alone give: which are there, which are required, no types."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    more = False
+    for parameter in parameters:
+        if parameter["kind"] == "var_keyword":
+            more = True
+            continue
+        properties[parameter["name"]] = {"type": "array"} if parameter["kind"] == "var_positional" else {}
+        if parameter["required"]:
+            required.append(parameter["name"])
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": more}
+
+
+def declared(value: Any, what: str) -> dict[str, Any] | None:
+    """Read a declaration: a JSON Schema, or a list ``[{"name": …, "type": …}]``. Raises :class:`Invalid`."""
+    if value is None:
+        return None
+    if isinstance(value, list | tuple):
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for item in value:
+            if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+                raise Invalid(f"wrong {what}", f"{item!r} has no name", 'write [{"name": "rows", "type": "list"}]')
+            kind = TYPES.get(str(item.get("type", "")).lower())
+            properties[item["name"]] = {"type": kind} if kind else {}
+            if item.get("required", True):
+                required.append(item["name"])
+        value = {"type": "object", "properties": properties, "required": required}
+    if not isinstance(value, Mapping | bool):
+        raise Invalid(f"wrong {what}", f"a JSON Schema is an object, got {type(value).__name__}")
+    schema = dict(value) if isinstance(value, Mapping) else {"not": {}} if value is False else {}
+    _validator(codec.dumps(schema), what)
+    return schema
+
+
+def check(schema: Mapping[str, Any] | None, value: Any, what: str) -> None:
+    """Refuse a ``value`` that does not fit. ``what`` names it in the error ("input of parse v3").
+
+    Raises :class:`Invalid` that lists each fault with its place.
+    """
+    if schema is None:
+        return
+    validator = _validator(codec.dumps(schema), what)
+    faults = []
+    for error in validator.iter_errors(value):
+        place = ".".join(str(part) for part in error.instance_path)
+        faults.append(f"{place + ': ' if place else ''}{error.message[:300]}")
+        if len(faults) == 10:
+            break
+    if faults:
+        raise Invalid(f"the {what} does not fit its schema", "\n".join(faults), _shape(schema))
+
+
+def _shape(schema: Mapping[str, Any]) -> str:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return ""
+    required = schema.get("required", [])
+    parts = [name + (": " + _type(kind) if _type(kind) else "") + ("" if name in required else "?")
+             for name, kind in properties.items()]
+    return "it takes {" + ", ".join(parts) + "}"
+
+
+def _type(schema: Any) -> str:
+    kind = schema.get("type", "") if isinstance(schema, Mapping) else ""
+    return kind if isinstance(kind, str) else "|".join(kind)
+
+
+@functools.lru_cache(maxsize=1024)
+def _validator(text: str, what: str) -> Any:
+    try:
+        return jsonschema_rs.validator_for(codec.loads(text), retriever=_refuse)
+    except Exception as error:
+        reason = str(error).split("\n")[0][:300]
+        raise Invalid(f"the schema of the {what} is wrong", reason, "see json-schema.org; remote references are refused") from None
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"remote references are refused: {uri}")

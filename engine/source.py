@@ -1,0 +1,229 @@
+"""Source text of a function: parsed and checked, never executed here.
+
+A source is a small module: imports, constants, classes, and exactly one top-level function whose
+name is the function's. :func:`parse` checks that and reads off what can be known without running
+it: parameters, whether it is async, the packages it imports.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import Invalid
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+# What the library itself offers inside a function, and what Python reserves.
+RESERVED = frozenset({
+    "call", "submit", "gather", "emit", "secret", "state", "llm", "execution", "log", "progress", "functions",
+    "register_function", "register_trigger", "functory", "main", "self", "cls",
+})  # fmt: skip
+
+MAX_BYTES = 1_048_576
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter: ``kind`` is Python's (``positional_only``, ``positional``, ``var_positional``,
+    ``keyword``, ``var_keyword``)."""
+
+    name: str
+    kind: str
+    required: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind, "required": self.required}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checked source text."""
+
+    name: str
+    text: str
+    sha256: str
+    is_async: bool
+    parameters: tuple[Parameter, ...]
+    imports: tuple[str, ...]
+    description: str
+
+
+def parse(text: str, name: str | None = None) -> Source:
+    """Check ``text`` and read it. ``name``, when given, must be the function's.
+
+    Raises :class:`Invalid` for a syntax error (with line and mark), no or several functions,
+    another name, a reserved name, or statements that a source may not hold at its top level.
+    """
+    if not isinstance(text, str):
+        raise Invalid("the source is not text", f"it is a {type(text).__name__}", "pass the function's source as a string")
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise Invalid("the source is too large", f"at most {MAX_BYTES} bytes are stored", "split it into dependencies")
+    tree = _tree(text)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if not functions:
+        raise Invalid("the source holds no function", "one top-level `def` is needed", "write def name(…): …")
+    if len(functions) > 1:
+        names = ", ".join(f"{node.name} (line {node.lineno})" for node in functions)
+        raise Invalid("the source holds several functions", f"found {names}",
+                      "save each one on its own and name the others in dependencies=[…]")
+    node = functions[0]
+    if name is not None and node.name != name:
+        raise Invalid(f"the source defines {node.name}, not {name}", f"line {node.lineno}", f"rename it to {name}")
+    check_name(node.name)
+    for statement in tree.body:
+        _check_statement(statement)
+    return Source(
+        name=node.name,
+        text=text,
+        sha256=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        is_async=isinstance(node, ast.AsyncFunctionDef),
+        parameters=_parameters(node.args),
+        imports=_imports(tree),
+        description=(ast.get_docstring(node) or "").strip().split("\n")[0],
+    )
+
+
+def check_name(name: str) -> None:
+    """Refuse names that are no identifiers, Python's, or the library's own."""
+    if not isinstance(name, str) or not NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise Invalid(f"{name!r} is not a function name", "it must be a Python identifier of at most 200 letters")
+    if name in RESERVED or (name.startswith("__") and name.endswith("__")):
+        raise Invalid(f"the name {name} is reserved", "Functory offers it inside every function",
+                      f"call it my_{name.strip('_')}, say")
+
+
+def without_decorators(text: str, name: str) -> str:
+    """The source of a decorated function as it is stored: its own registration decorator removed.
+
+    Other decorators stay: they are part of what the function does.
+    """
+    tree = _tree(text)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            lines = text.splitlines(keepends=True)
+            gone: set[int] = set()
+            for decorator in node.decorator_list:
+                if _is_registration(decorator):
+                    gone.update(range(decorator.lineno, (decorator.end_lineno or decorator.lineno) + 1))
+            return "".join(line for number, line in enumerate(lines, 1) if number not in gone)
+    return text
+
+
+def prelude(module: str, name: str, dependencies: frozenset[str]) -> str:
+    """The imports, constants and classes of a module that its function ``name`` uses.
+
+    They are stored in front of the function, so that annotations and globals of the file are not
+    lost. Raises :class:`Invalid` when the function uses another *function* of the file that is
+    not among its ``dependencies``: it would be missing at run time.
+    """
+    tree = _tree(module)
+    target = next((n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name == name), None)
+    if target is None:
+        return ""
+    providers: dict[str, ast.stmt] = {}
+    for statement in tree.body:
+        for bound in _bound(statement):
+            providers[bound] = statement
+    needed: list[ast.stmt] = []
+    waiting = sorted(_used(target) - {name})
+    seen: set[str] = set()
+    while waiting:
+        used = waiting.pop()
+        if used in seen or used in dependencies or used not in providers:
+            continue
+        seen.add(used)
+        statement = providers[used]
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            raise Invalid(f"{name} uses the function {used} of its file", "only the one function is stored",
+                          f"register {used} too and name it in dependencies=[…], or move it into {name}")
+        if statement not in needed and _storable(statement):
+            needed.append(statement)
+            waiting.extend(_used(statement))
+    needed.sort(key=lambda statement: statement.lineno)
+    return "".join(f"{ast.get_source_segment(module, statement)}\n" for statement in needed)
+
+
+def _tree(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        mark = f"\n    {error.text.rstrip()}\n    {' ' * max((error.offset or 1) - 1, 0)}^" if error.text else ""
+        raise Invalid("the source has a syntax error", f"line {error.lineno}: {error.msg}{mark}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Invalid("the source cannot be read as Python", str(error) or type(error).__name__) from None
+
+
+def _check_statement(node: ast.stmt) -> None:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    allowed = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    type_alias = getattr(ast, "TypeAlias", None)
+    if isinstance(node, allowed) or (type_alias is not None and isinstance(node, type_alias)):
+        return
+    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        return
+    raise Invalid("the source does something at its top level", f"line {node.lineno}: {ast.unparse(node)[:80]}",
+                  "keep imports, constants, classes and the one function; move the rest into the function")
+
+
+def _parameters(arguments: ast.arguments) -> tuple[Parameter, ...]:
+    found: list[Parameter] = []
+    positional = [(a, "positional_only") for a in arguments.posonlyargs] + [(a, "positional") for a in arguments.args]
+    first_default = len(positional) - len(arguments.defaults)
+    for index, (argument, kind) in enumerate(positional):
+        found.append(Parameter(argument.arg, kind, index < first_default))
+    if arguments.vararg:
+        found.append(Parameter(arguments.vararg.arg, "var_positional", False))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found.append(Parameter(argument.arg, "keyword", default is None))
+    if arguments.kwarg:
+        found.append(Parameter(arguments.kwarg.arg, "var_keyword", False))
+    return tuple(found)
+
+
+def _imports(tree: ast.Module) -> tuple[str, ...]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.split(".")[0])
+    return tuple(sorted(found - {"functory", "__future__"} - set(sys.stdlib_module_names)))
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).split(".")[0] for alias in statement.names]
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        return [statement.target.id]
+    return []
+
+
+def _storable(statement: ast.stmt) -> bool:
+    # The library's own names are injected, and a future import is implied.
+    return not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
+
+
+def _used(node: ast.AST) -> set[str]:
+    names = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    # Annotations written as strings name things too.
+    for child in ast.walk(node):
+        if isinstance(child, ast.Constant) and isinstance(child.value, str) and len(child.value) < 200:
+            names.update(NAME.findall(child.value))
+    return names
+
+
+def _is_registration(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    last = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return last == "register_function"

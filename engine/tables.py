@@ -1,0 +1,308 @@
+"""The tables, for PostgreSQL and SQLite alike.
+
+Column names are DESIGN's words; the migration scripts create what stands here. Hot queries
+(pending events, unpublished events, queued and running executions) have partial indexes, so that
+their cost follows the work that is open and not the history.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Index, MetaData, Table, UniqueConstraint, text
+from sqlalchemy.types import TypeDecorator
+
+from engine import codec
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment in UTC, always aware in Python; ``timestamptz`` on PostgreSQL, text on SQLite."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        if value is None or dialect.name != "sqlite":
+            return value
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        return value if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """A JSON value as text: the engine never looks inside it with SQL, and text keeps it exact."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> str | None:
+        return None if value is None else codec.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Any) -> Any:
+        return None if value is None else codec.loads(value)
+
+
+class Words(TypeDecorator[str]):
+    """Text from outside. PostgreSQL cannot store NUL or lone surrogates, so both are made visible."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        if value is None:
+            return None
+        return value.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+Id = sa.Uuid(as_uuid=False)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _open(name: str, table: Table, columns: list[Any], where: str) -> Index:
+    """A partial index over the rows that are still open."""
+    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
+
+
+counter = Table(
+    "counter", metadata,
+    Column("name", sa.String(64), primary_key=True),
+    Column("value", sa.BigInteger, nullable=False),
+)
+
+function = Table(
+    "function", metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", sa.String(200), nullable=False, unique=True),
+    Column("state", sa.String(16), nullable=False),  # enabled, disabled, deleted
+    Column("active", sa.Integer),  # number of the active version; none before the first activation
+    Column("latest", sa.Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+function_version = Table(
+    "function_version", metadata,
+    Column("id", Id, primary_key=True),
+    Column("function_id", Id, ForeignKey("function.id"), nullable=False),
+    Column("number", sa.Integer, nullable=False),
+    Column("source", Words, nullable=False),
+    Column("source_sha256", sa.String(64), nullable=False),
+    Column("sha256", sa.String(64), nullable=False),  # of everything below and the source: equal content, equal hash
+    Column("is_async", sa.Boolean, nullable=False),
+    Column("parameters", Json, nullable=False),
+    Column("input_schema", Json),
+    Column("output_schema", Json),
+    Column("declared", Json, nullable=False),  # which schemas the author declared himself
+    Column("imports", Json, nullable=False),
+    Column("dependencies", Json, nullable=False),
+    Column("secrets", Json, nullable=False),
+    Column("permissions", Json, nullable=False),
+    Column("metadata", Json, nullable=False),
+    Column("output_patterns", Json, nullable=False),
+    Column("limits", Json, nullable=False),
+    Column("warnings", Json, nullable=False),
+    Column("author", Words, nullable=False),
+    Column("cause_execution_id", Id),
+    Column("created_at", Instant, nullable=False),
+    UniqueConstraint("function_id", "number"),
+)
+
+trigger = Table(
+    "trigger", metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", sa.String(200), nullable=False, unique=True),
+    Column("state", sa.String(16), nullable=False),  # enabled, paused, deleted
+    Column("version", sa.Integer, nullable=False),
+    Column("note", Words),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+trigger_version = Table(
+    "trigger_version", metadata,
+    Column("trigger_id", Id, ForeignKey("trigger.id"), primary_key=True),
+    Column("number", sa.Integer, primary_key=True),
+    Column("definition", Json, nullable=False),
+    Column("sha256", sa.String(64), nullable=False),
+    Column("author", Words, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+event = Table(
+    "event", metadata,
+    Column("id", Id, primary_key=True),
+    Column("type", sa.String(255), nullable=False),
+    Column("source", Words, nullable=False),
+    Column("subject", Words),
+    Column("time", Instant, nullable=False),
+    Column("data", Json),
+    Column("root_id", Id, nullable=False),
+    Column("cause_execution_id", Id),
+    Column("depth", sa.Integer, nullable=False),
+    Column("chain", Json, nullable=False),
+    Column("dedup_key", sa.String(255), unique=True),
+    Column("state", sa.String(16), nullable=False),  # pending, routed, quarantined
+    Column("route_attempts", sa.Integer, nullable=False, default=0),
+    Column("route_after", Instant),
+    Column("problem", Words),
+    Column("routed_at", Instant),
+    Column("published_at", Instant),
+)
+_open("ix_event_pending", event, [event.c.id], "state = 'pending'")
+_open("ix_event_unpublished", event, [event.c.id], "published_at IS NULL")
+Index("ix_event_root_id", event.c.root_id)
+Index("ix_event_cause_execution_id", event.c.cause_execution_id)
+Index("ix_event_type", event.c.type, event.c.id)
+
+firing = Table(
+    "firing", metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("event_id", Id, primary_key=True),
+    Column("trigger_version", sa.Integer, nullable=False),
+    Column("decision", sa.String(16), nullable=False),  # fired, suppressed
+    Column("reason", sa.String(32)),
+    Column("limit_value", sa.Integer),
+    Column("actual_value", sa.Integer),
+    Column("detail", Words),
+    Column("chain", Json),
+    Column("execution_id", Id),
+    Column("root_id", Id, nullable=False),
+    Column("time", Instant, nullable=False),
+)
+Index("ix_firing_event_id", firing.c.event_id)
+Index("ix_firing_root_id", firing.c.root_id)
+_open("ix_firing_suppressed", firing, [firing.c.time], "decision = 'suppressed'")
+
+execution = Table(
+    "execution", metadata,
+    Column("id", Id, primary_key=True),
+    Column("function", sa.String(200), nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("version_id", Id, ForeignKey("function_version.id"), nullable=False),
+    Column("cause", sa.String(16), nullable=False),  # manual, api, trigger, parent, replay
+    Column("trigger_id", Id),
+    Column("event_id", Id),
+    Column("parent_id", Id),
+    Column("replay_of", Id),
+    Column("root_id", Id, nullable=False),
+    Column("depth", sa.Integer, nullable=False),
+    Column("chain", Json, nullable=False),
+    Column("idempotency_key", sa.String(255), unique=True),
+    Column("input", Json, nullable=False),
+    Column("state", sa.String(16), nullable=False),
+    Column("attempt", sa.Integer, nullable=False, default=0),
+    Column("failures", sa.Integer, nullable=False, default=0),
+    Column("released", sa.Integer, nullable=False, default=0),
+    Column("max_attempts", sa.Integer, nullable=False),
+    Column("retries", sa.Integer, nullable=False),
+    Column("fence", sa.Integer, nullable=False, default=0),
+    Column("priority", sa.Integer, nullable=False, default=0),
+    Column("run_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+    Column("dispatched_at", Instant),
+    Column("dispatch_count", sa.Integer, nullable=False, default=0),
+    Column("lease_until", Instant),
+    Column("worker_id", Words),
+    Column("cancel_requested_at", Instant),
+    Column("versions", Json),
+    Column("result", Json),
+    Column("result_kind", sa.String(8)),
+    Column("warnings", Json),
+    Column("error", Json),
+    Column("created_at", Instant, nullable=False),
+    Column("started_at", Instant),
+    Column("finished_at", Instant),
+    UniqueConstraint("trigger_id", "event_id"),
+)
+_open("ix_execution_queued", execution, [execution.c.priority.desc(), execution.c.run_at, execution.c.id], "state = 'queued'")
+_open("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")
+Index("ix_execution_root_id", execution.c.root_id)
+Index("ix_execution_parent_id", execution.c.parent_id)
+Index("ix_execution_function", execution.c.function, execution.c.id)
+
+attempt = Table(
+    "attempt", metadata,
+    Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
+    Column("fence", sa.Integer, primary_key=True),
+    Column("number", sa.Integer, nullable=False),
+    Column("worker_id", Words, nullable=False),
+    Column("isolation", sa.String(16)),
+    Column("started_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    Column("outcome", sa.String(16)),  # succeeded, failed, timed_out, crashed, lost, released, cancelled
+    Column("error", Json),
+    Column("duration_seconds", sa.Float),
+    Column("waited_seconds", sa.Float),
+)
+
+span = Table(
+    "span", metadata,
+    Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
+    Column("fence", sa.Integer, primary_key=True),
+    Column("seq", sa.Integer, primary_key=True),
+    Column("parent_seq", sa.Integer),
+    Column("function", sa.String(200), nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("input", Json),
+    Column("output", Json),
+    Column("error", Json),
+    Column("offset_seconds", sa.Float, nullable=False),
+    Column("duration_seconds", sa.Float),
+)
+
+log = Table(
+    "log", metadata,
+    Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
+    Column("fence", sa.Integer, primary_key=True),
+    Column("seq", sa.Integer, primary_key=True),
+    Column("stream", sa.String(8), nullable=False),  # stdout, stderr, log
+    Column("level", sa.String(8), nullable=False),
+    Column("text", Words, nullable=False),
+    Column("offset_seconds", sa.Float, nullable=False),
+)
+
+budget = Table(
+    "budget", metadata,
+    Column("root_id", Id, primary_key=True),
+    Column("used", sa.Integer, nullable=False),
+    Column("maximum", sa.Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+secret = Table(
+    "secret", metadata,
+    Column("name", sa.String(200), primary_key=True),
+    Column("sealed", sa.LargeBinary, nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+state = Table(
+    "state", metadata,
+    Column("function", sa.String(200), primary_key=True),
+    Column("key", sa.String(255), primary_key=True),
+    Column("value", Json, nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+worker = Table(
+    "worker", metadata,
+    Column("id", sa.String(200), primary_key=True),
+    Column("slots", sa.Integer, nullable=False),
+    Column("isolation", sa.String(16), nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("seen_at", Instant, nullable=False),
+)

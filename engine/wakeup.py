@@ -1,0 +1,45 @@
+"""Wake-ups: a hint that there may be work, never the work itself.
+
+A role waits on a topic (``events``, ``executions``, ``finished``) for at most its poll interval;
+whoever commits work signals the topic after the commit. A lost wake-up costs one poll interval.
+
+Three carriers: a condition variable for threads of one process, ``LISTEN``/``NOTIFY`` between
+processes on PostgreSQL, and the file's ``data_version`` between processes on SQLite.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+
+TOPICS = ("events", "executions", "finished", "outbox")
+
+
+class Wakeup:
+    """Topics with a generation number each: a signal raises it, a waiter waits for a newer one."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._generation = dict.fromkeys(TOPICS, 0)
+
+    def signal(self, topics: Iterable[str]) -> None:
+        """Wake every waiter of ``topics`` in this process."""
+        with self._condition:
+            for topic in topics:
+                self._generation[topic] += 1
+            self._condition.notify_all()
+
+    def generation(self, topic: str) -> int:
+        """The topic's number now: read it *before* looking for work, pass it to :meth:`wait`."""
+        return self._generation[topic]
+
+    def wait(self, topic: str, seen: int, timeout: float) -> int:
+        """Return as soon as the topic is newer than ``seen``, at the latest after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        with self._condition:
+            while self._generation[topic] == seen:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._condition.wait(left):
+                    break
+            return self._generation[topic]
