@@ -1,0 +1,305 @@
+"""What an attempt does: claim, heartbeat, finish, release. Each is one transaction, guarded by a fence.
+
+A claim raises ``attempt`` and ``fence``; every later write of the attempt is conditional on
+``(id, fence, state = 'running')``. An attempt that lost its lease (a zombie) finds no row to change
+and ends without a trace in the results. Attempts are counted at the claim, so that a function which
+kills its worker still reaches its limit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import dependencies, events, functions, limits, outputs
+from engine.causes import Cause
+from engine.database import Database, Tx
+from engine.errors import FunctoryError, Invalid, Stale
+from engine.limits import Limits
+from engine.tables import attempt, execution, log, span
+
+# A worker that stops again and again may give an execution back this often without it counting.
+MAX_RELEASES = 20
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One attempt that this worker owns: the execution's row and the exact code it runs.
+
+    ``codes`` holds version rows by ``name@number``, the entry first. ``problem`` says why it cannot
+    run (a dependency is missing): it is then finished without starting anything.
+    """
+
+    row: Mapping[str, Any]
+    version: Mapping[str, Any]
+    codes: Mapping[str, Mapping[str, Any]]
+    limits: Limits
+    problem: FunctoryError | None = None
+
+    @property
+    def id(self) -> str:
+        return self.row["id"]
+
+    @property
+    def fence(self) -> int:
+        return self.row["fence"]
+
+    @property
+    def cause(self) -> Cause:
+        """What the attempt causes is stamped with this."""
+        return Cause.of(self.row)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended. ``outcome`` is succeeded, failed, timed_out, crashed or cancelled.
+
+    ``retryable`` False ends the execution whatever retries are left (a wrong input stays wrong).
+    """
+
+    outcome: str
+    result: Any = None
+    result_kind: str = "json"
+    warnings: Sequence[str] = ()
+    error: Mapping[str, Any] | None = None
+    retryable: bool = True
+    spans: Sequence[Mapping[str, Any]] = ()
+    logs: Sequence[Mapping[str, Any]] = ()
+    duration_seconds: float = 0.0
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Next:
+    """What becomes of the execution: its state, and for another try the delay in seconds."""
+
+    state: str
+    event: str
+    failures: int
+    delay: float = 0.0
+
+
+def decide(row: Mapping[str, Any], limit: Limits, ending: Ending, jitter: float) -> Next:
+    """The state machine's answer to an ending, as a pure function."""
+    failures = row["failures"] + (1 if ending.outcome in ("failed", "timed_out") else 0)
+    if ending.outcome == "succeeded":
+        return Next("succeeded", "execution.succeeded", failures)
+    if ending.outcome == "cancelled":
+        return Next("cancelled", "execution.cancelled", failures)
+    tries_left = row["attempt"] < row["max_attempts"]
+    if ending.outcome == "crashed":
+        if tries_left and ending.retryable:
+            return Next("queued", "execution.attempt_failed", failures, limits.backoff(limit, row["attempt"], jitter))
+        return Next("dead", "execution.dead", failures)
+    if ending.retryable and tries_left and failures <= row["retries"]:
+        return Next("queued", "execution.attempt_failed", failures, limits.backoff(limit, failures, jitter))
+    return Next(ending.outcome, f"execution.{ending.outcome}", failures)
+
+
+@dataclass
+class Pulse:
+    """The answer to a heartbeat: attempts that are no longer ours, and those that shall be cancelled."""
+
+    lost: set[str] = field(default_factory=set)
+    cancel: set[str] = field(default_factory=set)
+
+
+class Attempts:
+    """The claims of one worker."""
+
+    def __init__(self, database: Database, worker_id: str, *, lease_seconds: float, isolation: str = "none",
+                 rng: random.Random | None = None) -> None:
+        self._database = database
+        self._worker_id = worker_id
+        self._lease = timedelta(seconds=lease_seconds)
+        self._isolation = isolation
+        self._random = rng or random.Random()  # noqa: S311  (jitter)
+        # Versions never change once written: what was read stays right.
+        self._versions: dict[str, dict[str, Any]] = {}
+
+    def claim(self, ids: Sequence[str]) -> list[Claim]:
+        """queued → running for those of ``ids`` that are due. Others (taken, cancelled, early) are left alone."""
+        with self._database.write() as tx:
+            rows = tx.rows(
+                sa.update(execution)
+                .where(execution.c.id.in_(ids), execution.c.state == "queued", execution.c.run_at <= tx.now)
+                .values(state="running", attempt=execution.c.attempt + 1, fence=execution.c.fence + 1,
+                        lease_until=tx.now + self._lease, worker_id=self._worker_id, dispatched_at=None,
+                        started_at=sa.func.coalesce(execution.c.started_at, tx.now))
+                .returning(execution)
+            )
+            if not rows:
+                return []
+            tx.insert(attempt, [
+                {"execution_id": row["id"], "fence": row["fence"], "number": row["attempt"], "worker_id": self._worker_id,
+                 "isolation": self._isolation, "started_at": tx.now} for row in rows
+            ])
+            events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])
+            order = {id_: place for place, id_ in enumerate(ids)}
+            return [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
+
+    def claim_any(self, limit: int) -> list[Claim]:
+        """Claim up to ``limit`` due executions without a broker's hint."""
+        with self._database.read() as tx:
+            ids = [r["id"] for r in tx.rows(
+                sa.select(execution.c.id).where(execution.c.state == "queued", execution.c.run_at <= tx.now)
+                .order_by(execution.c.priority.desc(), execution.c.run_at, execution.c.id).limit(limit))]
+        return self.claim(ids) if ids else []
+
+    def _with_code(self, tx: Tx, row: dict[str, Any]) -> Claim:
+        version = self._versions.get(row["version_id"])
+        if version is None:
+            version = functions.load_version(tx, row["version_id"])
+            if len(self._versions) > 2000:
+                self._versions.clear()
+            self._versions[row["version_id"]] = version
+        problem: FunctoryError | None = None
+        codes: dict[str, Mapping[str, Any]] = {f"{version['name']}@{version['number']}": version}
+        if version["dependencies"]:
+            try:
+                codes = dependencies.closure(version, lambda name, pin: functions.load(tx, name, pin))
+                used = {code["function"]: code["number"] for key, code in codes.items()}
+                exact = sorted(codes) if len(used) < len(codes) else [f"{n}@{v}" for n, v in sorted(used.items())]
+                tx.execute(sa.update(execution).where(execution.c.id == row["id"]).values(versions=exact))
+            except FunctoryError as error:
+                problem = error
+        return Claim(row, version, codes, limits.read(version["limits"]), problem)
+
+    def heartbeat(self, claims: Iterable[tuple[str, int]]) -> Pulse:
+        """running → running: extend the leases of (id, fence) pairs; what is lost or to be cancelled comes back."""
+        wanted = dict(claims)
+        pulse = Pulse()
+        if not wanted:
+            return pulse
+        with self._database.write() as tx:
+            rows = tx.rows(
+                sa.update(execution)
+                .where(sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())), execution.c.state == "running")
+                .values(lease_until=tx.now + self._lease)
+                .returning(execution.c.id, execution.c.cancel_requested_at)
+            )
+        pulse.lost = set(wanted) - {row["id"] for row in rows}
+        pulse.cancel = {row["id"] for row in rows if row["cancel_requested_at"] is not None}
+        return pulse
+
+    def wanted(self, claims: Iterable[tuple[str, int]]) -> Pulse:
+        """As :meth:`heartbeat`, but only looks: cheap enough to be asked every second."""
+        wanted = dict(claims)
+        pulse = Pulse()
+        if not wanted:
+            return pulse
+        with self._database.read() as tx:
+            rows = tx.rows(sa.select(execution.c.id, execution.c.cancel_requested_at).where(
+                sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())), execution.c.state == "running"))
+        pulse.lost = set(wanted) - {row["id"] for row in rows}
+        pulse.cancel = {row["id"] for row in rows if row["cancel_requested_at"] is not None}
+        return pulse
+
+    def finish(self, claim: Claim, ending: Ending) -> Next:
+        """running → succeeded, failed, timed_out, cancelled, dead, or queued for another try.
+
+        One transaction: the state, the attempt's end, spans, logs, exactly one event, and the
+        ``output.matched`` events of a success. Raises :class:`Stale` when the attempt is a zombie.
+        """
+        following = decide(claim.row, claim.limits, ending, self._random.random())
+        matched = _matched(claim, ending) if following.state == "succeeded" else []
+        with self._database.write() as tx:
+            final = following.state != "queued"
+            values: dict[str, Any] = {
+                "state": following.state, "failures": following.failures, "lease_until": None,
+                "error": dict(ending.error) if ending.error else None, "warnings": list(ending.warnings),
+            }
+            if final:
+                values |= {"finished_at": tx.now, "result": ending.result, "result_kind": ending.result_kind}
+            else:
+                values |= {"run_at": tx.now + timedelta(seconds=following.delay), "dispatched_at": None, "worker_id": None}
+            changed = tx.execute(
+                sa.update(execution)
+                .where(execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running")
+                .values(**values)
+            ).rowcount
+            if not changed:
+                raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
+            tx.execute(
+                sa.update(attempt).where(attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence)
+                .values(ended_at=tx.now, outcome=ending.outcome, error=values["error"],
+                        duration_seconds=ending.duration_seconds, waited_seconds=ending.waited_seconds)
+            )
+            key = {"execution_id": claim.id, "fence": claim.fence}
+            tx.insert(span, [key | dict(item) for item in ending.spans])
+            tx.insert(log, [key | dict(item) for item in ending.logs])
+            data = describe(claim.row, following.state) | {
+                "error": _short(ending.error), "duration_seconds": round(ending.duration_seconds, 6),
+                "metadata": claim.version["metadata"],
+            }
+            if following.state == "succeeded":
+                data |= {"output": ending.result, "output_kind": ending.result_kind}
+            if not final:
+                data |= {"next_attempt_in": round(following.delay, 3)}
+            rows = [event_of(tx, claim.row, following.event, data)]
+            for name, groups in matched:
+                rows.append(event_of(tx, claim.row, "output.matched", {
+                    "pattern": name, "groups": groups, "output": ending.result, "function": claim.row["function"],
+                    "version": claim.row["version"], "execution_id": claim.id, "metadata": claim.version["metadata"],
+                }))
+            events.add(tx, rows)
+            tx.wake("finished" if final else "executions")
+        return following
+
+    def release(self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown") -> int:
+        """running → queued without counting the attempt: the worker goes away. Returns how many."""
+        released = 0
+        with self._database.write() as tx:
+            for id_, fence in claims:
+                released += _give_back(tx, id_, fence, "released", reason)
+        return released
+
+
+def _give_back(tx: Tx, id_: str, fence: int, outcome: str, reason: str) -> int:
+    changed = tx.execute(
+        sa.update(execution)
+        .where(execution.c.id == id_, execution.c.fence == fence, execution.c.state == "running",
+               execution.c.released < MAX_RELEASES)
+        .values(state="queued", attempt=execution.c.attempt - 1, released=execution.c.released + 1, run_at=tx.now,
+                dispatched_at=None, lease_until=None, worker_id=None)
+    ).rowcount
+    if changed:
+        tx.execute(sa.update(attempt).where(attempt.c.execution_id == id_, attempt.c.fence == fence)
+                   .values(ended_at=tx.now, outcome=outcome, error={"type": "Released", "message": reason}))
+        tx.wake("executions")
+    return changed
+
+
+def describe(row: Mapping[str, Any], state: str) -> dict[str, Any]:
+    """What every event of an execution tells."""
+    return {
+        "execution_id": row["id"], "function": row["function"], "version": row["version"], "state": state,
+        "attempt": row["attempt"], "parent_id": row["parent_id"], "trigger_id": row["trigger_id"], "event_id": row["event_id"],
+    }
+
+
+def event_of(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """An event caused by an execution, with the function's name as its subject."""
+    return events.record(tx, type_, row["function"], data, source=f"/functory/executions/{row['id']}", cause=Cause.of(row))
+
+
+def _matched(claim: Claim, ending: Ending) -> list[tuple[str, dict[str, Any]]]:
+    patterns = claim.version["output_patterns"]
+    if not patterns:
+        return []
+    try:
+        return outputs.match(patterns, ending.result)
+    except Invalid:
+        # A pattern was valid when it was saved; one that no longer is must not undo a good result.
+        return []
+
+
+def _short(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if error is None else {key: error[key] for key in ("type", "message", "traceback") if key in error}
+
+

@@ -1,0 +1,78 @@
+"""Which queued executions go to the broker now.
+
+A queued execution is sent once, and again when no worker has claimed it for the redispatch time,
+doubled with each sending. Only a window of them is on the broker at a time: the backlog stays in
+the database, where priorities and cancels work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.database import Database, Tx
+from engine.tables import execution, worker
+
+# Messages on the broker per worker slot, and the least window for a start without workers.
+PER_SLOT = 4
+LEAST_WINDOW = 64
+# A redispatch is never later than this.
+LONGEST = 900.0
+
+
+def dispatch(database: Database, send: Callable[[Sequence[str]], None], *, redispatch: float, worker_ttl: float,
+             limit: int = 500) -> int:
+    """Send due executions with ``send(ids)`` and note it. Returns how many.
+
+    The message goes out *before* the commit: a crash in between sends it twice, never not at all.
+    """
+    with database.write() as tx:
+        ids = _due(tx, redispatch, _window(tx, worker_ttl, limit))
+        if not ids:
+            return 0
+        send(ids)
+        tx.execute(sa.update(execution).where(execution.c.id.in_(ids))
+                   .values(dispatched_at=tx.now, dispatch_count=execution.c.dispatch_count + 1))
+    return len(ids)
+
+
+def _window(tx: Tx, worker_ttl: float, limit: int) -> int:
+    """How many more messages the broker may hold: four for each slot of the workers that are alive."""
+    slots = tx.scalar(sa.select(sa.func.sum(worker.c.slots)).where(worker.c.seen_at > tx.now - timedelta(seconds=worker_ttl)))
+    sent = tx.scalar(sa.select(sa.func.count()).select_from(execution)
+                     .where(execution.c.state == "queued", execution.c.dispatched_at.is_not(None)))
+    return min(limit, max(LEAST_WINDOW, PER_SLOT * int(slots or 0)) - int(sent or 0))
+
+
+def _due(tx: Tx, redispatch: float, window: int) -> list[str]:
+    overdue = [
+        sa.and_(execution.c.dispatch_count == count if count < 5 else execution.c.dispatch_count >= count,
+                execution.c.dispatched_at < tx.now - timedelta(seconds=min(LONGEST, redispatch * 2 ** max(count - 1, 0))))
+        for count in range(6)
+    ]
+    again = _ids(tx, sa.or_(*overdue), 100)
+    fresh = _ids(tx, execution.c.dispatched_at.is_(None), window) if window > 0 else []
+    return again + fresh
+
+
+def _ids(tx: Tx, condition: Any, limit: int) -> list[str]:
+    statement = (
+        sa.select(execution.c.id)
+        .where(execution.c.state == "queued", execution.c.run_at <= tx.now, condition)
+        .order_by(execution.c.priority.desc(), execution.c.run_at, execution.c.id)
+        .limit(limit)
+    )
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(skip_locked=True)
+    return [row["id"] for row in tx.rows(statement)]
+
+
+def due_in(database: Database) -> float | None:
+    """Seconds until the next queued execution that is not due yet; None when there is none."""
+    with database.read() as tx:
+        first = tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(
+            execution.c.state == "queued", execution.c.run_at > tx.now, execution.c.dispatched_at.is_(None)))
+    return None if first is None else max(0.0, (first - tx.now).total_seconds())

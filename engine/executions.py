@@ -1,0 +1,270 @@
+"""Executions: created, read, awaited, cancelled, replayed. What an attempt does is in ``attempts``.
+
+The states and who may change them (every arrow is one transaction; anything else is refused)::
+
+    ∅ → queued                    router, API, a running parent       (start, rows)
+    queued → running              a worker                            (attempts.claim)
+    running → succeeded, failed, timed_out, queued again, dead        (attempts.finish)
+    running → queued, dead        the reaper, when the lease is over  (recovery.reap)
+    queued, running → cancelled   an operator                         (cancel)
+    queued → expired              the reaper, past expires_at         (recovery.reap)
+
+A finished execution is never reopened; :meth:`Executions.replay` makes a new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import attempts as attempts_
+from engine import budgets, causes, events, functions, limits, schemas
+from engine.causes import Cause
+from engine.database import Database, Tx
+from engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
+from engine.events import as_id
+from engine.settings import Settings
+from engine.tables import attempt, execution, log, span
+
+TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
+OPEN = ("queued", "running")
+
+
+def row(
+    tx: Tx, version: Mapping[str, Any], input_: Mapping[str, Any], *, cause: str, root_id: str | None, depth: int,
+    chain: Sequence[Mapping[str, Any]], trigger_id: str | None = None, event_id: str | None = None,
+    parent_id: str | None = None, replay_of: str | None = None, idempotency_key: str | None = None,
+    delay: float = 0.0, priority: int | None = None, dispatched: bool = False,
+) -> dict[str, Any]:
+    """A queued execution of ``version``, ready to insert. A root of its own without a ``root_id``."""
+    limit = limits.read(version["limits"])
+    id_ = tx.new_id()
+    return {
+        "id": id_,
+        "function": version["name"],
+        "version": version["number"],
+        "version_id": version["id"],
+        "cause": cause,
+        "trigger_id": trigger_id,
+        "event_id": event_id,
+        "parent_id": parent_id,
+        "replay_of": replay_of,
+        "root_id": root_id or id_,
+        "depth": depth,
+        "chain": list(chain),
+        "idempotency_key": idempotency_key,
+        "input": dict(input_),
+        "state": "queued",
+        "attempt": 0,
+        "failures": 0,
+        "released": 0,
+        "max_attempts": limit.attempts(),
+        "retries": limit.retries,
+        "fence": 0,
+        "priority": limit.priority if priority is None else priority,
+        "run_at": tx.now + timedelta(seconds=delay),
+        "expires_at": tx.now + timedelta(seconds=limit.expires) if limit.expires else None,
+        "dispatched_at": tx.now if dispatched else None,
+        "dispatch_count": 0,
+        "created_at": tx.now,
+    }
+
+
+class Executions:
+    """What a user, an API or a running parent does with executions."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def start(
+        self,
+        function: str,
+        make_input: Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        *,
+        version: int | None = None,
+        cause: str = "api",
+        parent: Cause | None = None,
+        idempotency_key: str | None = None,
+        delay: float = 0.0,
+        priority: int | None = None,
+        dispatched: bool = False,
+    ) -> dict[str, Any]:
+        """Queue one execution. Returns its row.
+
+        ``make_input`` is the input object, or makes it from the version row (to bind positional
+        arguments). With a ``parent`` it becomes that execution's child: one deeper, in the same root
+        and budget. The same ``idempotency_key`` again returns the first execution. ``dispatched``
+        says that the caller itself will claim it at once.
+        Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
+        """
+        with self._database.write() as tx:
+            causes.hold(tx, parent)
+            if idempotency_key is not None:
+                known = tx.one(sa.select(execution).where(execution.c.idempotency_key == idempotency_key))
+                if known is not None:
+                    return known
+            found = functions.load(tx, function, version)
+            if found is None:
+                raise functions.Functions._missing(tx, function, version) if version or not _inactive(tx, function) else (
+                    Conflict(f"function {function} has no active version", try_=f"functory function activate {function} N"))
+            if found["state"] != "enabled":
+                raise Conflict(f"function {function} is {found['state']}", "no executions are started",
+                               f"functory function activate {function} {found['number']}")
+            input_ = make_input(found) if callable(make_input) else make_input
+            events.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
+            schemas.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
+            if parent is not None:
+                self._guard(tx, parent, function)
+            new = row(
+                tx, found, input_, cause="parent" if parent else cause, root_id=parent.root_id if parent else None,
+                depth=parent.depth + 1 if parent else 0, chain=parent.chain if parent else (),
+                parent_id=parent.execution_id if parent else None, idempotency_key=idempotency_key, delay=delay,
+                priority=priority, dispatched=dispatched,
+            )
+            tx.insert(execution, [new])
+            tx.wake("executions")
+        return new
+
+    def _guard(self, tx: Tx, parent: Cause, function: str) -> None:
+        if parent.depth + 1 > self._settings.max_depth:
+            raise Refused(f"the call of {function} was stopped: depth", f"limit {self._settings.max_depth}; root {parent.root_id}",
+                          f"functory execution tree {parent.execution_id}")
+        granted, used, maximum = budgets.take(tx, {parent.root_id: 1}, self._settings.root_budget)[parent.root_id]
+        if not granted:
+            raise Refused(f"the call of {function} was stopped: budget",
+                          f"root {parent.root_id} has caused {used} executions; limit {maximum}",
+                          f"functory execution tree {parent.execution_id}")
+
+    def get(self, id_: str) -> dict[str, Any]:
+        """One execution row. Raises :class:`NotFound`."""
+        with self._database.read() as tx:
+            found = tx.one(sa.select(execution).where(execution.c.id == as_id(id_, "execution")))
+        if found is None:
+            raise NotFound(f"execution {id_} not found", try_="functory execution list")
+        return found
+
+    def list(
+        self, *, function: str | None = None, state: str | None = None, root_id: str | None = None,
+        parent_id: str | None = None, before: str | None = None, limit: int = 50,
+    ) -> list[dict[str, Any]]:
+        """Executions, newest first, at most ``limit`` (1 to 1000); ``before`` is the key of the next page."""
+        statement = sa.select(execution)
+        for column, value in ((execution.c.function, function), (execution.c.state, state)):
+            if value is not None:
+                statement = statement.where(column == value)
+        for column, value in ((execution.c.root_id, root_id), (execution.c.parent_id, parent_id)):
+            if value is not None:
+                statement = statement.where(column == as_id(value, "execution"))
+        if before is not None:
+            statement = statement.where(execution.c.id < as_id(before, "execution"))
+        with self._database.read() as tx:
+            return tx.rows(statement.order_by(execution.c.id.desc()).limit(max(1, min(limit, 1000))))
+
+    def attempts(self, id_: str) -> list[dict[str, Any]]:
+        """The attempts of an execution, in their order."""
+        return self._parts(attempt, id_, attempt.c.fence)
+
+    def spans(self, id_: str) -> list[dict[str, Any]]:
+        """The dependency calls of an execution, all attempts, in their order."""
+        return self._parts(span, id_, span.c.fence, span.c.seq)
+
+    def logs(self, id_: str) -> list[dict[str, Any]]:
+        """The log lines of an execution, all attempts, in their order."""
+        return self._parts(log, id_, log.c.fence, log.c.seq)
+
+    def _parts(self, table: sa.Table, id_: str, *order: sa.Column[Any]) -> list[dict[str, Any]]:
+        self.get(id_)
+        with self._database.read() as tx:
+            return tx.rows(sa.select(table).where(table.c.execution_id == id_).order_by(*order))
+
+    def wait(self, ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
+        """Rows of ``ids`` once all are finished. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
+        wanted = list(ids)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            seen = self._database.wakeup.generation("finished")
+            with self._database.read() as tx:
+                rows = {r["id"]: r for r in tx.rows(sa.select(execution).where(execution.c.id.in_(wanted)))}
+            missing = [id_ for id_ in wanted if id_ not in rows]
+            if missing:
+                raise NotFound(f"execution {missing[0]} not found", try_="functory execution list")
+            unfinished = [id_ for id_ in wanted if rows[id_]["state"] not in TERMINAL]
+            if not unfinished:
+                return [rows[id_] for id_ in wanted]
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                state = rows[unfinished[0]]["state"]
+                raise WaitTimeout(f"execution {unfinished[0]} is still {state}", f"waited {timeout:g} s; it goes on",
+                                  f"functory execution show {unfinished[0]}")
+            self._database.wakeup.wait("finished", seen, min(self._settings.poll_seconds, left or 60.0))
+
+    def cancel(self, id_: str, *, author: str = "") -> dict[str, Any]:
+        """queued → cancelled at once; for a running one, ask its worker to stop it.
+
+        Raises :class:`Conflict` for a finished one.
+        """
+        with self._database.write() as tx:
+            statement = sa.select(execution).where(execution.c.id == as_id(id_, "execution"))
+            found = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+            if found is None:
+                raise NotFound(f"execution {id_} not found", try_="functory execution list")
+            if found["state"] == "queued":
+                cancel_queued(tx, found, author)
+            elif found["state"] == "running":
+                tx.execute(sa.update(execution).where(execution.c.id == id_, execution.c.cancel_requested_at.is_(None))
+                           .values(cancel_requested_at=tx.now))
+                tx.wake("executions")
+            else:
+                raise Conflict(f"execution {id_} is {found['state']}", "a finished execution cannot be cancelled")
+        return self.get(id_)
+
+    def replay(self, id_: str, *, latest: bool = False, cause: str = "replay") -> dict[str, Any]:
+        """A new execution with the input and version of a finished one (the active version with ``latest``).
+
+        Raises :class:`Conflict` while the original is still open.
+        """
+        old = self.get(id_)
+        if old["state"] in OPEN:
+            raise Conflict(f"execution {id_} is {old['state']}", "only a finished one can be replayed")
+        with self._database.write() as tx:
+            version = functions.load(tx, old["function"], None) if latest else functions.load_version(tx, old["version_id"])
+            if version is None:
+                raise NotFound(f"function {old['function']!r} has no active version", try_="functory function list")
+            schemas.check(version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}")
+            new = row(tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=id_)
+            tx.insert(execution, [new])
+            tx.wake("executions")
+        return new
+
+
+def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
+    """queued → cancelled, with its one terminal event."""
+    changed = tx.execute(
+        sa.update(execution).where(execution.c.id == found["id"], execution.c.state == "queued")
+        .values(state="cancelled", finished_at=tx.now, error={"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"})
+    ).rowcount
+    if changed:
+        data = attempts_.describe(found, "cancelled") | {"author": author}
+        events.add(tx, [attempts_.event_of(tx, found, "execution.cancelled", data)])
+        tx.wake("finished")
+
+
+def value_of(finished: Mapping[str, Any]) -> Any:
+    """The result of a finished execution. Raises :class:`ExecutionFailed` unless it succeeded."""
+    if finished["state"] == "succeeded":
+        return finished["result"]
+    error = finished["error"] or {}
+    reason = f"{error.get('type', finished['state'])}: {error.get('message', '')}".rstrip(": ")
+    raise ExecutionFailed(f"{finished['function']} v{finished['version']} {finished['state'].replace('_', ' ')}", reason,
+                          f"functory execution show {finished['id']}", state=finished["state"], error=error,
+                          execution_id=finished["id"])
+
+
+def _inactive(tx: Tx, function: str) -> bool:
+    latest = functions.load_latest(tx, function)
+    return latest is not None and latest["active"] is None

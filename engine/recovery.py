@@ -1,0 +1,88 @@
+"""What the reaper does to rows whose worker is gone: lost leases, forced cancels, expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import attempts, events
+from engine.database import Database, Tx
+from engine.tables import attempt, execution, worker
+
+# Rows of one round: a transaction that stays short, whatever happened.
+BATCH = 200
+
+
+def reap(database: Database, *, cancel_grace: float) -> dict[str, int]:
+    """End what nobody owns any more. Returns how many were lost, dead, cancelled, expired."""
+    done = {"lost": 0, "dead": 0, "cancelled": 0, "expired": 0}
+    with database.write() as tx:
+        for row in _locked(tx, sa.and_(execution.c.state == "running", execution.c.lease_until < tx.now)):
+            if row["cancel_requested_at"] is not None:
+                done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
+            elif row["attempt"] >= row["max_attempts"]:
+                done["dead"] += _end(tx, row, "dead", "Lost", f"attempt {row['attempt']} of {row['max_attempts']} was lost: "
+                                     f"no heartbeat from {row['worker_id']}")
+            else:
+                done["lost"] += _requeue(tx, row)
+        patience = tx.now - timedelta(seconds=cancel_grace)
+        for row in _locked(tx, sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < patience)):
+            done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker did not stop it in time")
+        for row in _locked(tx, sa.and_(execution.c.state == "queued", execution.c.expires_at < tx.now)):
+            done["expired"] += _end(tx, row, "expired", "Expired", "it was not started in time")
+    return done
+
+
+def forget_workers(database: Database, after: float) -> list[str]:
+    """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each."""
+    with database.write() as tx:
+        rows = tx.rows(sa.delete(worker).where(worker.c.seen_at < tx.now - timedelta(seconds=after)).returning(worker))
+        events.add(tx, [
+            events.record(tx, "worker.lost", row["id"], {"worker": row["id"], "slots": row["slots"],
+                          "seen_at": row["seen_at"].isoformat()}, source="/functory/reaper") for row in rows
+        ])
+    return [row["id"] for row in rows]
+
+
+def _locked(tx: Tx, condition: Any) -> list[dict[str, Any]]:
+    statement = sa.select(execution).where(condition).order_by(execution.c.id).limit(BATCH)
+    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+
+
+def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
+    changed = tx.execute(
+        sa.update(execution)
+        .where(execution.c.id == row["id"], execution.c.fence == row["fence"], execution.c.state == "running")
+        .values(state="queued", fence=execution.c.fence + 1, run_at=tx.now, dispatched_at=None, lease_until=None, worker_id=None)
+    ).rowcount
+    if changed:
+        error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
+        _end_attempt(tx, row, "lost", error)
+        data = attempts.describe(row, "queued") | {"error": error, "next_attempt_in": 0}
+        events.add(tx, [attempts.event_of(tx, row, "execution.attempt_failed", data)])
+        tx.wake("executions")
+    return changed
+
+
+def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -> int:
+    error = {"type": type_, "message": message}
+    changed = tx.execute(
+        sa.update(execution)
+        .where(execution.c.id == row["id"], execution.c.fence == row["fence"], execution.c.state == row["state"])
+        .values(state=state, fence=execution.c.fence + 1, finished_at=tx.now, lease_until=None, error=error)
+    ).rowcount
+    if changed:
+        if row["state"] == "running":
+            _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
+        data = attempts.describe(row, state) | {"error": error}
+        events.add(tx, [attempts.event_of(tx, row, f"execution.{state}", data)])
+        tx.wake("finished")
+    return changed
+
+
+def _end_attempt(tx: Tx, row: Mapping[str, Any], outcome: str, error: Mapping[str, Any]) -> None:
+    tx.execute(sa.update(attempt).where(attempt.c.execution_id == row["id"], attempt.c.fence == row["fence"])
+               .values(ended_at=tx.now, outcome=outcome, error=dict(error)))

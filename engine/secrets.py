@@ -1,0 +1,140 @@
+"""Secrets: sealed in the database, opened only for an execution that declares them.
+
+Envelope per secret: ``version byte | 12-byte nonce | AES-256-GCM ciphertext`` (NIST SP 800-38D), with
+the name and version as associated data, so that one row cannot be swapped for another. The key
+comes from ``FUNCTORY_SECRET_KEY`` or, embedded, from ``secret.key`` in the home folder (mode 0600).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from engine import events
+from engine.database import Database
+from engine.errors import Invalid, NotFound
+from engine.settings import Settings
+from engine.source import NAME
+from engine.tables import secret
+
+_FORMAT = b"\x01"
+MAX_BYTES = 65_536
+
+
+class Secrets:
+    """Set, list, delete and open secrets. No method but :meth:`open` returns a value."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._loaded: bytes | None = None
+
+    def set(self, name: str, value: str, *, author: str = "") -> int:
+        """Seal ``value`` under ``name``. Returns its version. Raises :class:`Invalid`."""
+        if not NAME.fullmatch(name):
+            raise Invalid(f"{name!r} is not a secret name", "letters, digits and _ only, for example API_KEY")
+        if not value or len(value.encode()) > MAX_BYTES:
+            raise Invalid("wrong secret value", f"it takes 1 to {MAX_BYTES} bytes")
+        key = self._key()
+        with self._database.write() as tx:
+            known = tx.one(sa.select(secret.c.version).where(secret.c.name == name))
+            version = known["version"] + 1 if known else 1
+            sealed = self._seal(key, name, version, value)
+            if known:
+                tx.execute(sa.update(secret).where(secret.c.name == name).values(sealed=sealed, version=version, updated_at=tx.now))
+                events.add(tx, [events.record(tx, "secret.rotated", name, {"secret": name, "version": version, "author": author},
+                                              source="/functory/secrets")])
+            else:
+                tx.insert(secret, [{"name": name, "sealed": sealed, "version": version, "created_at": tx.now, "updated_at": tx.now}])
+        return version
+
+    def list(self) -> list[dict[str, Any]]:
+        """Names, versions and times; never values."""
+        with self._database.read() as tx:
+            return tx.rows(sa.select(secret.c.name, secret.c.version, secret.c.created_at, secret.c.updated_at).order_by(secret.c.name))
+
+    def delete(self, name: str) -> None:
+        """Forget a secret. Raises :class:`NotFound`."""
+        with self._database.write() as tx:
+            if tx.execute(sa.delete(secret).where(secret.c.name == name)).rowcount == 0:
+                raise NotFound(f"secret {name!r} not found", try_="functory secret list")
+
+    def missing(self, names: list[str]) -> list[str]:
+        """Those of ``names`` that are not stored."""
+        if not names:
+            return []
+        with self._database.read() as tx:
+            known = {row["name"] for row in tx.rows(sa.select(secret.c.name).where(secret.c.name.in_(names)))}
+        return [name for name in names if name not in known]
+
+    def open(self, name: str) -> SecretStr:
+        """The value of a secret. Raises :class:`NotFound`, and :class:`Invalid` for a wrong key."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        with self._database.read() as tx:
+            row = tx.one(sa.select(secret).where(secret.c.name == name))
+        if row is None:
+            raise NotFound(f"secret {name!r} is not set", "a function declares it", f"functory secret set {name}")
+        sealed = bytes(row["sealed"])
+        try:
+            return SecretStr(AESGCM(self._key()).decrypt(sealed[1:13], sealed[13:], _aad(name, row["version"])).decode())
+        except InvalidTag:
+            raise Invalid(f"secret {name} cannot be opened", "it was sealed with another key",
+                          "set FUNCTORY_SECRET_KEY to that key, or set the secret again") from None
+
+    @staticmethod
+    def _seal(key: bytes, name: str, version: int, value: str) -> bytes:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce = os.urandom(12)
+        return _FORMAT + nonce + AESGCM(key).encrypt(nonce, value.encode(), _aad(name, version))
+
+    def _key(self) -> bytes:
+        if self._loaded is None:
+            self._loaded = self._read_key()
+        return self._loaded
+
+    def _read_key(self) -> bytes:
+        given = self._settings.secret_key
+        if given is not None:
+            return _decode(given.get_secret_value(), "FUNCTORY_SECRET_KEY")
+        file = self._settings.home / "secret.key"
+        if file.is_file():
+            return _decode(file.read_text().strip(), str(file))
+        if not self._settings.embedded:
+            raise Invalid("no key for secrets", "several machines must share one key",
+                          'set FUNCTORY_SECRET_KEY to: python3 -c "import base64, os; print(base64.b64encode(os.urandom(32)).decode())"')
+        return _create(file)
+
+
+def _create(file: Path) -> bytes:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    key = os.urandom(32)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _decode(file.read_text().strip(), str(file))
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(base64.b64encode(key).decode() + "\n")
+    return key
+
+
+def _decode(text: str, where: str) -> bytes:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise Invalid(f"{where} holds no key", "it must be base64 of exactly 32 bytes")
+    return key
+
+
+def _aad(name: str, version: int) -> bytes:
+    return f"functory:{name}:{version}".encode()

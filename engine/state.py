@@ -1,0 +1,60 @@
+"""State: a small key-value store of each function, the same for all its versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import causes, events
+from engine.causes import Cause
+from engine.database import Database
+from engine.errors import Conflict, Invalid
+from engine.tables import state
+
+MAX_BYTES = 65_536
+
+
+class State:
+    """Values by function and key; a write is refused for a zombie attempt."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, function: str, key: str) -> tuple[Any, int] | None:
+        """(value, version), or None."""
+        with self._database.read() as tx:
+            row = tx.one(sa.select(state).where(state.c.function == function, state.c.key == key))
+        return None if row is None else (row["value"], row["version"])
+
+    def set(self, function: str, key: str, value: Any, *, expected_version: int | None = None, cause: Cause | None = None) -> int:
+        """Store a JSON value of at most 64 KiB. Returns its version.
+
+        ``expected_version`` (0: must not exist) gives compare-and-set; raises :class:`Conflict`.
+        """
+        if not isinstance(key, str) or not 0 < len(key) <= 255:
+            raise Invalid("wrong state key", "it is a text of 1 to 255 letters")
+        events.check_data(value, MAX_BYTES, f"state value {key!r}")
+        with self._database.write() as tx:
+            causes.hold(tx, cause)
+            place = sa.and_(state.c.function == function, state.c.key == key)
+            statement = sa.select(state.c.version).where(place)
+            row = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+            version = row["version"] if row else 0
+            if expected_version is not None and expected_version != version:
+                raise Conflict(f"the state {key!r} was changed meanwhile", f"it is at version {version}, you expected {expected_version}")
+            if row is None:
+                new = {"function": function, "key": key, "value": value, "version": 1, "updated_at": tx.now}
+                if tx.insert_new(state, new):
+                    return 1
+                if expected_version is not None:
+                    raise Conflict(f"the state {key!r} was changed meanwhile", "somebody else has just created it")
+            new_version = tx.scalar(sa.update(state).where(place).values(value=value, version=state.c.version + 1, updated_at=tx.now)
+                                    .returning(state.c.version))
+        return int(new_version)
+
+    def delete(self, function: str, key: str, *, cause: Cause | None = None) -> bool:
+        """Forget a key. True when it was there."""
+        with self._database.write() as tx:
+            causes.hold(tx, cause)
+            return tx.execute(sa.delete(state).where(state.c.function == function, state.c.key == key)).rowcount > 0

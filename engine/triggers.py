@@ -1,0 +1,128 @@
+"""Stored triggers and their immutable versions.
+
+A definition is checked by the ``triggers`` package before it gets here (the engine must not import
+it); this module keeps names, versions and states, and tells routers by a counter that something
+changed. Every change is an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import causes, codec, counters, events
+from engine.causes import Cause
+from engine.database import Database, Tx
+from engine.errors import Conflict, Invalid, NotFound
+from engine.source import NAME
+from engine.tables import firing, trigger, trigger_version
+
+
+class Triggers:
+    """The registry of triggers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, name: str, definition: Mapping[str, Any], *, author: str = "", expected_version: int | None = None,
+             cause: Cause | None = None) -> dict[str, Any]:
+        """Save a checked definition under ``name``. Equal content makes no new version.
+
+        Returns the trigger's row with its definition and ``created``. Raises :class:`Conflict`.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name.replace("-", "_").replace(".", "_")):
+            raise Invalid(f"{name!r} is not a trigger name", "letters, digits, _ - and . only; it begins with a letter")
+        sha256 = codec.digest(definition)
+        with self._database.write() as tx:
+            causes.hold(tx, cause)
+            counters.bump(tx, counters.TRIGGERS)
+            row = tx.one(_joined().where(trigger.c.name == name))
+            alive = row is not None and row["state"] != "deleted"
+            if expected_version is not None and (row["version"] if row and alive else 0) != expected_version:
+                raise Conflict("somebody else changed the trigger meanwhile",
+                               f"you expected version {expected_version}, it is {row['version'] if row and alive else 'gone'}")
+            if row is not None and alive and row["sha256"] == sha256:
+                return row | {"created": False}
+            number = row["version"] + 1 if row else 1
+            if row is None:
+                id_ = tx.new_id()
+                tx.insert(trigger, [{"id": id_, "name": name, "state": "enabled", "version": number, "created_at": tx.now,
+                                     "updated_at": tx.now}])
+            else:
+                id_ = row["id"]
+                state = row["state"] if alive else "enabled"
+                tx.execute(sa.update(trigger).where(trigger.c.id == id_)
+                           .values(version=number, state=state, updated_at=tx.now, note=row["note"] if alive else None))
+            tx.insert(trigger_version, [{"trigger_id": id_, "number": number, "definition": dict(definition), "sha256": sha256,
+                                         "author": author, "created_at": tx.now}])
+            data = {"trigger": name, "version": number, "function": definition["function"], "author": author}
+            type_ = "trigger.updated" if alive else "trigger.created"
+            events.add(tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)])
+        return self.get(name) | {"created": True}
+
+    def get(self, name: str) -> dict[str, Any]:
+        """A trigger's row with its current definition. Raises :class:`NotFound`."""
+        with self._database.read() as tx:
+            row = tx.one(_joined().where(trigger.c.name == name, trigger.c.state != "deleted"))
+        if row is None:
+            raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
+        return row
+
+    def list(self) -> list[dict[str, Any]]:
+        """All triggers by name, with the numbers of their firings (``fired``, ``suppressed``, ``last_at``)."""
+        counted = (
+            sa.select(firing.c.trigger_id,
+                      sa.func.sum(sa.case((firing.c.decision == "fired", 1), else_=0)).label("fired"),
+                      sa.func.sum(sa.case((firing.c.decision == "suppressed", 1), else_=0)).label("suppressed"),
+                      sa.func.max(firing.c.time).label("last_at"))
+            .group_by(firing.c.trigger_id).subquery()
+        )
+        with self._database.read() as tx:
+            rows = tx.rows(_joined(counted.c.fired, counted.c.suppressed, counted.c.last_at)
+                           .outerjoin(counted, counted.c.trigger_id == trigger.c.id)
+                           .where(trigger.c.state != "deleted").order_by(trigger.c.name))
+        return [row | {"fired": row["fired"] or 0, "suppressed": row["suppressed"] or 0} for row in rows]
+
+    def versions(self, name: str) -> list[dict[str, Any]]:
+        """All versions of a trigger, newest first."""
+        row = self.get(name)
+        with self._database.read() as tx:
+            return tx.rows(sa.select(trigger_version).where(trigger_version.c.trigger_id == row["id"])
+                           .order_by(trigger_version.c.number.desc()))
+
+    def pause(self, name: str, *, note: str = "", author: str = "", cause: Cause | None = None) -> None:
+        """enabled → paused: matching events that are routed from now on are recorded as suppressed."""
+        self._move(name, "paused", "trigger.paused", note, author, cause)
+
+    def resume(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
+        """paused → enabled. What was suppressed meanwhile stays suppressed."""
+        self._move(name, "enabled", "trigger.resumed", "", author, cause)
+
+    def delete(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
+        """Delete a trigger; its firings and versions stay readable."""
+        self._move(name, "deleted", "trigger.deleted", "", author, cause)
+
+    def _move(self, name: str, state: str, type_: str, note: str, author: str, cause: Cause | None) -> None:
+        with self._database.write() as tx:
+            causes.hold(tx, cause)
+            counters.bump(tx, counters.TRIGGERS)
+            row = tx.one(sa.select(trigger).where(trigger.c.name == name, trigger.c.state != "deleted"))
+            if row is None:
+                raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
+            if row["state"] == state:
+                return
+            tx.execute(sa.update(trigger).where(trigger.c.id == row["id"]).values(state=state, note=note or None, updated_at=tx.now))
+            data = {"trigger": name, "version": row["version"], "note": note, "author": author}
+            events.add(tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)])
+
+
+def load_all(tx: Tx) -> list[dict[str, Any]]:
+    """Every trigger that is not deleted, with its definition: what a router compiles."""
+    return tx.rows(_joined().where(trigger.c.state != "deleted").order_by(trigger.c.name))
+
+
+def _joined(*more: Any) -> sa.Select[Any]:
+    return sa.select(trigger, trigger_version.c.definition, trigger_version.c.sha256, trigger_version.c.author, *more).join(
+        trigger_version, sa.and_(trigger_version.c.trigger_id == trigger.c.id, trigger_version.c.number == trigger.c.version))

@@ -1,0 +1,32 @@
+"""The workers that are alive: a row each, kept fresh by their heartbeat."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.database import Database
+from engine.tables import worker
+
+
+def seen(database: Database, id_: str, slots: int, isolation: str) -> None:
+    """Note that a worker is alive."""
+    with database.write() as tx:
+        changed = tx.execute(sa.update(worker).where(worker.c.id == id_)
+                             .values(seen_at=tx.now, slots=slots, isolation=isolation)).rowcount
+        if not changed:
+            tx.insert(worker, [{"id": id_, "slots": slots, "isolation": isolation, "started_at": tx.now, "seen_at": tx.now}])
+
+
+def gone(database: Database, id_: str) -> None:
+    """Note that a worker has ended in order."""
+    with database.write() as tx:
+        tx.execute(sa.delete(worker).where(worker.c.id == id_))
+
+
+def alive(database: Database, within: float) -> list[dict[str, Any]]:
+    """Workers seen in the last ``within`` seconds."""
+    with database.read() as tx:
+        return tx.rows(sa.select(worker).where(worker.c.seen_at > tx.now - timedelta(seconds=within)).order_by(worker.c.id))
