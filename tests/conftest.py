@@ -1,0 +1,89 @@
+"""Fixtures that every test may ask for: the three servers, and a fresh piece of one for each test.
+
+A test that names `postgres_url`, `redis_url` or `rabbitmq_url` gets an empty database, numbered database or
+virtual host of its own. The servers start when the first test needs them, live for the session, and come back
+by themselves after a test that stopped or killed them. Tests that use them carry the marks `postgres`,
+`redis` and `rabbitmq` without saying so, hence `pytest -m "not rabbitmq"` works.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.services.absence import report, require
+
+if TYPE_CHECKING:
+    from tests.services.postgres import Postgres
+    from tests.services.rabbitmq import RabbitMQ
+    from tests.services.redis import Redis
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[Postgres]":
+    """The PostgreSQL server of this session; may be stopped, killed and restarted."""
+    found = require("postgres")
+    from tests.services.postgres import Postgres
+
+    with Postgres(found.programs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> "Iterator[Redis]":
+    """The Redis server of this session; may be stopped, killed and restarted, and is then empty."""
+    found = require("redis")
+    from tests.services.redis import Redis
+
+    with Redis(found.programs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server() -> "Iterator[RabbitMQ]":
+    """The RabbitMQ server of this session; may be stopped, killed and restarted."""
+    found = require("rabbitmq")
+    from tests.services.rabbitmq import RabbitMQ
+
+    with RabbitMQ(found.programs) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "Postgres") -> Iterator[str]:
+    """The SQLAlchemy URL of an empty PostgreSQL database that nobody else uses."""
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def redis_url(redis_server: "Redis") -> str:
+    """The URL of an empty numbered Redis database."""
+    return redis_server.empty_database()
+
+
+@pytest.fixture
+def rabbitmq_url(rabbitmq_server: "RabbitMQ") -> Iterator[str]:
+    """The URL of an empty RabbitMQ virtual host that nobody else uses."""
+    with rabbitmq_server.virtual_host() as url:
+        yield url
+
+
+# First, because pytest's own hook of this name already selects by mark (-m).
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with the servers that its fixtures need."""
+    for item in items:
+        for service in ("postgres", "redis", "rabbitmq"):
+            if f"{service}_server" in getattr(item, "fixturenames", ()):
+                item.add_marker(service)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly which servers were missing and how many tests that cost."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    lines = report(entry.longrepr[2] for entry in skipped if isinstance(entry.longrepr, tuple))
+    if lines:
+        terminalreporter.section("MISSING SERVERS", sep="!", red=True, bold=True)
+        for line in lines:
+            terminalreporter.line(line)

@@ -1,0 +1,198 @@
+"""The servers that other tests stand on: each is ours, can be killed, comes back, is empty for each test."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+import sqlalchemy
+from kombu.connection import Connection
+
+from tests.services.server import NotReady, Server, is_alive
+
+if TYPE_CHECKING:
+    from tests.services.postgres import Postgres
+    from tests.services.rabbitmq import RabbitMQ
+    from tests.services.redis import Redis
+
+SERVICES = ("postgres", "redis", "rabbitmq")
+
+
+@pytest.fixture(
+    params=[pytest.param(service, marks=getattr(pytest.mark, service)) for service in SERVICES],
+)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Each of the session's servers in turn, running."""
+    server: Server = request.getfixturevalue(f"{request.param}_server")
+    yield server.start()
+
+
+def listening(server: Server) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_started_server_answers_and_is_ours(server: Server) -> None:
+    assert server.running
+    assert listening(server)
+    assert server.is_ours()
+
+
+def test_a_server_runs_as_an_ordinary_user(server: Server) -> None:
+    assert psutil.Process(server.pid).uids().effective != 0 or os.geteuid() != 0
+
+
+def test_a_restarted_server_keeps_its_url_and_has_a_new_process(server: Server) -> None:
+    url, pid = server.url, server.pid
+    server.restart()
+    assert (server.url, server.is_ours()) == (url, True)
+    assert server.pid != pid
+
+
+def test_a_killed_server_is_gone_with_all_its_children_and_comes_back_on_its_port(server: Server) -> None:
+    family = psutil.Process(server.pid).children(recursive=True)
+    server.kill()
+    assert not server.running
+    assert not listening(server)
+    assert [child for child in family if is_alive(child)] == []
+    with pytest.raises(NotReady):
+        server.is_ours()
+    url = server.url
+    server.start()
+    assert (server.url, server.is_ours()) == (url, True)
+
+
+def test_another_server_on_our_port_is_recognised(redis_server: "Redis") -> None:
+    from tests.services.redis import Redis
+
+    programs = redis_server.programs
+    with Redis(programs) as stranger:
+        impostor = Redis(programs)
+        try:
+            impostor.port = stranger.port
+            assert not impostor.is_ours()
+            with pytest.raises(RuntimeError, match=r"ended with 1 while starting|another server"):
+                impostor.start()
+        finally:
+            impostor.close()
+        assert stranger.is_ours()
+
+
+def test_a_closed_server_leaves_no_folder(redis_server: "Redis") -> None:
+    from tests.services.redis import Redis
+
+    with Redis(redis_server.programs) as server:
+        assert server.folder.is_dir()
+    assert not server.folder.exists()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_servers_die_with_a_test_run_that_is_killed(service: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(f"{service}_server")  # skips, or fails, where the server is missing
+    module = {"postgres": "Postgres", "redis": "Redis", "rabbitmq": "RabbitMQ"}[service]
+    script = (
+        f"from tests.services.{service} import {module} as Server\n"
+        "from tests.services.installation import find\n"
+        f"server = Server(find({service!r}).programs).start()\n"
+        "print(server.folder, server.pid, flush=True)\n"
+        "input()\n"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    folder, pid = run.stdout.readline().split()
+    family = [psutil.Process(int(pid)), *psutil.Process(int(pid)).children(recursive=True)]
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+
+    # pytest's timeout ends this test when they do not go.
+    while Path(folder).exists() or any(is_alive(member) for member in family):
+        time.sleep(0.02)
+
+
+def test_each_test_has_a_postgresql_database_of_its_own(
+    postgres_url: str, postgres_server: "Postgres"
+) -> None:
+    with postgres_server.database() as other:
+        assert other != postgres_url
+        for url in (postgres_url, other):
+            engine = sqlalchemy.create_engine(url)
+            with engine.begin() as connection:
+                assert sqlalchemy.inspect(connection).get_table_names() == []
+                connection.execute(sqlalchemy.text("CREATE TABLE left_behind (n int)"))
+            engine.dispose()
+
+
+def test_a_postgresql_database_is_dropped_although_someone_is_connected(postgres_server: "Postgres") -> None:
+    with postgres_server.database() as url:
+        engine = sqlalchemy.create_engine(url)
+        connection = engine.connect()
+        connection.execute(sqlalchemy.text("SELECT 1"))
+    with postgres_server.connect() as admin:
+        names = [row[0] for row in admin.execute("SELECT datname FROM pg_database")]
+    assert url.rpartition("/")[2] not in names
+    connection.invalidate()
+    engine.dispose()
+
+
+def test_postgresql_keeps_what_it_acknowledged_when_it_is_killed(
+    postgres_url: str, postgres_server: "Postgres"
+) -> None:
+    engine = sqlalchemy.create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE kept AS SELECT 42 AS n"))
+    engine.dispose()
+    postgres_server.kill()
+    postgres_server.start()
+    with engine.connect() as connection:
+        assert connection.scalar(sqlalchemy.text("SELECT n FROM kept")) == 42
+    engine.dispose()
+
+
+def test_a_redis_database_is_empty_however_often_it_was_used(redis_server: "Redis") -> None:
+    from tests.services.redis import DATABASES
+
+    urls = []
+    for _ in range(DATABASES + 1):
+        url = redis_server.empty_database()
+        with redis_server.connect(int(url.rpartition("/")[2])) as client:
+            assert client.dbsize() == 0
+            client.set("left", "behind")
+        urls.append(url)
+    assert len(set(urls)) == DATABASES
+
+
+def test_each_test_has_a_rabbitmq_virtual_host_of_its_own(
+    rabbitmq_url: str, rabbitmq_server: "RabbitMQ"
+) -> None:
+    with rabbitmq_server.virtual_host() as other:
+        assert other != rabbitmq_url
+        with Connection(rabbitmq_url) as mine, Connection(other) as theirs:
+            mine.SimpleQueue("same-name").put({"n": 1})
+            assert mine.SimpleQueue("same-name").get(timeout=10).payload == {"n": 1}
+            assert theirs.SimpleQueue("same-name").qsize() == 0
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_test_finds_the_server_up_that_an_earlier_one_killed(
+    service: str, request: pytest.FixtureRequest
+) -> None:
+    server: Server = request.getfixturevalue(f"{service}_server")
+    server.kill()
+    assert request.getfixturevalue(f"{service}_url")
+    assert server.is_ours()

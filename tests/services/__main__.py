@@ -1,0 +1,36 @@
+"""`python -m tests.services --check | --install`: which test servers this machine has; get the others.
+
+Both print one line for each server. Both end with 0 also when one is missing, because its tests are then
+skipped and counted; under STRICT=1 (CI) they end with 1.
+"""
+
+import argparse
+import sys
+
+from tests.services.absence import describe, strict
+from tests.services.installation import InstallRefused, Missing, install, survey
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line in `arguments` (default: the process's own) and return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.services", description=__doc__)
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--check", action="store_true", help="print what was found")
+    wanted.add_argument(
+        "--install", action="store_true", help="install what is missing, then print what was found"
+    )
+    chosen = parser.parse_args(arguments)
+
+    if chosen.install:
+        try:
+            install(result.service for result in survey() if isinstance(result, Missing))
+        except InstallRefused as refusal:
+            print(f"error: test servers could not be installed / {refusal}", file=sys.stderr)
+    results = survey()
+    for result in results:
+        print(describe(result))
+    return 1 if strict() and any(isinstance(result, Missing) for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What happens to a test whose server is not on this machine.
+
+It is skipped and counted loudly, or it fails under STRICT=1. The server fixtures call `require`; pytest's
+terminal summary prints what `report` makes of the skipped tests.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from tests.services import installation
+from tests.services.installation import SERVICES, Found, Missing
+
+
+def strict() -> bool:
+    """Whether a missing server is a failure: the environment says STRICT=1 (CI does)."""
+    return os.environ.get("STRICT", "") not in ("", "0")
+
+
+def require(service: str) -> Found:
+    """Return the programs of `service`, or end the calling fixture: a skip, or a failure when `strict()`."""
+    found = installation.find(service)
+    if isinstance(found, Found):
+        return found
+    message = f"{_prefix(service)}{found.why}"
+    if strict():
+        pytest.fail(
+            f"{message} (STRICT=1 forbids to skip; {installation.how_to_get([service])})", pytrace=False
+        )
+    pytest.skip(message)
+
+
+def report(reasons: Iterable[str]) -> list[str]:
+    """Turn the reasons of all skipped tests into lines for people; empty when no server was missing.
+
+    `reasons` are pytest's skip texts; those that `require` did not write are passed over.
+    """
+    counts: Counter[str] = Counter()
+    whys: dict[str, str] = {}
+    for reason in reasons:
+        for service in SERVICES:
+            _, mark, why = reason.partition(_prefix(service))
+            if mark:
+                counts[service] += 1
+                whys[service] = why
+    lines = [
+        f"{SERVICES[service].title}: {counts[service]} test(s) skipped, {whys[service]}"
+        for service in SERVICES
+        if counts[service]
+    ]
+    if lines:
+        missing = [service for service in SERVICES if counts[service]]
+        lines.append(f"get them: {installation.how_to_get(missing)}   (`make test` does it when root)")
+        lines.append("STRICT=1 fails these tests instead of skipping them")
+    return lines
+
+
+def describe(result: Found | Missing) -> str:
+    """One line on one service for `python -m tests.services --check`."""
+    title = SERVICES[result.service].title
+    if isinstance(result, Found):
+        return f"{title:<12}found    {', '.join(str(path) for path in result.programs.values())}"
+    return f"{title:<12}MISSING  {result.why}; {installation.how_to_get([result.service])}"
+
+
+def _prefix(service: str) -> str:
+    return f"no {SERVICES[service].title} server: "

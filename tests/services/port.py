@@ -1,0 +1,25 @@
+"""Ports for test servers: private, and still free when a server comes back after it was killed."""
+
+import random
+import socket
+
+# Below 32768 the kernel hands out no port for outgoing connections (net.ipv4.ip_local_port_range), so
+# nobody can take the port of a server by accident while a test has it stopped. Above 20000 few services live.
+FIRST, LAST = 20_000, 31_999
+
+_handed_out: set[int] = set()
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that nobody uses and that was not handed out before."""
+    for port in random.sample(range(FIRST, LAST + 1), k=200):
+        if port in _handed_out:
+            continue
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        _handed_out.add(port)
+        return port
+    raise RuntimeError(f"200 ports between {FIRST} and {LAST} were tried and none is free")

@@ -1,0 +1,275 @@
+"""A server process of our own: a folder, a port, and a life that a test controls.
+
+`Postgres`, `Redis` and `RabbitMQ` fill in how their server is prepared, launched and recognised; starting,
+stopping, killing and cleaning up are the same for all and live here. A server that was stopped or killed
+comes back on the same port with the same folder. When the test run ends in any way, SIGKILL included, a
+guard process sees the end of its input, kills the server's process group and removes the folder.
+"""
+
+import atexit
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from tests.services.port import free_port
+
+# A line on its input sends the guard home; the end of its input means that whoever held it is dead.
+GUARD = 'read -r _ && exit 0; kill -s KILL -- "-$1"; rm -rf -- "$2"'
+
+
+class NotReady(Exception):
+    """The server does not answer yet; raised by `is_ours`."""
+
+
+class Server(ABC):
+    """One server process with its folder and port; also a context manager that starts and closes it."""
+
+    title: str
+    account: str  # the ordinary user that runs it when the tests run as root
+    stop_signal = signal.SIGTERM
+    # The slowest one needs under ten seconds on an idle machine; a loaded one may need several times that.
+    start_seconds = 90.0
+    stop_seconds = 30.0
+
+    def __init__(self, programs: Mapping[str, Path]) -> None:
+        """Reserve a folder and a port; `programs` come from `installation.find`. Nothing runs yet."""
+        self.programs = programs
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"functory-{type(self).__name__.lower()}-")).resolve()
+        user = _ordinary_user(self.account)
+        self._uid = user.pw_uid if user else None
+        self._gid = user.pw_gid if user else None
+        self._groups: list[int] | None = [] if user else None
+        self._hand_over(self.folder)
+        self._running: list[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]] = []
+        self._prepared = False
+        atexit.register(self.close)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Write what the server needs in `self.folder`; called once, before the first launch."""
+
+    @abstractmethod
+    def launch(self) -> None:
+        """Start the process or processes with `self.spawn`, the server itself last."""
+
+    @abstractmethod
+    def is_ours(self) -> bool:
+        """Ask the server on our port who it is and say whether it is the one that we started.
+
+        Raises NotReady while nothing answers.
+        """
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where clients reach the server."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the server's own process lives; it may still be starting."""
+        return bool(self._running) and self._running[-1][0].poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        if not self._running:
+            raise RuntimeError(f"{self.title} is not running")
+        return self._running[-1][0].pid
+
+    def start(self) -> Self:
+        """Start the server and return when it answers and has proved to be ours; does nothing when it runs.
+
+        Raises RuntimeError, with the end of the server's log, when it dies, does not answer in time, or when
+        another server answers on the port.
+        """
+        if self.running:
+            return self
+        self.kill()
+        if not self._prepared:
+            self.prepare()
+            self._prepared = True
+        self.launch()
+        try:
+            self._wait_until_ours()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ask the server to end in order and wait for it; one that does not obey in time is killed."""
+        if self.running:
+            process = self._running[-1][0]
+            process.send_signal(self.stop_signal)
+            try:
+                process.wait(self.stop_seconds)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL every process of the server at once, as a power cut would, and return when all are gone."""
+        doomed: list[psutil.Process] = []
+        for process, _ in self._running:
+            try:
+                # Both PostgreSQL and Erlang give children a session of their own: no group signal gets there.
+                doomed += psutil.Process(process.pid).children(recursive=True)
+            except psutil.NoSuchProcess:
+                pass
+        for process, _ in self._running:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for child in doomed:
+            try:
+                child.kill()
+            except psutil.NoSuchProcess:
+                pass
+        for process, guard in self._running:
+            process.wait()
+            guard.communicate(b"\n")
+        while any(is_alive(child) for child in doomed):
+            time.sleep(0.005)
+        self._running.clear()
+
+    def restart(self) -> Self:
+        """Stop in order and start again, on the same port and folder."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Kill the server and remove its folder; it cannot be started again."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Self:
+        """Start; a server that cannot start leaves nothing behind."""
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the server's folder, readable by the server, and return its path."""
+        path = self.folder / name
+        path.write_text(text)
+        self._hand_over(path)
+        return path
+
+    def spawn(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
+        """Start `command` under a guard: as the ordinary user, in its own session, logging to a file."""
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                [str(word) for word in command],
+                cwd=self.folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                user=self._uid,
+                group=self._gid,
+                extra_groups=self._groups,
+            )
+        guard = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, "guard", str(process.pid), str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._running.append((process, guard))
+
+    def run(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
+        """Run `command` to its end as the ordinary user; RuntimeError with its output when it fails."""
+        done = subprocess.run(
+            [str(word) for word in command],
+            cwd=self.folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            user=self._uid,
+            group=self._gid,
+            extra_groups=self._groups,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{command[0]} ended with {done.returncode}:\n{done.stdout}")
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "output.log"
+
+    def _hand_over(self, path: Path) -> None:
+        if self._uid is not None and self._gid is not None:
+            os.chown(path, self._uid, self._gid)
+
+    def _wait_until_ours(self) -> None:
+        deadline = time.monotonic() + self.start_seconds
+        while True:
+            process = self._running[-1][0]
+            if process.poll() is not None:
+                raise RuntimeError(self._failure(f"ended with {process.returncode} while starting"))
+            try:
+                if self.is_ours():
+                    return
+                raise RuntimeError(self._failure(f"found another server on port {self.port}"))
+            except NotReady as reason:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(
+                        self._failure(f"did not answer within {self.start_seconds:.0f} s ({reason})")
+                    ) from reason
+            time.sleep(0.02)
+
+    def _failure(self, what: str) -> str:
+        text = self._log.read_text(errors="replace") if self._log.exists() else ""
+        return f"{self.title} {what}; the end of its output:\n" + "\n".join(text.splitlines()[-30:])
+
+
+def environment_without(*prefixes: str) -> dict[str, str]:
+    """This process's environment less the variables that begin with one of `prefixes`."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
+def _ordinary_user(account: str) -> pwd.struct_passwd | None:
+    """Whom a server runs as: nobody else when we are not root; else `account`, or `nobody` where it lacks."""
+    if os.geteuid() != 0:
+        return None
+    for name in (account, "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise RuntimeError(f"this system has neither a user {account!r} nor a user 'nobody' to run a server as")
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether the process still runs or holds sockets and files."""
+    try:
+        # Orphans go to process 1, which in a container may never collect them, so a zombie counts as dead;
+        # but while one of its threads still ends, its sockets are open.
+        return process.is_running() and (
+            process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+        )
+    except psutil.NoSuchProcess:
+        return False
