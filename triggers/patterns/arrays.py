@@ -1,0 +1,139 @@
+"""Whether values chosen for several paths can come from the same elements of the event's arrays.
+
+``{"items": {"sku": ["A"], "stock": [0]}}`` must not match ``{"items": [{"sku": "A", "stock": 9}, {"sku": "B",
+"stock": 0}]}``: both values are there, but no single item has both. The rule: choose one value for each path
+such that, in every array of the event, all chosen values that lie in it lie in the same element. Values
+outside of an array are not bound by it. Paths are taken in alphabetical order, and a path that must be absent
+must have no value that agrees with what was chosen before it.
+
+Arrays nest as a tree, so the search fixes the element of an outermost array, drops what disagrees and goes on
+inside; paths that share no array are searched apart from each other. For events as people write them that is
+linear in the number of values. Events whose names imitate nesting (``{"a.b": [...], "a": {"b": [...]}}``) can
+make it exponential, so a search has a budget and raises Exhausted beyond it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from triggers.patterns.flat import Place
+
+# A million candidates is about a second: ten times what the largest event needs.
+BUDGET = 1_000_000
+# Each level fixes the element of one array. Far more than any event has, far less than Python's stack.
+MAX_LEVELS = 200
+
+
+class Need(NamedTuple):
+    """A path that must have a value: its rank in the order of paths, and where its fitting values lie."""
+
+    rank: int
+    places: list[Place]
+
+
+class Ban(NamedTuple):
+    """A value that must not agree with what paths of lower rank chose: its path's rank, and where it lies."""
+
+    rank: int
+    place: Place
+
+
+class Exhausted(Exception):
+    """The event's arrays admit more combinations than anyone will try."""
+
+
+class Search:
+    """One search with its budget; ``possible`` may be asked several times."""
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self.left = budget
+
+    def possible(self, needs: list[Need], bans: list[Ban], level: int = 0) -> bool:
+        """Return whether every need can choose a place such that no ban agrees with them.
+
+        Raises Exhausted when the budget is spent.
+        """
+        self.left -= sum(len(need.places) for need in needs) + len(bans)
+        if self.left < 0 or level > MAX_LEVELS:
+            raise Exhausted
+        if not all(need.places for need in needs) or not all(ban.place for ban in bans):
+            return False
+        if not bans:
+            # A value outside of all arrays agrees with everything; nothing is gained by another.
+            needs = [need for need in needs if () not in need.places]
+        return all(self._solve(*part, level) for part in _parts(needs, bans))
+
+    def _solve(self, needs: list[Need], bans: list[Ban], level: int) -> bool:
+        if not needs:
+            return not bans
+        if len(needs) == 1 and not bans:
+            return True
+        first = min(needs, key=lambda need: need.rank)
+        if any(ban.rank < first.rank for ban in bans):
+            return False
+        rest = [need for need in needs if need is not first]
+        if () in first.places and self.possible(rest, bans, level + 1):
+            return True
+        for array, elements in _by_element(first.places).items():
+            others = [(need.rank, *_split(need.places, array)) for need in rest]
+            inner_bans: dict[int, list[Ban]] = {}
+            outer_bans: list[Ban] = []
+            for ban in bans:
+                (outermost, index), *inner = ban.place
+                if outermost == array:
+                    inner_bans.setdefault(index, []).append(Ban(ban.rank, tuple(inner)))
+                else:
+                    outer_bans.append(ban)
+            for index, chosen in elements.items():
+                remaining = [Need(rank, inside.get(index, []) + outside) for rank, inside, outside in others]
+                self.left -= 1 + len(outer_bans) + sum(len(outside) for _, _, outside in others)
+                if self.left < 0:
+                    raise Exhausted
+                if all(need.places for need in remaining) and self.possible(
+                    [Need(first.rank, chosen), *remaining], inner_bans.get(index, []) + outer_bans, level + 1
+                ):
+                    return True
+        return False
+
+
+def _by_element(places: list[Place]) -> dict[int, dict[int, list[Place]]]:
+    """Group places by their outermost array, then by its element; each without that outermost step."""
+    groups: dict[int, dict[int, list[Place]]] = {}
+    for place in places:
+        if place:
+            array, index = place[0]
+            groups.setdefault(array, {}).setdefault(index, []).append(place[1:])
+    return groups
+
+
+def _split(places: list[Place], array: int) -> tuple[dict[int, list[Place]], list[Place]]:
+    """Divide places: those whose outermost array is ``array``, by element and inside it, and the others."""
+    inside: dict[int, list[Place]] = {}
+    outside: list[Place] = []
+    for place in places:
+        if place and place[0][0] == array:
+            inside.setdefault(place[0][1], []).append(place[1:])
+        else:
+            outside.append(place)
+    return inside, outside
+
+
+def _parts(needs: list[Need], bans: list[Ban]) -> list[tuple[list[Need], list[Ban]]]:
+    """Divide the search into parts that share no outermost array, hence nothing."""
+    parts: list[tuple[set[int], list[Need], list[Ban]]] = []
+    for need in needs:
+        arrays, together = {place[0][0] for place in need.places if place}, [need]
+        apart = []
+        for part in parts:
+            if part[0].isdisjoint(arrays):
+                apart.append(part)
+            else:
+                arrays, together = arrays | part[0], part[1] + together
+        parts = [*apart, (arrays, together, [])]
+    home = {array: part for part in parts for array in part[0]}
+    stray: list[Ban] = []
+    for ban in bans:
+        part = home.get(ban.place[0][0])
+        (part[2] if part else stray).append(ban)
+    divided = [(part[1], part[2]) for part in parts]
+    return [*divided, ([], stray)] if stray else divided

@@ -1,0 +1,140 @@
+"""An event as patterns see it: every path with the values that it reaches.
+
+``{"data": {"items": [{"sku": "A"}, {"sku": "B"}]}}`` becomes ``{"data.items.sku": ["A", "B"]}``. An event is
+flattened once and then matched against any number of patterns. Member names are joined with dots, so a name
+that holds dots and real nesting are the same path; arrays add nothing to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.errors import Invalid
+
+# A pattern may not name a longer path, so nothing below one is worth keeping. Without a bound, one long name
+# above 100,000 leaves would be copied 100,000 times.
+MAX_PATH = 512
+# Deeper arrays are entered but not told apart. No event of ours nests more than three.
+MAX_ARRAYS = 64
+
+# (number of the array within the event, index of the element) for each array around a value, outermost first.
+Place = tuple[tuple[int, int], ...]
+
+
+class _Word:
+    """``true`` or ``false``. In Python ``True == 1``, so the bools themselves would be taken for numbers."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+TRUE = _Word("true")
+FALSE = _Word("false")
+
+
+class Flat:
+    """A flattened event.
+
+    ``values``: path to the list of its leaves: str, int, float, None, TRUE or FALSE. Never an empty list.
+    ``placed``: only the leaves that lie in an object that lies in an array, each with its ``Place``; they are
+    at the end of the same path's list in ``values``. Empty for most events.
+    """
+
+    __slots__ = ("placed", "values")
+
+    def __init__(self, values: dict[str, list[Any]], placed: dict[str, list[tuple[Any, Place]]]) -> None:
+        self.values = values
+        self.placed = placed
+
+    def places(self, path: str) -> list[tuple[Any, Place]]:
+        """Return every value of ``path`` with its place; ``()`` is the place of a value outside of arrays."""
+        placed = self.placed.get(path, [])
+        everything = self.values.get(path, [])
+        return [(value, ()) for value in everything[: len(everything) - len(placed)]] + placed
+
+
+def flatten(event: Mapping[str, Any] | Flat) -> Flat:
+    """Flatten one event (a JSON object; a ``Flat`` is returned as it is).
+
+    An empty object or array has no value, so its path is absent. A scalar directly in an array is not tied to
+    the position of that array: ``{"a": [1, 3], "b": [4, 2]}`` combines a = 1 with b = 2. Raises Invalid when
+    the event is not a JSON object.
+    """
+    if isinstance(event, Flat):
+        return event
+    if not isinstance(event, Mapping):
+        raise Invalid(
+            "the event is not a JSON object", f"it is {type(event).__name__}", "send an object: {...}"
+        )
+    values: dict[str, list[Any]] = {}
+    placed: dict[str, list[tuple[Any, Place]]] = {}
+    arrays = 0
+    todo: list[tuple[str | None, Any, Place]] = [(None, event, ())]
+    for path, node, place in todo:  # grows while it is walked: no recursion, so no depth is too deep
+        if isinstance(node, Mapping):
+            prefix = "" if path is None else path + "."
+            for name, value in node.items():
+                if not isinstance(name, str):
+                    raise _not_json(name)
+                leaf = prefix + name
+                kind = type(value)
+                plain = value if kind is str or kind is int or kind is float else _plain(value)
+                if type(plain) is dict or type(plain) is list:
+                    if len(leaf) <= MAX_PATH:
+                        todo.append((leaf, plain, place))
+                elif place:
+                    placed.setdefault(leaf, []).append((plain, place))
+                elif leaf in values:
+                    values[leaf].append(plain)
+                else:
+                    values[leaf] = [plain]
+            continue
+        leaf = path or ""
+        number, arrays = arrays, arrays + 1
+        for index, value in enumerate(node):
+            plain = _plain(value)
+            if type(plain) is dict or type(plain) is list:
+                inner = (*place, (number, index)) if len(place) < MAX_ARRAYS else place
+                todo.append((leaf, plain, inner))
+            elif place:
+                placed.setdefault(leaf, []).append((plain, place))
+            else:
+                values.setdefault(leaf, []).append(plain)
+    for leaf, found in placed.items():
+        values[leaf] = values.get(leaf, []) + [value for value, _ in found]
+    return Flat(values, placed)
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` in the plain types that the rest relies on. Raises Invalid for what JSON lacks."""
+    kind = type(value)
+    if kind is bool:
+        return TRUE if value else FALSE
+    if value is None or kind in (str, int, float, dict, list):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, list | tuple):
+        return list(value)
+    raise _not_json(value)
+
+
+def _not_json(value: Any) -> Invalid:
+    return Invalid(
+        "the event is not JSON",
+        f"it holds a {type(value).__name__}; JSON knows objects (with text names), lists, text, numbers, "
+        "true, false and null",
+        "encode the value as text or a number first",
+    )

@@ -1,0 +1,220 @@
+"""A compiled pattern: matching, explaining, and the parts that an index is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from triggers.patterns.arrays import Ban, Exhausted, Need, Search
+from triggers.patterns.flat import Flat, flatten
+from triggers.patterns.grammar import Leaf, parse
+from triggers.patterns.predicates import Predicate
+from triggers.patterns.wording import show_some
+
+# Asks whether some value of a path (its list in ``Flat.values``) satisfies a requirement.
+SomeValue = Callable[[list[Any]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One line of an explanation: what was asked at ``path``, what was there, whether that is a match."""
+
+    path: str
+    expected: str
+    found: str
+    matched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What a branch asks of one path: a value that satisfies a predicate, or (``or_absent``) no value.
+
+    ``{"exists": false}`` alone has no predicates.
+    """
+
+    path: str
+    predicates: tuple[Predicate, ...]
+    or_absent: bool
+    some: SomeValue = field(repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """What is asked, for people."""
+        shown = [predicate.text for predicate in self.predicates[:5]]
+        if len(self.predicates) > 5:
+            shown[-1] = f"… ({len(self.predicates)} values)"
+        return " or ".join(shown + ["is absent"] * self.or_absent)
+
+
+class Branch:
+    """One alternative of a pattern: all its requirements hold together. An index holds branches.
+
+    ``requirements``: all of them, cheapest first.
+    ``positive``: path to predicates, where a value is needed: any of these can be an access path.
+    ``absent``: paths that must have no value. ``either``: path to predicates, where absence will do as well.
+    """
+
+    __slots__ = ("_checks", "absent", "either", "positive", "requirements")
+
+    def __init__(self, leaves: Mapping[str, Leaf]) -> None:
+        made = [
+            Requirement(p, leaf.predicates, leaf.or_absent, _some(leaf.predicates))
+            for p, leaf in leaves.items()
+        ]
+        self.requirements = tuple(sorted(made, key=_cost))
+        self.positive = {r.path: r.predicates for r in made if not r.or_absent}
+        self.absent = frozenset(r.path for r in made if not r.predicates)
+        self.either = {r.path: r.predicates for r in made if r.or_absent and r.predicates}
+        self._checks = tuple((r.path, r.some, r.or_absent) for r in self.requirements)
+
+    def matches(self, flat: Flat) -> bool:
+        """Return whether every requirement holds, from the same elements of the event's arrays."""
+        get, placed = flat.values.get, flat.placed
+        for path, some, or_absent in self._checks:
+            values = get(path)
+            if values is None:
+                if not or_absent:
+                    return False
+            # A value in an array may lie in an element that the other paths do not choose: "absent" is open
+            # then.
+            elif not some(values) and not (or_absent and path in placed):
+                return False
+        return not placed or self._agrees(flat)
+
+    def _agrees(self, flat: Flat) -> bool:
+        """Decide the requirements whose values lie in arrays; the others are known to hold."""
+        needs: list[Need] = []
+        bans: list[Ban] = []
+        either: list[tuple[Need, list[Ban]]] = []
+        for rank, requirement in enumerate(sorted(self.requirements, key=lambda r: r.path)):
+            if requirement.path not in flat.placed:
+                continue
+            places = flat.places(requirement.path)
+            tests = [predicate.test for predicate in requirement.predicates]
+            need = Need(rank, [place for value, place in places if any(test(value) for test in tests)])
+            unwanted = [Ban(rank, place) for _, place in places]
+            if not requirement.or_absent:
+                needs.append(need)
+            elif not need.places:
+                bans += unwanted
+            else:
+                either.append((need, unwanted))
+        if len(needs) < 2 and not bans and not either:
+            return True
+        return _possible(needs, bans, either)
+
+
+def _possible(needs: list[Need], bans: list[Ban], either: list[tuple[Need, list[Ban]]]) -> bool:
+    """Search, with every way of reading the requirements that a value or absence would satisfy."""
+    search = Search()
+    try:
+        for absent in product((False, True), repeat=len(either)):
+            readings = list(zip(either, absent, strict=True))
+            chosen = [need for (need, _), gone in readings if not gone]
+            banned = [ban for (_, unwanted), gone in readings if gone for ban in unwanted]
+            if search.possible(needs + chosen, bans + banned):
+                return True
+    except Exhausted:
+        # Only an event built for it gets here; without an answer in time, not matching is the safe one.
+        return False
+    return False
+
+
+class Pattern:
+    """A compiled pattern. Immutable and safe to share between threads.
+
+    ``source``: the mapping it was made from, not to be changed. ``branches``: its alternatives; the pattern
+    matches when one does. ``warnings``: sentences for the author, such as a path that is tested twice.
+    """
+
+    __slots__ = ("branches", "source", "warnings")
+
+    def __init__(
+        self, source: Mapping[str, Any], branches: tuple[Branch, ...], warnings: tuple[str, ...]
+    ) -> None:
+        self.source = source
+        self.branches = branches
+        self.warnings = warnings
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.source!r})"
+
+    def matches(self, event: Mapping[str, Any] | Flat) -> bool:
+        """Return whether the event matches. Flatten an event once when many patterns look at it."""
+        flat = event if type(event) is Flat else flatten(event)
+        return any(branch.matches(flat) for branch in self.branches)
+
+    def explain(self, event: Mapping[str, Any] | Flat) -> list[Clause]:
+        """Return why the event matches or not, a clause for each path, in the order of paths.
+
+        The event matches exactly if every clause is matched. Of a pattern with ``$or`` they are those of the
+        branch that matches, or of the one that lacks least, after a clause that says which of how many it is.
+        """
+        flat = flatten(event)
+        answers = [self._explain(branch, flat) for branch in self.branches]
+        nearest = min(range(len(answers)), key=lambda n: sum(not clause.matched for clause in answers[n]))
+        clauses = answers[nearest]
+        if len(answers) == 1:
+            return clauses
+        matched = all(clause.matched for clause in clauses)
+        found = f"alternative {nearest + 1}" if matched else f"none; alternative {nearest + 1} lacks least"
+        return [Clause("$or", f"one of {len(answers)} alternatives", found, matched), *clauses]
+
+    def _explain(self, branch: Branch, flat: Flat) -> list[Clause]:
+        matched = branch.matches(flat)
+        clauses = []
+        for requirement in sorted(branch.requirements, key=lambda r: r.path):
+            values = flat.values.get(requirement.path)
+            found = show_some(values) if values else "absent"
+            alone = requirement.some(values) if values else requirement.or_absent
+            if matched and not alone:
+                found += ", but not in the chosen elements"
+            clauses.append(Clause(requirement.path, requirement.text, found, matched or alone))
+        if not matched and all(clause.matched for clause in clauses):
+            arrays = sorted(r.path for r in branch.requirements if r.path in flat.placed)
+            clauses.append(
+                Clause(
+                    ", ".join(arrays),
+                    "all in the same element of the array that holds them",
+                    "only in different elements",
+                    False,
+                )
+            )
+        return clauses
+
+
+def compile_pattern(pattern: Mapping[str, Any]) -> Pattern:
+    """Compile a pattern of the EventBridge language (a JSON object, already parsed).
+
+    Raises Invalid, naming the place in the pattern, what is wrong there and what to write.
+    """
+    parsed = parse(pattern)
+    return Pattern(pattern, tuple(map(Branch, parsed.branches)), tuple(dict.fromkeys(parsed.warnings)))
+
+
+def _some(predicates: tuple[Predicate, ...]) -> SomeValue:
+    """Return the fastest test of a list of values against alternatives."""
+    equals = frozenset(p.operands[0] for p in predicates if p.kind == "equal")
+    tests = [p.test for p in predicates if p.kind != "equal"]
+    if any(p.kind == "exists" for p in predicates):
+        return lambda values: True
+    if not tests:
+        if len(equals) == 1:
+            (wanted,) = equals
+            return lambda values: wanted in values
+        return lambda values: not equals.isdisjoint(values)
+    if len(tests) == 1 and not equals:
+        test = tests[0]
+        return lambda values: test(values[0]) if len(values) == 1 else any(map(test, values))
+    return lambda values: (
+        not equals.isdisjoint(values) or any(test(value) for value in values for test in tests)
+    )
+
+
+def _cost(requirement: Requirement) -> int:
+    """Order: equality first, then text and number tests, absence last."""
+    if not requirement.predicates:
+        return 2
+    return 0 if all(p.kind == "equal" for p in requirement.predicates) else 1

@@ -1,0 +1,255 @@
+"""What a pattern may ask of one value: thirteen kinds of predicate.
+
+A predicate is interned: two patterns that ask the same get the same object, so an index can evaluate it once
+an event and keep the answer under its identity. ``kind`` and ``operands`` say all there is to know about it:
+
+====================================  ===========================================================
+kind                                  operands
+====================================  ===========================================================
+equal                                 (value,): str, int, float, None, TRUE or FALSE
+ip                                    (family, number): any spelling of one address
+prefix, suffix                        (text,)
+equals-ignore-case                    (text,)
+prefix-ignore-case                    (text,)
+suffix-ignore-case                    (text,)
+wildcard                              the literals around the stars: ``a*b`` is ("a", "b")
+numeric                               (low, low included, high, high included)
+cidr                                  (family, mask bits, masked number)
+exists                                ()
+anything-but                          the refused values: all str, or all numbers
+anything-but-KIND                     the refused operands, each as KIND would have it
+                                      (KIND: prefix, suffix, equals-ignore-case, wildcard)
+====================================  ===========================================================
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from ipaddress import IPv4Address, IPv6Address
+from math import inf, isfinite
+from typing import Any
+from weakref import WeakValueDictionary
+
+from triggers.patterns.addresses import BITS, parse_address
+from triggers.patterns.wording import show
+
+Test = Callable[[Any], bool]
+
+# Up to here every integer is a double (IEEE 754 binary64 has 53 bits of precision).
+SAFE = 2**53
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Predicate:
+    """One question about one value. Made by ``predicate`` only; equal means identical."""
+
+    kind: str
+    operands: tuple[Hashable, ...]
+    test: Test = field(repr=False)
+    text: str = field(repr=False)
+
+
+_interned: WeakValueDictionary[tuple[str, tuple], Predicate] = WeakValueDictionary()
+_interning = threading.Lock()
+
+
+def predicate(kind: str, *operands: Any) -> Predicate:
+    """Return the one predicate of this kind with these operands (see the table above)."""
+    with _interning:
+        known = _interned.get((kind, operands))
+        if known is None:
+            test, text = _MAKERS[kind](*operands)
+            known = Predicate(kind, operands, test, text)
+            _interned[kind, operands] = known
+        return known
+
+
+def _equal(value: Any) -> tuple[Test, str]:
+    return (lambda v: v == value), f"is {show(value)}"
+
+
+def _ip(family: int, number: int) -> tuple[Test, str]:
+    address = (family, number)
+
+    def test(v: Any) -> bool:
+        return type(v) is str and parse_address(v) == address
+
+    return test, f"is the address {spell(family, number)}"
+
+
+def _prefix(text: str) -> tuple[Test, str]:
+    return (lambda v: type(v) is str and v.startswith(text)), f"starts with {show(text)}"
+
+
+def _suffix(text: str) -> tuple[Test, str]:
+    return (lambda v: type(v) is str and v.endswith(text)), f"ends with {show(text)}"
+
+
+def _equals_ignore_case(text: str) -> tuple[Test, str]:
+    fullmatch = re.compile(_either_case(text)).fullmatch
+    return (lambda v: type(v) is str and fullmatch(v) is not None), f"is {show(text)} in any case"
+
+
+def _prefix_ignore_case(text: str) -> tuple[Test, str]:
+    match = re.compile(_either_case(text)).match
+    return (lambda v: type(v) is str and match(v) is not None), f"starts with {show(text)} in any case"
+
+
+def _suffix_ignore_case(text: str) -> tuple[Test, str]:
+    # The value's end is read backwards, so that a long value costs no more than a short one.
+    longest = sum(max(len(c.lower()), len(c.upper())) for c in text)
+    match = re.compile(_either_case(text, backwards=True)).match
+
+    def test(v: Any) -> bool:
+        return type(v) is str and match(v[-longest:][::-1] if longest else "") is not None
+
+    return test, f"ends with {show(text)} in any case"
+
+
+def _either_case(text: str, *, backwards: bool = False) -> str:
+    """Return a regular expression for ``text`` with each character in lower or in upper case.
+
+    Not case folding: a German sharp s takes itself and "SS", but not "ss".
+    """
+    step = -1 if backwards else 1
+    parts = []
+    for c in text[::step]:
+        cases = dict.fromkeys((c.lower(), c.upper()))
+        if len(cases) == 1:
+            parts.append(re.escape(c.lower()[::step]))
+        else:
+            parts.append(f"(?:{'|'.join(re.escape(case[::step]) for case in cases)})")
+    return "".join(parts)
+
+
+def _wildcard(*literals: str) -> tuple[Test, str]:
+    text = f"is like {show('*'.join(_escape(literal) for literal in literals))}"
+    if len(literals) == 1:
+        return (lambda v: v == literals[0]), text
+    head, *middle, tail = literals
+    shortest = len(head) + len(tail)
+
+    def test(v: Any) -> bool:
+        if type(v) is not str or len(v) < shortest or not v.startswith(head) or not v.endswith(tail):
+            return False
+        # The first place that fits leaves the most room for the rest, so there is nothing to go back to.
+        start, end = len(head), len(v) - len(tail)
+        for literal in middle:
+            start = v.find(literal, start, end)
+            if start < 0:
+                return False
+            start += len(literal)
+        return True
+
+    return test, text
+
+
+def _escape(literal: str) -> str:
+    return literal.replace("\\", "\\\\").replace("*", "\\*")
+
+
+def comparable(number: int | float) -> bool:
+    """Return whether a double holds ``number`` as it is written, so that it takes part in ranges.
+
+    event-ruler's rule: the decimal text equals the shortest text of the double. 9007199254740993 does not,
+    nor do infinities and NaN; such a number only equals itself.
+    """
+    if -SAFE <= number <= SAFE:
+        return True
+    try:
+        double = float(number)
+    except OverflowError:
+        return False
+    return isfinite(double) and (type(number) is float or Decimal(repr(double)) == number)
+
+
+def _numeric(low: float, low_included: bool, high: float, high_included: bool) -> tuple[Test, str]:
+    # A bound that is absent is an excluded infinity, so the infinities, which some parsers make, are in no
+    # range.
+    if low_included:
+        compare = (lambda v: low <= v <= high) if high_included else (lambda v: low <= v < high)
+    else:
+        compare = (lambda v: low < v <= high) if high_included else (lambda v: low < v < high)
+    parts = []
+    if low != -inf:
+        parts.append(f"{'>=' if low_included else '>'} {show(low)}")
+    if high != inf:
+        parts.append(f"{'<=' if high_included else '<'} {show(high)}")
+
+    def test(v: Any) -> bool:
+        kind = type(v)
+        if kind is int:
+            return (-SAFE <= v <= SAFE or comparable(v)) and compare(v)
+        return kind is float and compare(v)
+
+    return test, "is a number " + " and ".join(parts)
+
+
+def _cidr(family: int, bits: int, net: int) -> tuple[Test, str]:
+    shift = BITS[family] - bits
+    wanted = net >> shift
+
+    def test(v: Any) -> bool:
+        if type(v) is not str:
+            return False
+        address = parse_address(v)
+        return address is not None and address[0] == family and address[1] >> shift == wanted
+
+    return test, f"is an address in {spell(family, net)}/{bits}"
+
+
+def spell(family: int, number: int) -> str:
+    """Return the address as text."""
+    return str((IPv4Address if family == 4 else IPv6Address)(number))
+
+
+def _exists() -> tuple[Test, str]:
+    return (lambda v: True), "is there"
+
+
+def _anything_but(*refused: Any) -> tuple[Test, str]:
+    values = frozenset(refused)
+    return (lambda v: v not in values), f"is there and not {_any_of(refused)}"
+
+
+def _anything_but_kind(kind: str) -> Callable[..., tuple[Test, str]]:
+    def make(*refused: Any) -> tuple[Test, str]:
+        made = [
+            _MAKERS[kind](*operand) if kind == "wildcard" else _MAKERS[kind](operand) for operand in refused
+        ]
+        tests = [test for test, _ in made]
+        texts = " or ".join(text for _, text in made[:3]) + (
+            f" … ({len(made)} forms)" if len(made) > 3 else ""
+        )
+        return (lambda v: not any(test(v) for test in tests)), f"is there and not one that {texts}"
+
+    return make
+
+
+def _any_of(values: tuple[Any, ...]) -> str:
+    some = " or ".join(show(value) for value in values[:5])
+    return some if len(values) <= 5 else f"{some} … ({len(values)} values)"
+
+
+_MAKERS: dict[str, Callable[..., tuple[Test, str]]] = {
+    "equal": _equal,
+    "ip": _ip,
+    "prefix": _prefix,
+    "suffix": _suffix,
+    "equals-ignore-case": _equals_ignore_case,
+    "prefix-ignore-case": _prefix_ignore_case,
+    "suffix-ignore-case": _suffix_ignore_case,
+    "wildcard": _wildcard,
+    "numeric": _numeric,
+    "cidr": _cidr,
+    "exists": _exists,
+    "anything-but": _anything_but,
+    "anything-but-prefix": _anything_but_kind("prefix"),
+    "anything-but-suffix": _anything_but_kind("suffix"),
+    "anything-but-equals-ignore-case": _anything_but_kind("equals-ignore-case"),
+    "anything-but-wildcard": _anything_but_kind("wildcard"),
+}
