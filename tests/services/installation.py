@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +151,6 @@ def services_kept_stopped(policy: Path) -> Iterator[None]:
             kept.replace(policy)
 
 
-def survey(find: Callable[[str], Found | Missing] = find) -> list[Found | Missing]:
+def survey() -> list[Found | Missing]:
     """Look for every service, in the order of SERVICES."""
     return [find(service) for service in SERVICES]

@@ -1,0 +1,82 @@
+# Everything starts from a machine that has Python (3.11 or newer, with venv) and make; the rest is set up here.
+#
+# locks/*.txt carry versions and hashes only, so that any index or mirror can serve them:
+#   run.txt    what `make demo` needs
+#   dev.txt    everything: all extras, tests, checks, docs
+#   tools.txt  what installs the two above and builds this package
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+PY := $(BIN)/python
+UV := $(BIN)/uv
+
+# The node that pyright runs on comes from the lock, whether or not this machine has another one.
+export PYRIGHT_PYTHON_GLOBAL_NODE := off
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs lock clean
+
+help: ## print this list
+	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/.run ## run the main job on real input: the licence watch (ARGS=--keep keeps its folder)
+	@$(BIN)/functory demo $(ARGS)
+
+test: .venv/.ready ## run the tests, on servers of their own (STRICT=1: a missing server fails)
+	@$(PY) -m tests.services --install
+	@$(PY) -m pytest $(ARGS)
+
+check: .venv/.ready ## dependencies, format, lint, types, import contracts: seconds
+	@$(UV) pip check -q --python $(PY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+
+bench: .venv/.ready ## measure, beside plain Celery in the same run
+	@$(PY) -m benchmarks $(ARGS)
+
+docs: .venv/.ready ## build the documentation into site/
+	@$(BIN)/mkdocs build -q --strict --site-dir site
+
+UV_COMPILE = $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	--no-emit-index-url --no-emit-find-links $(ARGS)
+
+lock: $(UV) ## compute locks/ anew from pyproject.toml (ARGS=--upgrade takes the newest versions)
+	$(UV_COMPILE) --extra server --extra postgres --extra redis --extra otel --extra agents --group dev \
+		pyproject.toml -o locks/dev.txt
+	$(UV_COMPILE) --extra server -c locks/dev.txt pyproject.toml -o locks/run.txt
+	$(UV_COMPILE) -c locks/dev.txt locks/tools.in -o locks/tools.txt
+
+clean: ## remove the environment and everything that was built or cached
+	rm -rf .venv site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# In an environment that has more than run.txt (see .ready) this changes nothing: run.txt is a part of dev.txt.
+.venv/.run: $(UV) locks/run.txt pyproject.toml
+	@echo "setting up: what Functory needs to run (locks/run.txt)"
+	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/run.txt
+	@$(UV) pip install -q --python $(PY) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.ready: $(UV) locks/dev.txt pyproject.toml
+	@echo "setting up: everything for tests, checks and docs (locks/dev.txt)"
+	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/dev.txt
+	@$(UV) pip install -q --python $(PY) --no-deps --no-build-isolation -e .
+	@touch .venv/.run $@
+
+$(UV): locks/tools.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "error: $(PYTHON) is not Python 3.11 or newer ($$($(PYTHON) --version 2>&1 | head -n 1))"; \
+		echo "try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "error: $(PYTHON) cannot make virtual environments: it lacks venv or ensurepip"; \
+		echo "try: apt-get install python3-venv   (Debian and Ubuntu)"; exit 1; } >&2
+	@echo "setting up: .venv"
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install -qq --require-hashes -r locks/tools.txt
+	@touch $@
