@@ -1,0 +1,46 @@
+"""Binds an input, a JSON object of parameter names, to the parameters of a Python function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def bind(function: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments that call ``function`` with the input ``given``.
+
+    By keyword where Python allows it. ``*args`` is given as a list under its own name; names that are
+    no parameter go to ``**kwargs``, or make the call fail as Python's own calls do.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return [], dict(given)
+    rest = dict(given)
+    more = next((p for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    tail: list[Any] = []
+    if more is not None and more.name in rest:
+        tail = rest.pop(more.name)
+        if not isinstance(tail, list):
+            raise TypeError(f"{more.name!r} holds the values of *{more.name} and must be a list")
+    positional: list[Any] = []
+    skipped: list[Any] = []
+    for parameter in parameters:
+        if parameter.kind not in _POSITIONAL:
+            break
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and not tail:
+            break
+        if parameter.name in rest:
+            # What stands after a left-out parameter can be reached only by giving that one its default.
+            positional += [*skipped, rest.pop(parameter.name)]
+            skipped = []
+        elif parameter.default is inspect.Parameter.empty:
+            raise TypeError(f"missing a required argument: {parameter.name!r}")
+        else:
+            skipped.append(parameter.default)
+    if tail:
+        positional += skipped
+    return positional + tail, rest

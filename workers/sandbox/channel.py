@@ -1,0 +1,93 @@
+"""The child's end of the socket: sends frames, and brings each reply to whoever waits for it.
+
+A thread that reads replies starts with the first request. At most ``IN_FLIGHT`` requests are under way;
+more wait here for their turn, so that code may ask for as many things at once as it likes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from workers.sandbox.protocol import IN_FLIGHT, FrameBuffer, FromHost, Reply, Request, decode_host, frame
+
+_READ_BYTES = 262_144
+
+
+class Channel:
+    """Frames over ``connection``. All methods may be called from any thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._send_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._buffer = FrameBuffer(2**32)
+        self._waiting: dict[int, Future] = {}
+        self._backlog: deque[tuple[Callable[[int], Request], Future]] = deque()
+        self._last_id = 0
+        self._reading = False
+
+    def send(self, message: Any) -> None:
+        """Send one frame; blocks while the worker is busy."""
+        data = frame(message)
+        with self._send_lock:
+            self._socket.sendall(data)
+
+    def end(self, message: Any) -> None:
+        """Send the last frame and leave the process, at once: nothing that user code left may delay it."""
+        try:
+            self.send(message)
+        finally:
+            os._exit(0)
+
+    def receive(self) -> FromHost:
+        """The next frame from the worker; EOFError when it has gone."""
+        while (payload := self._buffer.pop()) is None:
+            data = self._socket.recv(_READ_BYTES)
+            if not data:
+                raise EOFError("the worker closed the connection")
+            self._buffer.feed(data)
+        return decode_host(payload)
+
+    def ask(self, build: Callable[[int], Request]) -> Future:
+        """Send the request that ``build(id)`` makes; the future gets its ``Reply``."""
+        future: Future = Future()
+        with self._lock:
+            if not self._reading:
+                self._reading = True
+                threading.Thread(target=self._read, name="functory-replies", daemon=True).start()
+            if len(self._waiting) >= IN_FLIGHT:
+                self._backlog.append((build, future))
+            else:
+                self._put(build, future)
+        return future
+
+    def _put(self, build: Callable[[int], Request], future: Future) -> None:
+        """Send a request under the lock, so that ids are sent in their order."""
+        self._last_id += 1
+        self._waiting[self._last_id] = future
+        try:
+            self.send(build(self._last_id))
+        except Exception as error:
+            del self._waiting[self._last_id]
+            future.set_exception(error)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                reply = self.receive()
+            except (EOFError, OSError):
+                os._exit(1)
+            if not isinstance(reply, Reply):
+                continue
+            with self._lock:
+                future = self._waiting.pop(reply.id, None)
+                while self._backlog and len(self._waiting) < IN_FLIGHT:
+                    self._put(*self._backlog.popleft())
+            if future is not None and future.set_running_or_notify_cancel():
+                future.set_result(reply)

@@ -1,0 +1,71 @@
+"""How other threads reach into a run: ``Control`` to end it, ``Wake`` to stir its supervisor."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+
+class Wake:
+    """An eventfd (eventfd(2)) that any thread may set, also after its owner has closed it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fd: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def fileno(self) -> int:
+        if self._fd is None:
+            raise ValueError("the wake is closed")
+        return self._fd
+
+    def set(self) -> None:
+        with self._lock:
+            if self._fd is not None:
+                os.eventfd_write(self._fd, 1)
+
+    def clear(self) -> None:
+        os.eventfd_read(self.fileno())
+
+    def close(self) -> None:
+        with self._lock:
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+
+
+class Control:
+    """Handed to ``Runner.run`` by someone who may want to end that run from another thread.
+
+    ``ended`` is set when the run is over, however it ended: a host method that waits should give up then.
+    """
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self._lock = threading.Lock()
+        self._reason: str | None = None
+        self._wake: Wake | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the run is to end, None while nobody asked."""
+        return self._reason
+
+    def kill(self, reason: str) -> None:
+        """End the run now, with its whole process group. The first reason counts; later calls do nothing."""
+        with self._lock:
+            if self._reason is None:
+                self._reason = reason
+            if self._wake is not None:
+                self._wake.set()
+
+    def attach(self, wake: Wake) -> None:
+        """Called by the run that this control is for, once."""
+        with self._lock:
+            self._wake = wake
+            if self._reason is not None:
+                wake.set()
+
+    def detach(self) -> None:
+        """Called by the run when there is nothing left to kill."""
+        with self._lock:
+            self._wake = None

@@ -1,0 +1,360 @@
+"""The module ``functory`` as running code sees it: the same names, answered by the worker.
+
+It is put into ``sys.modules`` before user code runs, so that ``from functory import call`` neither loads
+nor reaches the real package. Every function here is a request over the channel; rights and budgets
+are checked by the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from workers.sandbox.channel import Channel
+from workers.sandbox.job import Job
+from workers.sandbox.portable import TooLarge, clean, encode
+from workers.sandbox.protocol import (
+    Call,
+    Emit,
+    Functions,
+    Gather,
+    GetSecret,
+    Llm,
+    LogRecord,
+    Reply,
+    ReplyError,
+    Request,
+    StateDelete,
+    StateGet,
+    StateSet,
+    Submit,
+)
+
+_LOG_CHARACTERS = 16_000
+
+
+class FunctoryError(Exception):
+    """An error that the engine answered with; the message says what, why and what to try."""
+
+
+class Invalid(FunctoryError):
+    """The input is not acceptable."""
+
+
+class NotFound(FunctoryError):
+    """What was asked for does not exist."""
+
+
+class Refused(FunctoryError):
+    """This execution may not do that."""
+
+
+class Conflict(FunctoryError):
+    """The state does not allow it, for example a stale ``expected_version``."""
+
+
+class Unavailable(FunctoryError):
+    """The engine cannot reach its database or broker."""
+
+
+class WaitTimeout(FunctoryError, TimeoutError):
+    """The wait ended before the executions did; they go on."""
+
+
+class CallFailed(FunctoryError):
+    """A child execution did not succeed: its ``execution_id``, final ``state`` and recorded ``error``."""
+
+    def __init__(
+        self, message: str, *, state: str = "failed", error: dict | None = None, execution_id: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.state = state
+        self.error = error or {}
+        self.execution_id = execution_id
+
+
+_ERRORS = (FunctoryError, Invalid, NotFound, Refused, Conflict, Unavailable, WaitTimeout)
+_BY_KIND = {kind.__name__: kind for kind in _ERRORS}
+
+
+def _raised(error: ReplyError) -> FunctoryError:
+    if error.kind == "ExecutionFailed":
+        return CallFailed(
+            error.message,
+            state=error.state or "failed",
+            error=error.error,
+            execution_id=error.execution_id or "",
+        )
+    return _BY_KIND.get(error.kind, FunctoryError)(error.message)
+
+
+class Engine:
+    """Asks the worker: encodes arguments, waits for the reply, raises its error."""
+
+    def __init__(self, channel: Channel, job: Job) -> None:
+        self._channel = channel
+        self._limit = job.limits.call_bytes
+        self._calls = job.limits.calls
+        self._asked = 0
+
+    def ask(self, build: Callable[..., Request], **fields: Any) -> Any:
+        """Send a request and wait for its value."""
+        return self._value(self._sent(build, fields).result())
+
+    async def ask_async(self, build: Callable[..., Request], **fields: Any) -> Any:
+        """The same, while other tasks of the event loop go on."""
+        return self._value(await asyncio.wrap_future(self._sent(build, fields)))
+
+    def log(self, level: str, text: str) -> None:
+        self._channel.send(LogRecord(level=clean(level)[:32], text=clean(text)[:_LOG_CHARACTERS]))
+
+    def _sent(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
+        self._asked += 1
+        if self._asked > self._calls:
+            raise Refused(
+                f"this execution has made its {self._calls} requests\n"
+                "each call, emit, secret and state access counts\n"
+                "try: do the work in fewer, larger calls, or raise the function's limit"
+            )
+        carried = {name: self._carried(name, value) for name, value in fields.items()}
+        return self._channel.ask(lambda number: build(id=number, **carried))
+
+    def _carried(self, name: str, value: Any) -> Any:
+        try:
+            return msgspec.Raw(encode(value, self._limit, strict=True).data)
+        except TooLarge as error:
+            raise Invalid(
+                f"{name} is too large to send: {error}\ntry: store it and send a reference"
+            ) from None
+        except TypeError as error:
+            raise TypeError(f"{name} cannot be sent: {error}") from None
+
+    @staticmethod
+    def _value(reply: Reply) -> Any:
+        if reply.error is not None:
+            raise _raised(reply.error)
+        return reply.value
+
+
+class Submitted:
+    """A child execution that was started: its ``id``, and its ``result`` when that is needed."""
+
+    def __init__(self, engine: Engine, execution_id: str) -> None:
+        self._engine = engine
+        self.id = execution_id
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait, at most ``timeout`` seconds, and return the result; raises ``CallFailed``."""
+        return _results(self._engine, [self.id], timeout, False)[0]
+
+    def __repr__(self) -> str:
+        return f"<Submitted {self.id}>"
+
+
+def _results(engine: Engine, ids: list[str], timeout: float | None, return_exceptions: bool) -> list[Any]:
+    results = []
+    for execution_id, entry in zip(
+        ids, engine.ask(Gather, ids=ids, timeout=None if timeout is None else float(timeout)), strict=True
+    ):
+        if entry["ok"]:
+            results.append(entry.get("value"))
+            continue
+        error = entry.get("error") or {}
+        failure = CallFailed(
+            error.get("message") or f"execution {execution_id} did not succeed",
+            state=entry.get("state") or error.get("state") or "failed",
+            error=error,
+            execution_id=execution_id,
+        )
+        if not return_exceptions:
+            raise failure
+        results.append(failure)
+    return results
+
+
+class State:
+    """Key-value storage that outlives executions."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under ``key``, or ``default``."""
+        entry = self.read(key)
+        return default if entry is None else entry[0]
+
+    def read(self, key: str) -> tuple[Any, int] | None:
+        """The value and its version, for a later ``set`` with ``expected_version``; None when absent."""
+        entry = self._engine.ask(StateGet, key=key)
+        return None if entry is None else (entry[0], entry[1])
+
+    def set(self, key: str, value: Any, *, expected_version: int | None = None) -> int:
+        """Store a value, return its version; ``Conflict`` if ``expected_version`` is not the current one."""
+        return self._engine.ask(StateSet, key=key, value=value, expected_version=expected_version)
+
+    def delete(self, key: str) -> None:
+        """Forget ``key``."""
+        self._engine.ask(StateDelete, key=key)
+
+
+class StoredFunctions:
+    """What code with the right to may do with the functions of the database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def _do(self, op: str, **arguments: Any) -> Any:
+        return self._engine.ask(Functions, op=op, arguments=arguments)
+
+    def get(self, name: str) -> Any:
+        return self._do("get", name=name)
+
+    def list(self) -> Any:
+        return self._do("list")
+
+    def save(self, source: str, /, **options: Any) -> Any:
+        return self._do("save", source=source, **options)
+
+    def update(self, name: str, /, **changes: Any) -> Any:
+        return self._do("update", name=name, changes=changes)
+
+    def activate(self, name: str, version: int) -> Any:
+        return self._do("activate", name=name, version=version)
+
+    def rollback(self, name: str) -> Any:
+        return self._do("rollback", name=name)
+
+    def versions(self, name: str) -> Any:
+        return self._do("versions", name=name)
+
+
+class Logger:
+    """``log("text", key=value)``, and ``log.debug``, ``.info``, ``.warning`` and ``.error``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __call__(self, text: object, /, level: str = "info", **fields: Any) -> None:
+        told = "".join(f" {name}={value!r}" for name, value in fields.items())
+        self._engine.log(level, f"{text}{told}")
+
+    def debug(self, text: object, /, **fields: Any) -> None:
+        self(text, level="debug", **fields)
+
+    def info(self, text: object, /, **fields: Any) -> None:
+        self(text, level="info", **fields)
+
+    def warning(self, text: object, /, **fields: Any) -> None:
+        self(text, level="warning", **fields)
+
+    def error(self, text: object, /, **fields: Any) -> None:
+        self(text, level="error", **fields)
+
+
+class Execution:
+    """The execution that this code is part of; ``id`` and ``attempt`` key effects outside."""
+
+    def __init__(self, job: Job) -> None:
+        self.id = job.execution_id
+        self.attempt = job.attempt
+        self.function = job.function
+        self.version = job.version
+        self.root_id = job.root_id
+        self.parent_id = job.parent_execution_id
+        self.triggered_by = job.triggered_by
+        self.depth = job.depth
+        self.deadline = job.deadline
+
+    def __repr__(self) -> str:
+        return f"<Execution {self.id} of {self.function}@{self.version}, attempt {self.attempt}>"
+
+
+def module(job: Job, channel: Channel) -> ModuleType:
+    """The module ``functory`` for one execution."""
+    engine = Engine(channel, job)
+
+    def call(name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Run another function (``"parse"`` or ``"parse@3"``) as a child execution; return its result."""
+        bare, version = _target(name)
+        return engine.ask(Call, name=bare, version=version, args=args, kwargs=kwargs)
+
+    async def acall(name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """``call`` for async code."""
+        bare, version = _target(name)
+        return await engine.ask_async(Call, name=bare, version=version, args=args, kwargs=kwargs)
+
+    def submit(name: str, /, *args: Any, **kwargs: Any) -> Submitted:
+        """Start a child execution and go on."""
+        bare, version = _target(name)
+        return Submitted(engine, engine.ask(Submit, name=bare, version=version, args=args, kwargs=kwargs))
+
+    def gather(
+        *handles: Submitted | str, return_exceptions: bool = False, timeout: float | None = None
+    ) -> Sequence[Any]:
+        """Wait for child executions; their results in order. Raises the first ``CallFailed``."""
+        ids = [handle.id if isinstance(handle, Submitted) else handle for handle in handles]
+        return _results(engine, ids, timeout, return_exceptions)
+
+    def emit(
+        type: str,  # noqa: A002 - the word of CloudEvents
+        data: Any = None,
+        *,
+        subject: str | None = None,
+    ) -> str:
+        """Write an event; returns its id."""
+        return engine.ask(Emit, type=type, data=data, subject=subject)
+
+    def secret(name: str) -> str:
+        """The value of a secret that this function declares."""
+        return engine.ask(GetSecret, name=name)
+
+    def llm(messages: Any, /, **options: Any) -> Any:
+        """Ask a language model through the gateway."""
+        return engine.ask(Llm, arguments={"messages": messages, **options})
+
+    log = Logger(engine)
+
+    def progress(done: float, total: float | None = None, text: str = "") -> None:
+        """Tell how far the work is; seen in the log of the execution."""
+        share = f"{done:g}" if total is None else f"{done:g}/{total:g}"
+        log(f"{share} {text}".rstrip(), level="progress")
+
+    made = ModuleType("functory", module.__doc__)
+    contents = (call, acall, submit, gather, emit, secret, llm, progress, register_function, register_trigger)
+    for function in contents:
+        setattr(made, function.__name__, function)
+    for kind in (*_ERRORS, CallFailed, Submitted):
+        setattr(made, kind.__name__, kind)
+    made.__dict__.update(
+        log=log, state=State(engine), functions=StoredFunctions(engine), execution=Execution(job)
+    )
+    return made
+
+
+def register_function(*args: Any, **options: Any) -> Any:
+    """Inside an execution the function is registered already: it comes back unchanged."""
+    if len(args) == 1 and callable(args[0]) and not options:
+        return args[0]
+    return lambda function: function
+
+
+def register_trigger(*_: Any, **__: Any) -> Any:
+    """Triggers cannot be registered from inside an execution."""
+    raise Refused(
+        "register_trigger does not work inside a running function\n"
+        "a trigger belongs to the project, not to one execution\n"
+        "try: register it where the function is registered, or with functory trigger add"
+    )
+
+
+def _target(name: str) -> tuple[str, int | None]:
+    bare, at, number = name.rpartition("@")
+    if not at:
+        return name, None
+    if not number.isdecimal() or int(number) < 1:
+        raise Invalid(f"{name!r} is not a function\nthe version after @ is a number\ntry: {bare}@1")
+    return bare, int(number)

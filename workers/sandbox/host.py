@@ -1,0 +1,68 @@
+"""What the worker offers to running code: the engine's side of ``from functory import call, emit, …``.
+
+The engine implements ``Host`` for one execution and gives it to ``Runner.run``. Each method may block (it
+runs on a thread of that execution, up to eight at the same time) and may raise any
+``engine.errors.FunctoryError``, which reaches the code as an exception of the same name. The host checks
+rights and budgets; the child is not trusted to have done so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Host(Protocol):
+    """Answers the requests of one execution. Values are JSON values in both directions."""
+
+    def call(
+        self,
+        name: str,
+        version: int | None,
+        input: dict[str, Any] | None,  # noqa: A002 - the word of the design
+        args: list[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Run another function as a child execution, wait, and return its result.
+
+        ``input`` is None when the arguments come as ``args`` and ``kwargs``. Raises ``ExecutionFailed``.
+        """
+        ...
+
+    def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
+        """Start a child execution and return its id at once."""
+        ...
+
+    def gather(self, ids: list[str], timeout: float | None) -> list[dict[str, Any]]:
+        """Wait for child executions, at most ``timeout`` seconds; one entry for each id, in order.
+
+        ``{"ok": True, "value": …}`` or ``{"ok": False, "error": {"type", "message", …}, "state": …}``.
+        """
+        ...
+
+    def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002 - the word of CloudEvents
+        """Write an event and return its id."""
+        ...
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the execution's functions declare."""
+        ...
+
+    def state_get(self, key: str) -> tuple[Any, int] | None:
+        """The value under ``key`` and its version, or None."""
+        ...
+
+    def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
+        """Store a value and return its new version; ``Conflict`` when the expected one is not current."""
+        ...
+
+    def state_delete(self, key: str) -> None:
+        """Forget a key; forgetting an absent one is no error."""
+        ...
+
+    def functions(self, op: str, arguments: dict[str, Any]) -> Any:
+        """An operation on stored functions: get, list, save, update, activate, rollback or versions."""
+        ...
+
+    def llm(self, arguments: dict[str, Any]) -> Any:
+        """Ask a language model through the gateway."""
+        ...

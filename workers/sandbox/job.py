@@ -1,0 +1,150 @@
+"""What goes into a run and what comes out: plain, frozen records that both sides of the fork read.
+
+The engine builds a ``Job``, the runner answers with an ``Outcome``. Nothing in here has behaviour, and
+this module imports nothing but msgspec, because the child loads it too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal[
+    "succeeded", "failed", "timed_out", "crashed", "protocol_error", "output_too_large", "killed"
+]
+ResultKind = Literal["json", "repr"]
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """One immutable version of a function, with the exact versions that its bare names mean.
+
+    ``dependencies`` maps a bare name to a key ``name@version`` of ``Job.codes``. ``imports`` are import
+    statements (``"json"``, ``"numpy as np"``, ``"from os import path"``) done in its namespace first.
+    """
+
+    name: str
+    version: int
+    source: str
+    is_async: bool = False
+    dependencies: dict[str, str] = {}
+    secrets: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """How dependencies and frames name this version: ``name@version``."""
+        return f"{self.name}@{self.version}"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one execution may use. Sizes in bytes, times in seconds; each is enforced, none is advice."""
+
+    wall_seconds: float = 30.0
+    """Time by the clock, without the time spent waiting for child executions."""
+    total_seconds: float = 3600.0
+    """Time by the clock, waiting included."""
+    cpu_seconds: float = 10.0
+    """CPU time of the child, rounded up to whole seconds by the kernel's limit."""
+    memory_bytes: int = 512 * 1024 * 1024
+    """Address space (RLIMIT_AS)."""
+    file_bytes: int = 16 * 1024 * 1024
+    """Size of any one file that it writes: as large as the scratch folder is meant to be."""
+    open_files: int = 64
+    result_bytes: int = 1_048_576
+    call_bytes: int = 1_048_576
+    """One request to the engine, with its arguments."""
+    log_bytes: int = 1_048_576
+    """Output that is kept; what comes after is counted and dropped."""
+    log_kill_bytes: int = 8_388_608
+    """Output at which the execution is ended: nobody reads that, and reading it costs the worker."""
+    log_lines: int = 10_000
+    """Rows that are kept: a megabyte of empty lines would be a million rows."""
+    calls: int = 1000
+    spans: int = 1000
+    span_bytes: int = 65_536
+    """One recorded input or output; a larger one is cut to a short repr."""
+    spans_bytes: int = 4_194_304
+    """All recorded inputs and outputs together."""
+    frame_bytes: int = 16 * 1024 * 1024
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of one execution, complete: the child can ask for nothing that is not in here.
+
+    ``codes`` holds the entry and all its transitive dependencies by key; ``input`` maps parameter
+    names to JSON values; ``deadline`` (Unix seconds) tells the code when its root stops waiting;
+    ``seed`` makes ``random`` differ between executions and agree between replays.
+    """
+
+    execution_id: str
+    attempt: int = 1
+    function: str
+    version: int
+    root_id: str
+    parent_execution_id: str | None = None
+    triggered_by: str | None = None
+    depth: int = 0
+    deadline: float | None = None
+    entry: str
+    codes: dict[str, Code]
+    input: dict[str, Any] = {}
+    limits: Limits = Limits()
+    permissions: tuple[str, ...] = ()
+    seed: int = 0
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a dependency inside an execution; ``parent_seq`` is the call that made it, or None."""
+
+    seq: int
+    parent_seq: int | None
+    function: str
+    version: int
+    input: Any
+    output: Any = None
+    error: dict[str, Any] | None = None
+    offset_seconds: float
+    duration_seconds: float
+    input_truncated: bool = False
+    output_truncated: bool = False
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of output (``stdout``, ``stderr``) or one record of ``functory.log`` (``log``)."""
+
+    seq: int
+    stream: Literal["stdout", "stderr", "log"]
+    level: str | None
+    text: str
+    offset_seconds: float
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended. ``status`` alone decides; ``result`` counts only when it is ``succeeded``.
+
+    ``error`` is ``{type, message, traceback, frames: [{function, version, line, code}]}``. ``signal`` is
+    the signal that ended the child by itself, ``kill_reason`` why the worker ended it. ``waited_seconds``
+    is the part of ``duration_seconds`` spent waiting for child executions.
+    """
+
+    status: Status
+    result: Any = None
+    result_kind: ResultKind = "json"
+    warnings: list[str] = []
+    error: dict[str, Any] | None = None
+    signal: int | None = None
+    kill_reason: str | None = None
+    spans: list[Span] = []
+    logs: list[Log] = []
+    duration_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    pid: int | None = None
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function takes and returns, as JSON Schema. ``output_schema`` is None when not annotated."""
+
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    problems: list[str] = []

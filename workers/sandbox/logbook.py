@@ -1,0 +1,110 @@
+"""Turns what a child prints into log rows: lines, harmless text, bounded.
+
+Everything printed counts; rows are kept up to the limits, then one row says that the rest is not.
+"""
+
+from __future__ import annotations
+
+import codecs
+
+from workers.sandbox.job import Limits, Log
+
+_LINE_CHARACTERS = 16_384  # a longer line continues in the next row
+# A reader's terminal must not obey what a function printed, and a row must stay one line: control
+# characters, the Unicode line separators and the marks that reorder text become visible escapes.
+_HARMLESS = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (
+        *range(9),
+        *range(11, 32),
+        *range(127, 160),
+        0x2028,
+        0x2029,
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+}
+
+
+def harmless(text: str) -> str:
+    """Text without control characters (tab and line feed stay) and without unpaired surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode().translate(_HARMLESS)
+
+
+class Logbook:
+    """The log rows of one execution, in order of arrival."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.logs: list[Log] = []
+        self.total = 0
+        self._limits = limits
+        self._kept = 0
+        self._full = False
+        self._decoders = {
+            name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")
+        }
+        self._partial = {"stdout": "", "stderr": ""}
+
+    @property
+    def flooded(self) -> bool:
+        """More was printed than an execution may print at all."""
+        return self.total > self._limits.log_kill_bytes
+
+    def feed(self, stream: str, data: bytes, offset: float) -> None:
+        """Bytes that came out of ``stdout`` or ``stderr``, ``offset`` seconds after the start."""
+        self.total += len(data)
+        if self._full:
+            return
+        text = self._partial[stream] + self._decoders[stream].decode(data)
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._line(stream, line, offset)
+        while len(rest) >= _LINE_CHARACTERS:
+            self._line(stream, rest[:_LINE_CHARACTERS], offset)
+            rest = rest[_LINE_CHARACTERS:]
+        self._partial[stream] = rest
+
+    def record(self, level: str, text: str, size: int, offset: float) -> None:
+        """A record of ``functory.log``, which took ``size`` bytes to send."""
+        self.total += size
+        self._keep("log", level, text, offset)
+
+    def close(self, offset: float) -> list[Log]:
+        """Write down unfinished lines and return all rows."""
+        for stream, decoder in self._decoders.items():
+            rest = self._partial[stream] + decoder.decode(b"", final=True)
+            if rest:
+                self._line(stream, rest, offset)
+        return self.logs
+
+    def _line(self, stream: str, line: str, offset: float) -> None:
+        line = line.removesuffix("\r")
+        for start in range(0, max(1, len(line)), _LINE_CHARACTERS):
+            self._keep(stream, None, line[start : start + _LINE_CHARACTERS], offset)
+
+    def _keep(self, stream, level: str | None, text: str, offset: float) -> None:
+        if self._full:
+            return
+        room = self._limits.log_bytes - self._kept
+        size = len(text.encode("utf-8", "replace")) + 1
+        if size > room or len(self.logs) >= self._limits.log_lines:
+            self._full = True
+            kept = text.encode("utf-8", "replace")[: max(0, room - 1)].decode("utf-8", "ignore")
+            if kept and len(self.logs) < self._limits.log_lines:
+                self._add(stream, level, kept, offset)
+            self._add(
+                "log",
+                "warning",
+                f"output beyond {self._limits.log_bytes} bytes or {self._limits.log_lines} lines is not kept",
+                offset,
+            )
+            return
+        self._kept += size
+        self._add(stream, level, text, offset)
+
+    def _add(self, stream, level: str | None, text: str, offset: float) -> None:
+        self.logs.append(
+            Log(
+                seq=len(self.logs) + 1, stream=stream, level=level, text=harmless(text), offset_seconds=offset
+            )
+        )

@@ -1,0 +1,336 @@
+"""The frames between the worker and the child that runs a function: fd 3 of the child, both ways.
+
+A frame is a u32 little-endian length and that many bytes of msgpack
+(https://github.com/msgpack/msgpack/blob/master/spec.md), which hold one of the closed types below, told
+apart by the field ``t``. The worker reads with ``decode_guest`` only: unknown types, unknown fields,
+values that JSON does not know and deep nesting are all a ``ProtocolError``, and nothing is ever
+unpickled. The child says ``Finished`` or ``Failed`` (or, for an inspection, ``Described``) once; what
+follows is ignored.
+
+The child trusts what the worker sends, so ``decode_host`` checks less: it also understands the two
+extension types that let integers beyond 64 bits and unpaired surrogates reach the function unharmed.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from workers.sandbox.job import Job, Limits, ResultKind
+
+DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
+IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
+ENVELOPE_BYTES = 16_384  # what a frame may hold beside the value that a limit speaks of
+_HEADER = struct.Struct("<I")
+_BIG_INTEGER = 1
+_LONE_SURROGATE = 2
+
+Name = Annotated[str, Meta(max_length=512)]
+Text = Annotated[str, Meta(max_length=262_144)]
+Version = Annotated[int, Meta(ge=1, le=2**31)] | None
+Serial = Annotated[int, Meta(ge=1, le=2**53)]
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+Arguments = dict[str, Any]
+
+
+class ProtocolError(Exception):
+    """The other side broke the protocol; the message says how."""
+
+
+class _Frame(msgspec.Struct, tag_field="t", forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class Request(_Frame):
+    """A question to the engine; ``id`` grows strictly, and a ``Reply`` with the same id answers."""
+
+    id: Serial
+
+
+class Call(Request, tag="call"):
+    name: Name
+    version: Version
+    args: list[Any]
+    kwargs: Arguments
+
+
+class Submit(Request, tag="submit"):
+    name: Name
+    version: Version
+    args: list[Any]
+    kwargs: Arguments
+
+
+class Gather(Request, tag="gather"):
+    ids: Annotated[list[Name], Meta(max_length=10_000)]
+    timeout: Seconds | None
+
+
+class Emit(Request, tag="emit"):
+    type: Name
+    data: Any
+    subject: Annotated[str, Meta(max_length=2048)] | None
+
+
+class GetSecret(Request, tag="secret"):
+    name: Name
+
+
+class StateGet(Request, tag="state_get"):
+    key: Name
+
+
+class StateSet(Request, tag="state_set"):
+    key: Name
+    value: Any
+    expected_version: Annotated[int, Meta(ge=0)] | None
+
+
+class StateDelete(Request, tag="state_delete"):
+    key: Name
+
+
+class Functions(Request, tag="functions"):
+    op: Literal["get", "list", "save", "update", "activate", "rollback", "versions"]
+    arguments: Arguments
+
+
+class Llm(Request, tag="llm"):
+    arguments: Arguments
+
+
+class LogRecord(_Frame, tag="log"):
+    level: Annotated[str, Meta(max_length=32)]
+    text: Annotated[str, Meta(max_length=65_536)]
+
+
+class SpanError(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    type: Name
+    message: Annotated[str, Meta(max_length=8192)]
+
+
+class SpanOpened(_Frame, tag="span_opened"):
+    """A dependency is being called. ``offset`` counts seconds from the start of the child's code."""
+
+    seq: Serial
+    parent: Serial | None
+    code: Name
+    input: Any
+    truncated: bool
+    offset: Seconds
+
+
+class SpanClosed(_Frame, tag="span_closed"):
+    seq: Serial
+    output: Any
+    error: SpanError | None
+    truncated: bool
+    offset: Seconds
+
+
+class CodeFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    function: Name
+    version: int
+    line: int
+    code: Annotated[str, Meta(max_length=8192)]
+
+
+class ErrorInfo(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    type: Name
+    message: Text
+    traceback: Text = ""
+    frames: Annotated[list[CodeFrame], Meta(max_length=200)] = []
+
+
+class Finished(_Frame, tag="finished"):
+    value: Any
+    kind: ResultKind
+    warnings: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=50)]
+
+
+class Failed(_Frame, tag="failed"):
+    """``setup`` means that no user code ran; ``code`` that it raised; ``output`` that its result is large."""
+
+    kind: Literal["setup", "code", "output"]
+    error: ErrorInfo
+
+
+class Described(_Frame, tag="described"):
+    """The signature found so far; a later frame replaces an earlier one, ``final`` ends the inspection."""
+
+    input_schema: Arguments
+    output_schema: Arguments | None
+    problems: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=200)]
+    final: bool
+
+
+class Start(_Frame, tag="start"):
+    job: Job
+
+
+class Inspect(_Frame, tag="inspect"):
+    source: str
+    name: str
+    imports: list[str]
+    limits: Limits
+
+
+class ReplyError(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An error of the engine, by the name of its class; the last three speak of a child execution."""
+
+    kind: str
+    message: str
+    state: str | None = None
+    execution_id: str | None = None
+    error: dict[str, Any] | None = None
+
+
+class Reply(_Frame, tag="reply"):
+    id: int
+    value: Any = None
+    error: ReplyError | None = None
+
+
+FromGuest = (
+    Call
+    | Submit
+    | Gather
+    | Emit
+    | GetSecret
+    | StateGet
+    | StateSet
+    | StateDelete
+    | Functions
+    | Llm
+    | LogRecord
+    | SpanOpened
+    | SpanClosed
+    | Finished
+    | Failed
+    | Described
+)
+FromHost = Start | Inspect | Reply
+
+
+def _restore(code: int, data: memoryview) -> Any:
+    if code == _BIG_INTEGER:
+        return int(bytes(data), 16)
+    if code == _LONE_SURROGATE:
+        return bytes(data).decode("utf-8", "surrogatepass")
+    raise ProtocolError(f"extension type {code} is unknown")
+
+
+_encoder = msgspec.msgpack.Encoder()
+_guest_decoder = msgspec.msgpack.Decoder(FromGuest)
+_host_decoder = msgspec.msgpack.Decoder(FromHost, ext_hook=_restore)
+
+
+def pack(message: Any) -> bytes:
+    """The msgpack bytes of a value or frame, without the length: what the size limits measure."""
+    return _encoder.encode(message)
+
+
+def frame(message: Any) -> bytes:
+    """A message as it goes over the socket. OverflowError, TypeError or UnicodeEncodeError if it cannot."""
+    payload = _encoder.encode(message)
+    return _HEADER.pack(len(payload)) + payload
+
+
+def frame_for_guest(message: Start | Inspect | Reply) -> bytes:
+    """Like ``frame``, for values from the engine: what msgpack cannot hold goes as an extension type."""
+    try:
+        return frame(message)
+    except (OverflowError, UnicodeEncodeError):
+        return frame(_wrap(msgspec.to_builtins(message), 0))
+
+
+def _wrap(value: Any, depth: int) -> Any:
+    if depth > 2 * DEPTH:
+        raise TypeError(f"the value is nested deeper than {DEPTH} levels")
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return msgspec.msgpack.Ext(_BIG_INTEGER, b"%x" % value)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return msgspec.msgpack.Ext(_LONE_SURROGATE, value.encode("utf-8", "surrogatepass"))
+        return value
+    if isinstance(value, list | tuple):
+        return [_wrap(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {_wrap(key, depth): _wrap(item, depth + 1) for key, item in value.items()}
+    return value
+
+
+def decode_guest(payload: bytes | bytearray | memoryview) -> FromGuest:
+    """A frame of the child, checked wholly; ``ProtocolError`` for anything that is not one."""
+    try:
+        message = _guest_decoder.decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+        raise ProtocolError(f"not a frame: {error}") from None
+    for field in message.__struct_fields__:
+        value = getattr(message, field)
+        if type(value) not in _SAFE:
+            check_json(value)
+    return message
+
+
+def decode_host(payload: bytes | bytearray | memoryview) -> FromHost:
+    """A frame of the worker, as the child reads it."""
+    return _host_decoder.decode(payload)
+
+
+_SAFE = (str, int, bool, type(None), SpanError, ErrorInfo)
+
+
+def check_json(value: Any, depth: int = 0) -> None:
+    """Refuse what JSON does not know (bytes, times, extension types, NaN) and nesting beyond ``DEPTH``."""
+    if depth > DEPTH:
+        raise ProtocolError(f"nested deeper than {DEPTH} levels")
+    kind = type(value)
+    if kind is list:
+        for item in value:
+            if type(item) not in _SAFE:
+                check_json(item, depth + 1)
+    elif kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise ProtocolError("an object key is not text")
+            if type(item) not in _SAFE:
+                check_json(item, depth + 1)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise ProtocolError("a number is not finite")
+    elif kind not in _SAFE:
+        raise ProtocolError(f"a value of type {kind.__name__} is not JSON")
+
+
+class FrameBuffer:
+    """Bytes of a stream in, payloads out; a length above ``limit`` is refused before its bytes are read."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._bytes += data
+
+    def pop(self) -> bytes | None:
+        """The next whole payload, or None until more bytes come."""
+        if len(self._bytes) < _HEADER.size:
+            return None
+        (length,) = _HEADER.unpack_from(self._bytes)
+        if length > self._limit:
+            raise ProtocolError(f"a frame of {length} bytes; at most {self._limit} are allowed")
+        end = _HEADER.size + length
+        if len(self._bytes) < end:
+            return None
+        payload = bytes(self._bytes[_HEADER.size : end])
+        del self._bytes[:end]
+        return payload

@@ -1,0 +1,140 @@
+"""Answers the requests of one execution, on threads of its own, so that its supervisor never blocks.
+
+At most ``IN_FLIGHT`` requests wait at the same time, hence at most that many threads, started when
+needed. A thread that is still inside a host method when the execution ends finishes it and goes away;
+what it would have answered is dropped.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from engine.errors import ExecutionFailed, FunctoryError, Refused
+from workers.sandbox.host import Host
+from workers.sandbox.job import Job
+from workers.sandbox.protocol import (
+    IN_FLIGHT,
+    Call,
+    Emit,
+    Functions,
+    Gather,
+    GetSecret,
+    Llm,
+    ProtocolError,
+    Reply,
+    ReplyError,
+    Request,
+    StateDelete,
+    StateGet,
+    StateSet,
+    Submit,
+    frame_for_guest,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class Requests:
+    """Checks order and budget of requests, and has ``host`` answer them.
+
+    ``deliver(request, reply_frame)`` is called on one of the threads for each answer.
+    """
+
+    def __init__(self, job: Job, host: Host, deliver: Callable[[Request, bytes], None]) -> None:
+        self._job = job
+        self._host = host
+        self._deliver = deliver
+        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._threads = 0
+        self._last_id = 0
+        self._count = 0
+        self.in_flight = 0
+        self._secrets = {name for code in job.codes.values() for name in code.secrets}
+
+    def accept(self, request: Request) -> None:
+        """Take a request of the child; ``ProtocolError`` if it may not ask this now."""
+        if request.id <= self._last_id:
+            raise ProtocolError(f"request id {request.id} is not above {self._last_id}")
+        if self.in_flight >= IN_FLIGHT:
+            raise ProtocolError(f"more than {IN_FLIGHT} requests at the same time")
+        self._count += 1
+        if self._count > self._job.limits.calls:
+            raise ProtocolError(f"more than {self._job.limits.calls} requests")
+        self._last_id = request.id
+        self.in_flight += 1
+        if self.in_flight > self._threads:
+            self._threads += 1
+            name = f"functory-{self._job.execution_id}-{self._threads}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._queue.put(request)
+
+    def close(self) -> None:
+        """Let the threads go as soon as they are free."""
+        for _ in range(self._threads):
+            self._queue.put(None)
+
+    def _work(self) -> None:
+        while (request := self._queue.get()) is not None:
+            self._deliver(request, self._reply(request))
+
+    def _reply(self, request: Request) -> bytes:
+        try:
+            return frame_for_guest(Reply(id=request.id, value=self._ask(request)))
+        except FunctoryError as error:
+            return self._refusal(request.id, error)
+        except Exception:
+            # What went wrong inside the engine is for its log, not for function code.
+            _log.exception("host_failed", execution_id=self._job.execution_id, request=type(request).__name__)
+            return self._refusal(
+                request.id, FunctoryError("the engine could not answer: an error of its own")
+            )
+
+    @staticmethod
+    def _refusal(request_id: int, error: FunctoryError) -> bytes:
+        info = ReplyError(kind=type(error).__name__, message=str(error))
+        if isinstance(error, ExecutionFailed):
+            info = ReplyError(
+                kind="ExecutionFailed",
+                message=str(error),
+                state=error.state,
+                execution_id=error.execution_id,
+                error=error.error,
+            )
+        return frame_for_guest(Reply(id=request_id, error=info))
+
+    def _ask(self, request: Request) -> Any:
+        host = self._host
+        match request:
+            case Call():
+                return host.call(request.name, request.version, None, request.args, request.kwargs)
+            case Submit():
+                return host.submit(request.name, request.version, request.args, request.kwargs)
+            case Gather():
+                return host.gather(request.ids, request.timeout)
+            case Emit():
+                return host.emit(request.type, request.data, request.subject)
+            case GetSecret():
+                if request.name not in self._secrets:
+                    raise Refused(
+                        f"secret {request.name!r} is not declared",
+                        "a function may read only the secrets that it declares",
+                        f'add secrets=["{request.name}"] to the function',
+                    )
+                return host.secret(request.name)
+            case StateGet():
+                return host.state_get(request.key)
+            case StateSet():
+                return host.state_set(request.key, request.value, request.expected_version)
+            case StateDelete():
+                return host.state_delete(request.key)
+            case Functions():
+                return host.functions(request.op, request.arguments)
+            case Llm():
+                return host.llm(request.arguments)
+            case _:
+                raise AssertionError(f"no answer for {request!r}")

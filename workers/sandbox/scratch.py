@@ -1,0 +1,66 @@
+"""Removing a folder in which untrusted code has worked.
+
+``shutil.rmtree`` recurses, so a tree some thousand folders deep makes it give up half-way; folders that
+forbid their owner to look inside do the same. ``remove`` walks no tree: it moves every folder that it
+finds up to the top, so that there are never more than two levels to look at. It follows no link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+
+def remove(path: str) -> None:
+    """Remove the folder ``path`` and all in it; what cannot be removed is left, and never raises."""
+    with contextlib.suppress(OSError):
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        Path(path).rmdir()
+
+
+def _empty(top: int) -> None:
+    pending = _clear(top, top, "")
+    number = 0
+    while pending:
+        name = pending.pop()
+        number += 1
+        with contextlib.suppress(OSError):
+            folder = _enter(name, top)
+            try:
+                pending += _clear(folder, top, f".remove-{number}-")
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=top)
+
+
+def _clear(folder: int, top: int, prefix: str) -> list[str]:
+    """Unlink the files of ``folder`` and move its folders to ``top``; returns their names there."""
+    moved = []
+    for number, name in enumerate(os.listdir(folder)):
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                target = name if folder == top else f"{prefix}{number}"
+                if folder != top:
+                    # Moving a folder rewrites its "..", which needs the right to write in it.
+                    os.close(_enter(name, folder))
+                    os.rename(name, target, src_dir_fd=folder, dst_dir_fd=top)
+                moved.append(target)
+            else:
+                os.unlink(name, dir_fd=folder)
+    return moved
+
+
+def _enter(name: str, parent: int) -> int:
+    """Open a folder that may have forbidden itself to be read, by its descriptor and never by a link."""
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 - a descriptor has no Path
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,78 @@
+"""Tells an exception as its author should read it: their code with its lines, and none of ours."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+
+from workers.sandbox.portable import clean, type_name
+from workers.sandbox.protocol import CodeFrame, ErrorInfo
+
+_OWN_FOLDER = str(Path(__file__).parent)
+_FILE = re.compile(r"<functory:(.+)@(\d+)>")
+_CHARACTERS = 60_000
+_FRAMES = 100  # of each end of a trace: a recursion's middle repeats itself
+
+
+def file_name(key: str) -> str:
+    """How code ``name@version`` is called in tracebacks."""
+    return f"<functory:{key}>"
+
+
+def describe(error: BaseException) -> ErrorInfo:
+    """The error of an execution. Calls the exception's ``__str__``, which is user code."""
+    trace = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+    seen: set[int] = set()
+    _prune(trace, seen)
+    try:
+        message = str(error)
+    except Exception:
+        message = "<str failed>"
+    return ErrorInfo(
+        type=type_name(type(error)),
+        message=_bounded(message),
+        traceback=_bounded("".join(trace.format())),
+        frames=_frames(trace, error),
+    )
+
+
+def _bounded(text: str) -> str:
+    text = clean(text)
+    if len(text) <= _CHARACTERS:
+        return text
+    half = _CHARACTERS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+
+
+def _prune(trace: traceback.TracebackException | None, seen: set[int]) -> None:
+    """Drop the frames of this package and, before the first line of user code, of the libraries it uses."""
+    if trace is None or id(trace) in seen:
+        return
+    seen.add(id(trace))
+    stack = trace.stack
+    kept = [line for line in stack if not line.filename.startswith(_OWN_FOLDER)]
+    first = next((index for index, line in enumerate(kept) if _FILE.fullmatch(line.filename)), len(kept))
+    kept = kept[first:]
+    if len(kept) > 2 * _FRAMES:
+        kept = kept[:_FRAMES] + kept[-_FRAMES:]
+    stack[:] = kept
+    _prune(trace.__cause__, seen)
+    _prune(trace.__context__, seen)
+    for inner in getattr(trace, "exceptions", None) or ():
+        _prune(inner, seen)
+
+
+def _frames(trace: traceback.TracebackException, error: BaseException) -> list[CodeFrame]:
+    lines = [(line.filename, line.lineno, line.line) for line in trace.stack]
+    if isinstance(error, SyntaxError):
+        lines.append((error.filename or "", error.lineno, (error.text or "").strip()))
+    frames = []
+    for file, number, text in lines:
+        if match := _FILE.fullmatch(file):
+            frames.append(
+                CodeFrame(
+                    function=match[1], version=int(match[2]), line=number or 0, code=clean(text or "")[:2000]
+                )
+            )
+    return frames[:_FRAMES] + frames[_FRAMES:][-_FRAMES:]
