@@ -75,17 +75,21 @@ def flatten(event: Mapping[str, Any] | Flat) -> Flat:
     values: dict[str, list[Any]] = {}
     placed: dict[str, list[tuple[Any, Place]]] = {}
     arrays = 0
-    todo: list[tuple[str | None, Any, Place]] = [(None, event, ())]
+    todo: list[tuple[str | None, Any, Place]] = [(None, event, ())]  # dicts (first: any mapping) and lists
     for path, node, place in todo:  # grows while it is walked: no recursion, so no depth is too deep
-        if isinstance(node, Mapping):
+        if type(node) is not list:
             prefix = "" if path is None else path + "."
             for name, value in node.items():
-                if not isinstance(name, str):
+                if type(name) is not str and not isinstance(name, str):
                     raise _not_json(name)
                 leaf = prefix + name
                 kind = type(value)
-                plain = value if kind is str or kind is int or kind is float else _plain(value)
-                if type(plain) is dict or type(plain) is list:
+                if kind is str or kind is int or kind is float or kind is dict or kind is list:
+                    plain = value
+                else:
+                    plain = _plain(value)
+                    kind = type(plain)
+                if kind is dict or kind is list:
                     if len(leaf) <= MAX_PATH:
                         todo.append((leaf, plain, place))
                 elif place:
