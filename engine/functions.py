@@ -202,7 +202,7 @@ class Functions:
             content["dependencies"] = _resolve(tx, name, content["dependencies"])
             unresolved = [d["name"] for d in content["dependencies"] if not d["resolved"]]
             warnings = [*warnings, *(f"the dependency {d} does not exist yet" for d in unresolved)]
-            sha256 = codec.digest([content[key] for key in CONTENT])
+            sha256 = _hash(content)
             if alive and base is not None and base["sha256"] == sha256 and row["active"] == base["number"]:
                 return base | {"created": False}
             number = (row["latest"] if row else 0) + 1
@@ -372,6 +372,7 @@ def _content(parsed: source.Source | str, declared: dict[str, Any], base: dict[s
     for side in ("input_schema", "output_schema"):
         if side in declared:
             own[side] = declared[side] is not None
+    own["imports"] = "imports" in declared or own.get("imports", False)
     own["validate_output"] = declared.get("validate_output", own.get("validate_output", False))
     if isinstance(parsed, str):
         if base is None:
@@ -406,6 +407,13 @@ def _content(parsed: source.Source | str, declared: dict[str, Any], base: dict[s
         content["imports"] = base["imports"] if isinstance(parsed, str) else sorted(
             {*found["imports"], *(i for i in base["imports"] if isinstance(i, str))}, key=str)
     return content
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    """Equal content, equal hash. Whether a dependency exists yet is not content: else each saving
+    of a function with a missing dependency would make a new version once it is there."""
+    plain = dict(content) | {"dependencies": [[d["name"], d["pin"]] for d in content["dependencies"]]}
+    return codec.digest([plain[key] for key in CONTENT])
 
 
 def _resolve(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -23,7 +23,6 @@ class Fire:
     trigger: Mapping[str, Any]
     function: str
     make_input: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    max_budget: int | None = None
 
 
 @dataclass(frozen=True)

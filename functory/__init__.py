@@ -1,0 +1,116 @@
+"""Functory: an event-driven engine for Python functions that live in a database.
+
+    from functory import call, emit, register_function, register_trigger
+
+The module-level names use one engine per process, opened at their first use (see
+:func:`functory.engine_of_process`). Any stored function can also be called as an attribute:
+``functory.parse(text)`` runs it as an execution. Importing this module is cheap; everything heavy
+is loaded when it is needed.
+
+Inside a stored function the same names mean the running execution: the child process has a module
+of its own under this name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.util
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from functory.local import Functory, Handle
+
+__version__ = "0.1.0"
+
+_process: Functory | None = None
+_lock = threading.Lock()
+
+# Errors and classes that are offered here but live elsewhere.
+_LAZY = {
+    "Functory": "functory.local",
+    "Handle": "functory.local",
+    "Settings": "engine.settings",
+    **dict.fromkeys(("FunctoryError", "Invalid", "NotFound", "Refused", "Conflict", "Unavailable", "Stale", "ExecutionFailed", "WaitTimeout"),
+                    "engine.errors"),
+}
+
+
+def engine_of_process() -> Functory:
+    """The engine that the module-level functions use: made from the settings at its first use."""
+    global _process
+    with _lock:
+        if _process is None:
+            from functory.local import Functory
+
+            _process = Functory()
+            atexit.register(close)
+        return _process
+
+
+def use(engine: Functory | None) -> None:
+    """Let the module-level functions use ``engine`` (None: the default one again)."""
+    global _process
+    with _lock:
+        _process = engine
+
+
+def close() -> None:
+    """Stop and close the process's engine, if it was opened."""
+    global _process
+    with _lock:
+        engine, _process = _process, None
+    if engine is not None:
+        engine.close()
+
+
+def register_function(function: Any = None, **declared: Any) -> Any:
+    """Decorator: save a function as an immutable version; see :meth:`Functory.register_function`."""
+    return engine_of_process().register_function(function, **declared)
+
+
+def register_trigger(name: str | None = None, **fields: Any) -> dict[str, Any]:
+    """Save a trigger in either spelling; see :meth:`Functory.register_trigger`."""
+    return engine_of_process().register_trigger(name, **fields)
+
+
+def call(function: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Run a stored function as an execution and return its result."""
+    return engine_of_process().call(function, *args, **kwargs)
+
+
+def submit(function: str, /, *args: Any, **kwargs: Any) -> Handle:
+    """Start a stored function; ``.result()`` waits for it."""
+    return engine_of_process().submit(function, *args, **kwargs)
+
+
+def gather(*handles: Handle) -> list[Any]:
+    """The results of several started functions, in their order."""
+    return engine_of_process().gather(handles)
+
+
+def emit(type_: str, data: Any = None, *, subject: str | None = None) -> str:
+    """Write one event; returns its id."""
+    return engine_of_process().emit(type_, data, subject=subject)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    # `from functory import cli` asks for the attribute first: that must not open an engine.
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        raise AttributeError(name)
+    from engine.errors import NotFound
+
+    engine = engine_of_process()
+    try:
+        engine.functions.get(name)
+    except NotFound:
+        raise AttributeError(f"functory has no attribute {name!r}, and no stored function has that name") from None
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return engine.call(name, *args, **kwargs)
+
+    run.__name__ = name
+    return run

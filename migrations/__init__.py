@@ -1,0 +1,1 @@
+"""Alembic migrations. ``functory db upgrade`` runs them; ``engine.migrate`` finds them in here."""

@@ -1,0 +1,116 @@
+"""The way out: committed events go onto a kombu topic exchange, routing key = type.
+
+Anyone may bind a queue of their own to the exchange (``<namespace>.events``). The message is the
+CloudEvents 1.0 structured JSON envelope. Publishing is done after the commit, by the publisher and
+never by whoever wrote the event, so that an absent broker delays messages and blocks nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kombu import Connection, Exchange, Producer
+
+from engine import codec, events
+from engine.database import Database
+from engine.errors import Unavailable
+from engine.settings import Settings
+
+CONTENT_TYPE = "application/cloudevents+json"
+
+
+def transport_options(url: str) -> dict[str, Any]:
+    """kombu's options by transport (``docs/reference/settings.md`` gives the reasons)."""
+    if url.startswith("memory"):
+        # The default of one second would be the latency of everything embedded.
+        return {"polling_interval": 0.01}
+    if url.startswith("redis"):
+        return {"visibility_timeout": 3600, "socket_timeout": 30, "socket_connect_timeout": 5, "health_check_interval": 25}
+    # Without confirms a crash of the broker loses messages that were reported as sent.
+    return {"confirm_publish": True, "read_timeout": 30, "write_timeout": 30}
+
+
+def connect(url: str) -> Connection:
+    """A kombu connection with our options; lazily connected."""
+    options = {} if url.startswith(("memory", "redis")) else {"connect_timeout": 5, "heartbeat": 0}
+    return Connection(url, transport_options=transport_options(url), **options)
+
+
+def exchange(namespace: str) -> Exchange:
+    """The durable topic exchange that all events go onto."""
+    return Exchange(f"{namespace}.events", type="topic", durable=True)
+
+
+class Broker:
+    """A publisher of envelopes; one connection, reopened after a failure. Not shared between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._url = settings.broker
+        self._exchange = exchange(settings.namespace)
+        self._connection: Connection | None = None
+        self._producer: Producer | None = None
+        self._lock = threading.Lock()
+
+    def publish(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Send events in order. Raises :class:`Unavailable`; then some may have been sent."""
+        with self._lock:
+            try:
+                producer = self._open()
+                for row in rows:
+                    producer.publish(
+                        codec.encode(events.envelope(row)), routing_key=row["type"], content_type=CONTENT_TYPE,
+                        content_encoding="utf-8", delivery_mode=2, message_id=row["id"], retry=False,
+                    )
+            except Exception as error:
+                self._close()
+                raise Unavailable("the broker cannot be used", _reason(error), "check that it runs and FUNCTORY_BROKER_URL is right") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._close()
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            self._connection = connect(self._url)
+            channel = self._connection.channel()
+            self._producer = Producer(channel, exchange=self._exchange, auto_declare=True)
+        return self._producer
+
+    def _close(self) -> None:
+        connection, self._connection, self._producer = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.release()
+            except Exception:  # noqa: S110  (it is being thrown away because it is broken)
+                pass
+
+
+def publish_outbox(database: Database, broker: Broker, limit: int = 200) -> list[dict[str, Any]]:
+    """Publish the oldest unpublished events and note it. Returns their rows.
+
+    A crash between the two sends them again: subscribers tell doubles by the CloudEvents ``id``.
+    """
+    with database.write() as tx:
+        rows = events.take_unpublished(tx, limit)
+        if rows:
+            broker.publish(rows)
+            events.mark_published(tx, [row["id"] for row in rows])
+    return rows
+
+
+def ping(settings: Settings) -> None:
+    """One connection attempt. Raises :class:`Unavailable`."""
+    connection = connect(settings.broker)
+    try:
+        connection.ensure_connection(max_retries=1, interval_start=0, timeout=3)
+    except Exception as error:
+        raise Unavailable("the broker cannot be reached", _reason(error), "check that it runs and FUNCTORY_BROKER_URL is right") from error
+    finally:
+        connection.release()
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".split("\n")[0][:300]

@@ -1,0 +1,201 @@
+"""Lineage: the causal tree of anything, and why something ran.
+
+Every event and execution carries its root, so one root's rows are read with four statements and
+put together by :func:`grow`, which is pure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.database import Database, Tx
+from engine.errors import NotFound
+from engine.events import as_id
+from engine.tables import budget, event, execution, firing, log, span, trigger
+
+# A tree larger than this is cut: nobody reads it, and a bomb must not fill the reader's memory.
+MOST = 5000
+
+
+@dataclass
+class Node:
+    """One thing in the tree: ``kind`` is event, execution, suppressed or span; ``row`` its columns."""
+
+    kind: str
+    id: str
+    row: Mapping[str, Any]
+    children: list[Node] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """The node and everything below it as JSON values."""
+        row = {key: value.isoformat() if hasattr(value, "isoformat") else value for key, value in self.row.items()
+               if key not in ("chain",) and value is not None}
+        return {"kind": self.kind, "id": self.id, **row, "children": [child.as_json() for child in self.children]}
+
+    def walk(self) -> Iterable[Node]:
+        """This node and all below it, depth first."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A root's tree. ``cut`` says that there was more than is shown; ``budget`` is (used, maximum) or None."""
+
+    root_id: str
+    nodes: list[Node]
+    cut: bool
+    budget: tuple[int, int] | None
+
+
+class Lineage:
+    """Reads trees and causes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tree(self, id_: str, *, whole: bool = True) -> Tree:
+        """The tree that an event or execution belongs to; only the part below it unless ``whole``.
+
+        Raises :class:`NotFound`.
+        """
+        with self._database.read() as tx:
+            root = _root_of(tx, id_)
+            events = _of_root(tx, event, event.c.root_id, root)
+            executions = _of_root(tx, execution, execution.c.root_id, root)
+            statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+            firings = tx.rows(statement.where(firing.c.root_id == root).order_by(firing.c.time).limit(MOST))
+            ids = [row["id"] for row in executions]
+            spans = tx.rows(sa.select(span).where(span.c.execution_id.in_(ids)).order_by(span.c.execution_id, span.c.fence, span.c.seq)
+                            .limit(MOST)) if ids else []
+            used = tx.one(sa.select(budget).where(budget.c.root_id == root))
+        nodes = grow(events, executions, firings, spans)
+        if not whole:
+            found = next((n for top in nodes for n in top.walk() if n.id == id_), None)
+            nodes = [found] if found is not None else nodes
+        cut = any(len(rows) >= MOST for rows in (events, executions, firings, spans))
+        return Tree(root, nodes, cut, (used["used"], used["maximum"]) if used else None)
+
+    def cause(self, execution_id: str) -> dict[str, Any]:
+        """Why an execution exists: its row, and the event, trigger, firing or parent that made it."""
+        with self._database.read() as tx:
+            row = tx.one(sa.select(execution).where(execution.c.id == as_id(execution_id, "execution")))
+            if row is None:
+                raise NotFound(f"execution {execution_id} not found", try_="functory execution list")
+            found: dict[str, Any] = {"execution": row, "event": None, "firing": None, "parent": None, "waits_for": None}
+            if row["event_id"]:
+                found["event"] = tx.one(sa.select(event).where(event.c.id == row["event_id"]))
+                found["firing"] = tx.one(
+                    sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+                    .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"]))
+            if row["parent_id"]:
+                found["parent"] = tx.one(sa.select(execution).where(execution.c.id == row["parent_id"]))
+            found["stopped"] = tx.rows(
+                sa.select(firing, trigger.c.name.label("trigger"), event.c.type).join(event, event.c.id == firing.c.event_id)
+                .outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+                .where(event.c.cause_execution_id == execution_id, firing.c.decision == "suppressed").order_by(firing.c.time))
+        return found
+
+    def firings(self, event_id: str) -> list[dict[str, Any]]:
+        """The recorded decisions about one event, with the triggers' names."""
+        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+        with self._database.read() as tx:
+            return tx.rows(statement.where(firing.c.event_id == as_id(event_id, "event")).order_by(trigger.c.name))
+
+    def suppressed(self, limit: int = 50) -> list[dict[str, Any]]:
+        """The newest suppressed firings."""
+        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+        with self._database.read() as tx:
+            return tx.rows(statement.where(firing.c.decision == "suppressed").order_by(firing.c.time.desc()).limit(limit))
+
+    def open_work(self) -> dict[str, int]:
+        """How much is not done yet: pending events, unpublished events, queued and running executions."""
+        with self._database.read() as tx:
+            return {
+                "pending events": _count(tx, event, event.c.state == "pending"),
+                "unpublished events": _count(tx, event, event.c.published_at.is_(None)),
+                "queued executions": _count(tx, execution, execution.c.state == "queued"),
+                "running executions": _count(tx, execution, execution.c.state == "running"),
+            }
+
+    def totals(self) -> dict[str, int]:
+        """Counts for a summary: executions by state, events, firings by decision, log lines."""
+        with self._database.read() as tx:
+            found = {f"executions {state}": count for state, count in
+                     tx.execute(sa.select(execution.c.state, sa.func.count()).group_by(execution.c.state))}
+            found |= {f"firings {decision}": count for decision, count in
+                      tx.execute(sa.select(firing.c.decision, sa.func.count()).group_by(firing.c.decision))}
+            found["events"] = int(tx.scalar(sa.select(sa.func.count()).select_from(event)) or 0)
+            found["spans"] = int(tx.scalar(sa.select(sa.func.count()).select_from(span)) or 0)
+            found["log lines"] = int(tx.scalar(sa.select(sa.func.count()).select_from(log)) or 0)
+        return found
+
+
+def grow(events: Iterable[Mapping[str, Any]], executions: Iterable[Mapping[str, Any]], firings: Iterable[Mapping[str, Any]],
+         spans: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Put one root's rows together. An execution stands below the event that fired it or below its
+    parent; an event below the execution that caused it; what has neither is a top of the tree."""
+    event_nodes = {row["id"]: Node("event", row["id"], row) for row in events}
+    fired = {(row["trigger_id"], row["event_id"]): row for row in firings}
+    execution_nodes: dict[str, Node] = {}
+    for row in executions:
+        by = fired.get((row["trigger_id"], row["event_id"]))
+        extra = {"trigger": by["trigger"], "trigger_version": by["trigger_version"]} if by else {}
+        execution_nodes[row["id"]] = Node("execution", row["id"], {**row, **extra})
+    _hang_spans(execution_nodes, spans)
+    tops: list[Node] = []
+    children: dict[str, list[Node]] = defaultdict(list)
+    for node in execution_nodes.values():
+        above = node.row["event_id"] if node.row["event_id"] in event_nodes else node.row["parent_id"]
+        children[above].append(node) if above in event_nodes or above in execution_nodes else tops.append(node)
+    for node in event_nodes.values():
+        above = node.row["cause_execution_id"]
+        children[above].append(node) if above in execution_nodes else tops.append(node)
+    for row in fired.values():
+        if row["decision"] == "suppressed" and row["event_id"] in event_nodes:
+            children[row["event_id"]].append(Node("suppressed", f"{row['trigger_id']}:{row['event_id']}", row))
+    for id_, nodes in children.items():
+        holder = execution_nodes.get(id_) or event_nodes[id_]
+        holder.children.extend(sorted(nodes, key=_moment))
+    return sorted(tops, key=_moment)
+
+
+def _hang_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]]) -> None:
+    known: dict[tuple[str, int, int], Node] = {}
+    for row in spans:
+        node = Node("span", f"{row['execution_id']}:{row['fence']}:{row['seq']}", row)
+        known[row["execution_id"], row["fence"], row["seq"]] = node
+    for (execution_id, fence, _), node in known.items():
+        above = known.get((execution_id, fence, node.row["parent_seq"])) if node.row["parent_seq"] is not None else None
+        holder = above or nodes.get(execution_id)
+        if holder is not None:
+            holder.children.append(node)
+
+
+def _moment(node: Node) -> str:
+    # UUIDv7 sorts by time; a suppressed firing stands where its event stands, after what fired.
+    return node.id if node.kind != "suppressed" else "~" + str(node.row["trigger"])
+
+
+def _root_of(tx: Tx, id_: str) -> str:
+    for table in (execution, event):
+        root = tx.scalar(sa.select(table.c.root_id).where(table.c.id == as_id(id_, "event or execution")))
+        if root is not None:
+            return root
+    raise NotFound(f"no event or execution {id_}", try_="functory execution list, or functory event list")
+
+
+def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list[dict[str, Any]]:
+    return tx.rows(sa.select(table).where(column == root).order_by(table.c.id).limit(MOST))
+
+
+def _count(tx: Tx, table: sa.Table, condition: Any) -> int:
+    return int(tx.scalar(sa.select(sa.func.count()).select_from(table).where(condition)) or 0)

@@ -1,0 +1,232 @@
+"""Functory in this process: the services composed, and in embedded mode the roles as well.
+
+``Functory()`` without any argument is a complete engine: a SQLite file in ``.functory/``, started at
+the first use, stopped at the end of the program. With a database and broker configured it is a client
+of that deployment: it writes rows, and the roles that run elsewhere do the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine import binding, dependencies, executions, migrate, source
+from engine.database import Database
+from engine.errors import FunctoryError, Invalid, WaitTimeout
+from engine.events import Events
+from engine.executions import Executions
+from engine.functions import Functions
+from engine.lineage import Lineage
+from engine.secrets import Secrets
+from engine.settings import Settings, load_settings
+from engine.state import State
+from engine.triggers import Triggers
+from triggers import definition
+from workers.sandbox.runner import Runner
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Handle:
+    """A started execution: its ``id``, and its ``result``."""
+
+    def __init__(self, owner: Functory, id_: str) -> None:
+        self._owner = owner
+        self.id = id_
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the result. Raises :class:`ExecutionFailed` or :class:`WaitTimeout` (``timeout`` seconds)."""
+        return executions.value_of(self._owner.executions.wait([self.id], timeout)[0])
+
+    def __repr__(self) -> str:
+        return f"Handle({self.id!r})"
+
+
+class Functory:
+    """One engine or one client of a deployment, by its settings."""
+
+    def __init__(self, settings: Settings | None = None, *, author: str = "") -> None:
+        self.settings = settings or load_settings()
+        self.author = author or _whoami()
+        if self.settings.database.startswith("sqlite"):
+            _make_home(self.settings.home)
+        self.database = Database(self.settings.database, pool_size=self.settings.worker_slots + 6)
+        self.runner = Runner()
+        self.events = Events(self.database, self.settings.max_event_bytes)
+        self.executions = Executions(self.database, self.settings)
+        self.functions = Functions(self.database, self.runner.inspect)
+        self.triggers = Triggers(self.database)
+        self.secrets = Secrets(self.database, self.settings)
+        self.state = State(self.database)
+        self.lineage = Lineage(self.database)
+        self._embedded: Any = None
+        self._lock = threading.Lock()
+        if self.settings.embedded:
+            migrate.upgrade(self.database)
+        else:
+            self.database.watch()
+
+    def __enter__(self) -> Functory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> Functory:
+        """In embedded mode, run all roles in this process from now on; else check the schema."""
+        with self._lock:
+            if self._embedded is None and self.settings.embedded:
+                from functory.roles import Embedded
+
+                embedded = Embedded(self.database, self.settings, self.runner)
+                embedded.start()
+                self._embedded = embedded
+            elif not self.settings.embedded:
+                migrate.check(self.database)
+        return self
+
+    @property
+    def health(self) -> dict[str, bool]:
+        """Role by role, whether it works; empty for a client."""
+        return self._embedded.healthy if self._embedded is not None else {}
+
+    def close(self) -> None:
+        """Stop the roles and close the database. What still runs is given back, nothing is lost."""
+        with self._lock:
+            embedded, self._embedded = self._embedded, None
+        if embedded is not None:
+            embedded.stop()
+        self.runner.close()
+        self.database.close()
+
+    def register_function(self, function: F | None = None, **declared: Any) -> Any:
+        """Decorator: save a function of this file as a version, and leave it an ordinary function.
+
+        ``declared`` are the fields of :meth:`engine.functions.Functions.save`; limits may be written
+        plainly (``timeout=30, retries=3``). The file's imports and constants that it uses come along.
+        """
+
+        def decorate(target: F) -> F:
+            row = self.functions.save(source_of(target, _dependency_names(declared)), author=self.author, **with_limits(declared))
+            target.functory_version = row["number"]  # type: ignore[attr-defined]
+            return target
+
+        return decorate(function) if function is not None else decorate
+
+    def register_trigger(self, name: str | None = None, **fields: Any) -> dict[str, Any]:
+        """Save a trigger in either spelling; the name of BabyAGI's spelling is made from its parts.
+
+        Returns its row. Raises :class:`Invalid`.
+        """
+        made = definition.read(fields)
+        if name is None:
+            if "event_type" not in fields:
+                raise Invalid("the trigger has no name", try_='register_trigger("name", on={…}, function="…")')
+            parts = [fields["trigger_function"], "on", fields["event_type"].replace(".", "_"), fields.get("target_function") or "any"]
+            name = "-".join(str(part) for part in parts)
+        return self.triggers.save(name, made, author=self.author)
+
+    def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
+        """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""
+        name, version = dependencies.reference(function)
+        row = self.executions.start(name, lambda v: binding.bind(name, v["parameters"], args, kwargs), version=version)
+        self.start()
+        return Handle(self, row["id"])
+
+    def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a function and return its result. Raises :class:`ExecutionFailed`."""
+        return self.submit(function, *args, **kwargs).result()
+
+    def run(self, function: str, input_: Mapping[str, Any], *, timeout: float | None = None, idempotency_key: str | None = None) -> dict[str, Any]:
+        """Run a function with an input object; returns the finished execution's row, whatever its state."""
+        name, version = dependencies.reference(function)
+        row = self.executions.start(name, input_, version=version, cause="manual", idempotency_key=idempotency_key)
+        self.start()
+        return self.executions.wait([row["id"]], timeout)[0]
+
+    def gather(self, handles: Iterable[Handle], timeout: float | None = None) -> list[Any]:
+        """The results of several handles, in their order."""
+        return [executions.value_of(row) for row in self.executions.wait([h.id for h in handles], timeout)]
+
+    def emit(self, type_: str, data: Any = None, *, subject: str | None = None, dedup_key: str | None = None) -> str:
+        """Write one event. Returns its id."""
+        id_ = self.events.emit(type_, data, subject=subject, dedup_key=dedup_key)
+        self.start()
+        return id_
+
+    def settle(self, timeout: float = 60.0) -> None:
+        """Wait until nothing is pending, queued or running. Raises :class:`WaitTimeout`."""
+        self.start()
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self.database.wakeup.generation("finished")
+            open_ = self.lineage.open_work()
+            if not any(open_.values()):
+                return
+            if time.monotonic() > deadline:
+                what = ", ".join(f"{count} {name}" for name, count in open_.items() if count)
+                raise WaitTimeout("there is still work", what, "functory execution list --state running")
+            self.database.wakeup.wait("finished", seen, 0.05)
+
+
+def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
+    """The stored source of a function: what it uses of its file, then itself without the decorator.
+
+    Raises :class:`Invalid` when there is no source text (a lambda, a function typed at a prompt).
+    """
+    name = getattr(function, "__name__", "")
+    try:
+        own = textwrap.dedent(inspect.getsource(function))
+        module_file = inspect.getsourcefile(function)
+    except (OSError, TypeError):
+        raise Invalid(f"the source of {name or function!r} cannot be read", "it was not defined in a file",
+                      "define it in a file, or save its source text: functory function add FILE") from None
+    body = source.without_decorators(own, name)
+    nested = getattr(function, "__code__", None) is not None and function.__code__.co_freevars
+    if nested:
+        raise Invalid(f"{name} uses variables of the function around it", ", ".join(function.__code__.co_freevars),
+                      "move it to the top level of the file, or pass them as arguments")
+    try:
+        module = Path(module_file).read_text() if module_file else ""
+    except OSError:
+        module = ""
+    before = source.prelude(module, name, needed) if module else ""
+    return f"{before}\n\n{body}" if before else body
+
+
+def with_limits(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits written plainly (``timeout=30``) moved into ``limits``."""
+    from dataclasses import fields
+
+    from engine.limits import Limits
+
+    known = {f.name for f in fields(Limits)}
+    plain = {key: value for key, value in declared.items() if key in known}
+    rest = {key: value for key, value in declared.items() if key not in known}
+    if plain:
+        rest["limits"] = {**(rest.get("limits") or {}), **plain}
+    return rest
+
+
+def _dependency_names(declared: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(d.name for d in dependencies.read(declared.get("dependencies")))
+
+
+def _make_home(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(f"the folder {home} cannot be made", str(error), "set FUNCTORY_HOME to a folder that you may write") from None
+
+
+def _whoami() -> str:
+    return os.environ.get("USER") or os.environ.get("LOGNAME") or "unknown"
+
+
+__all__ = ["Functory", "FunctoryError", "Handle"]

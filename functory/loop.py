@@ -1,0 +1,75 @@
+"""A role's loop: work while there is work, then wait for a wake-up or the poll interval.
+
+A database or broker that is away is told once, waited for with growing pauses, and told again when
+it is back; nothing else ends a loop but :meth:`Loop.stop`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from engine.errors import Unavailable
+from engine.wakeup import Wakeup
+
+log = structlog.get_logger("functory.loop")
+
+LONGEST_PAUSE = 5.0
+
+
+class Loop(threading.Thread):
+    """``work()`` returns True when there may be more at once; ``until()`` may shorten the wait (seconds)."""
+
+    def __init__(self, name: str, work: Callable[[], bool], *, wakeup: Wakeup, topic: str | None, poll: float,
+                 until: Callable[[], float | None] | None = None, close: Callable[[], None] | None = None) -> None:
+        super().__init__(name=f"functory-{name}", daemon=True)
+        self.role = name
+        self.healthy = True
+        self._work = work
+        self._wakeup = wakeup
+        self._topic = topic
+        self._poll = poll
+        self._until = until
+        self._close = close
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        pause = 0.0
+        while not self._stopping.is_set():
+            seen = self._wakeup.generation(self._topic) if self._topic else 0
+            try:
+                more = self._work()
+                wait = self._until() if self._until and not more else None
+            except Unavailable as error:
+                if self.healthy:
+                    log.warning("waiting", role=self.role, what=error.what, why=error.why)
+                self.healthy = False
+                pause = min(LONGEST_PAUSE, pause * 2 or 0.1)
+                self._stopping.wait(pause)
+                continue
+            except Exception:
+                log.exception("round failed", role=self.role)
+                self.healthy = False
+                pause = min(LONGEST_PAUSE, pause * 2 or 0.1)
+                self._stopping.wait(pause)
+                continue
+            if not self.healthy:
+                log.info("going on", role=self.role)
+            self.healthy, pause = True, 0.0
+            if more:
+                continue
+            timeout = self._poll if wait is None else min(self._poll, wait)
+            if self._topic:
+                self._wakeup.wait(self._topic, seen, timeout)
+            else:
+                self._stopping.wait(timeout)
+        if self._close is not None:
+            self._close()
+
+    def stop(self) -> None:
+        """Ask the loop to end after its current round."""
+        self._stopping.set()
+        if self._topic:
+            self._wakeup.signal([self._topic])

@@ -1,0 +1,118 @@
+"""The roles, composed of loops: what each process of a deployment runs, and all of it in one.
+
+- **router**: routes events, sends executions to workers, publishes events.
+- **scheduler**: the dispatcher again (so that either may be away), and the reaper.
+- **worker**: a Celery worker (``workers.app``).
+- **server**: HTTP (``functory.api``).
+
+Run as many of each as you like: rows are claimed, so none is a leader by configuration.
+"""
+
+from __future__ import annotations
+
+import time
+
+from engine import metrics
+from engine.broker import Broker, publish_outbox
+from engine.codec import encode
+from engine.database import Database
+from engine.events import envelope
+from engine.settings import Settings
+from functory.loop import Loop
+from triggers.router import Router
+from workers.app import make_app
+from workers.dispatcher import Dispatcher
+from workers.embedded import EmbeddedWorker
+from workers.executor import Executor, worker_name
+from workers.reaper import Reaper
+from workers.sandbox.runner import Runner
+
+
+def router_loops(database: Database, settings: Settings) -> list[Loop]:
+    """Router, publisher and dispatcher."""
+    router = Router(database, settings)
+    return [
+        Loop("router", lambda: bool(router.route_batch().events), wakeup=database.wakeup, topic="events", poll=settings.poll_seconds),
+        publisher_loop(database, settings),
+        dispatcher_loop(database, settings),
+    ]
+
+
+def scheduler_loops(database: Database, settings: Settings) -> list[Loop]:
+    """Dispatcher and reaper."""
+    return [dispatcher_loop(database, settings), reaper_loop(database, settings)]
+
+
+def publisher_loop(database: Database, settings: Settings) -> Loop:
+    """Puts committed events onto the exchange."""
+    broker = Broker(settings)
+
+    def work() -> bool:
+        start = time.perf_counter()
+        try:
+            rows = publish_outbox(database, broker)
+        except Exception:
+            metrics.outbox_publish.labels("error").observe(time.perf_counter() - start)
+            raise
+        if rows:
+            metrics.outbox_publish.labels("ok").observe(time.perf_counter() - start)
+        for row in rows:
+            metrics.events_published.labels(metrics.type_label(row["type"])).inc()
+            metrics.event_size.observe(len(encode(envelope(row))))
+        return bool(rows)
+
+    return Loop("publisher", work, wakeup=database.wakeup, topic="outbox", poll=settings.poll_seconds, close=broker.close)
+
+
+def dispatcher_loop(database: Database, settings: Settings) -> Loop:
+    """Sends queued executions to the workers."""
+    dispatcher = Dispatcher(database, settings, make_app(settings))
+    return Loop("dispatcher", lambda: bool(dispatcher.dispatch_batch()), wakeup=database.wakeup, topic="executions",
+                poll=settings.poll_seconds, until=dispatcher.due_in, close=dispatcher.close)
+
+
+def reaper_loop(database: Database, settings: Settings) -> Loop:
+    """Ends what nobody owns any more."""
+    reaper = Reaper(database, settings)
+    return Loop("reaper", lambda: any(reaper.reap().values()), wakeup=database.wakeup, topic=None,
+                poll=max(0.2, settings.lease_seconds / 6))
+
+
+class Embedded:
+    """All roles in this process: what ``functory dev``, ``functory run`` and a plain script use."""
+
+    def __init__(self, database: Database, settings: Settings, runner: Runner) -> None:
+        self._database = database
+        self._settings = settings
+        self._runner = runner
+        self._loops: list[Loop] = []
+        self._worker: EmbeddedWorker | None = None
+
+    def start(self) -> None:
+        """Start everything; returns when the worker consumes."""
+        self._database.watch()
+        app = make_app(self._settings)
+        executor = Executor(self._database, self._settings, self._runner, f"embedded:{worker_name()}")
+        app.executor = executor  # type: ignore[attr-defined]
+        executor.start()
+        self._worker = EmbeddedWorker(app, self._settings.worker_slots)
+        self._worker.start()
+        self._loops = [*router_loops(self._database, self._settings), reaper_loop(self._database, self._settings)]
+        for loop in self._loops:
+            loop.start()
+
+    @property
+    def healthy(self) -> dict[str, bool]:
+        """Which loops have had a good last round."""
+        return {loop.role: loop.healthy and loop.is_alive() for loop in self._loops}
+
+    def stop(self) -> None:
+        """Stop everything in order: what runs is given back."""
+        for loop in self._loops:
+            loop.stop()
+        for loop in self._loops:
+            loop.join(timeout=10)
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+        self._loops = []

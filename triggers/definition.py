@@ -1,0 +1,203 @@
+"""A trigger's definition: both spellings read into one form, checked, and compiled.
+
+The stored form is a plain object, written by :func:`define`::
+
+    {"on": pattern, "when": CEL text or None, "function": "name" or "name@3",
+     "input": template or None, "pass": "event" | "output",
+     "guards": {"max_depth", "max_revisits", "allow_self"}}
+
+``pass`` says what the function gets without a template: the event as its first argument (default),
+or the output that the event tells of (the spelling of BabyAGI's users, :func:`from_event_type`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from engine import binding, codec, dependencies
+from engine.errors import Invalid
+from triggers.conditions import Condition, Verdict, compile_condition
+from triggers.patterns import Pattern, compile_pattern
+from triggers.templates import Template, compile_template
+
+# BabyAGI's names of what happens, and ours. Any other name is an event type as it stands.
+EVENT_TYPES: dict[str, tuple[str, ...]] = {
+    "function_created": ("function.created",),
+    "function_added": ("function.created",),
+    "function_updated": ("function.updated",),
+    "function_added_or_updated": ("function.created", "function.updated"),
+    "function_deleted": ("function.deleted",),
+    "function_executed": ("execution.succeeded",),
+    "function_succeeded": ("execution.succeeded",),
+    "function_failed": ("execution.failed", "execution.timed_out", "execution.dead"),
+    "execution_started": ("execution.started",),
+    "execution_succeeded": ("execution.succeeded",),
+    "execution_failed": ("execution.failed",),
+    "output_pattern": ("output.matched",),
+    "output_matched": ("output.matched",),
+}
+
+# Several conditions become the product of their places: 2 ** 6 branches at the most.
+MAX_CONDITIONS = 6
+
+_FIELDS = frozenset({"on", "when", "function", "input", "pass", "guards"})
+_GUARDS: dict[str, tuple[int, int]] = {"max_depth": (1, 64), "max_revisits": (0, 64)}
+
+
+@dataclass(frozen=True)
+class Guards:
+    """A trigger's own limits; None takes the setting."""
+
+    max_depth: int | None = None
+    max_revisits: int = 1
+    allow_self: bool = False
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A trigger version ready to decide: its row, pattern, condition, template and guards."""
+
+    row: Mapping[str, Any]
+    pattern: Pattern
+    condition: Condition | None
+    template: Template | None
+    passes: str
+    guards: Guards
+    function: str
+    types: frozenset[str] | None = field(default=None)
+
+    @property
+    def id(self) -> str:
+        return self.row["id"]
+
+    @property
+    def name(self) -> str:
+        return self.row["name"]
+
+    def holds(self, event: Mapping[str, Any], now: datetime) -> Verdict | None:
+        """The condition's verdict; None when there is no condition."""
+        return None if self.condition is None else self.condition.holds(event, now, {})
+
+    def make_input(self, event: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The input of the execution. Raises :class:`Invalid` when the template does not fit the event."""
+        if self.template is not None:
+            rendered = self.template.render({"event": event})
+            if not isinstance(rendered, Mapping):
+                return binding.first(parameters, rendered)
+            return dict(rendered)
+        return binding.first(parameters, _passed(self.passes, event))
+
+
+def define(
+    *, on: Mapping[str, Any], function: str, when: str | None = None, input: Any = None,  # noqa: A002  (the user's word)
+    guards: Mapping[str, Any] | None = None, passes: str = "event",
+) -> dict[str, Any]:
+    """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
+    definition = {"on": codec.loads(codec.encode(dict(on))) if isinstance(on, Mapping) else on, "when": when or None,
+                  "function": function, "input": input, "pass": passes, "guards": dict(guards or {})}
+    compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
+    return definition
+
+
+def from_event_type(
+    *, event_type: str, trigger_function: str, target_function: str | None = None,
+    conditions: Mapping[str, Any] | None = None, **rest: Any,
+) -> dict[str, Any]:
+    """The spelling ``register_trigger(event_type=…, target_function=…, trigger_function=…, conditions=…)``.
+
+    ``trigger_function`` runs when ``event_type`` happens to ``target_function`` (any, without one).
+    Each condition holds when the target's metadata or the event's data has that value.
+    """
+    types = EVENT_TYPES.get(event_type, (event_type,))
+    on: dict[str, Any] = {"type": list(types)}
+    if target_function is not None:
+        on["subject"] = [target_function]
+    wanted = dict(conditions or {})
+    if len(wanted) > MAX_CONDITIONS:
+        raise Invalid("too many conditions", f"{len(wanted)}; at most {MAX_CONDITIONS} are taken",
+                      "write a pattern instead: register_trigger(name, on={…}, function=…)")
+    if wanted:
+        places = [[("metadata", key, value), ("", key, value)] for key, value in wanted.items()]
+        branches: list[dict[str, Any]] = []
+        for choice in itertools.product(*places):
+            data: dict[str, Any] = {}
+            for where, key, value in choice:
+                holder = data.setdefault(where, {}) if where else data
+                holder[key] = value if isinstance(value, list | dict) else [value]
+            branches.append({"data": data})
+        on["$or"] = branches
+    return define(on=on, function=trigger_function, passes="output", **rest)
+
+
+def read(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition from an object in either spelling (a YAML file, an API call). Raises :class:`Invalid`."""
+    given = {key: value for key, value in fields.items() if key != "name"}
+    if "event_type" in given:
+        known = {"event_type", "target_function", "trigger_function", "conditions", "when", "input", "guards"}
+        _refuse_unknown(given, known)
+        if not given.get("trigger_function"):
+            raise Invalid("the trigger names no function to run", "trigger_function is missing")
+        return from_event_type(**given)
+    _refuse_unknown(given, _FIELDS)
+    for needed in ("on", "function"):
+        if not given.get(needed):
+            raise Invalid(f"the trigger has no {needed!r}", "a trigger needs a pattern and a function",
+                          'register_trigger("name", on={"type": ["order.created"]}, function="handle_order")')
+    passes = given.pop("pass", "event")
+    return define(**given, passes=passes)
+
+
+def compile_definition(row: Mapping[str, Any]) -> Compiled:
+    """Compile a stored trigger row. Raises :class:`Invalid`."""
+    definition = row["definition"]
+    dependencies.reference(definition["function"])
+    if definition["pass"] not in ("event", "output"):
+        raise Invalid(f"wrong pass {definition['pass']!r}", "it is event or output")
+    on = definition["on"]
+    pattern = compile_pattern(on)
+    return Compiled(
+        row=row,
+        pattern=pattern,
+        condition=compile_condition(definition["when"]) if definition["when"] is not None else None,
+        template=compile_template(definition["input"]) if definition["input"] is not None else None,
+        passes=definition["pass"],
+        guards=_guards(definition["guards"]),
+        function=definition["function"],
+        types=_types(on),
+    )
+
+
+def _types(on: Mapping[str, Any]) -> frozenset[str] | None:
+    """The only event types that the pattern can match, when it lists plain ones."""
+    listed = on.get("type")
+    if isinstance(listed, list) and all(isinstance(item, str) for item in listed):
+        return frozenset(listed)
+    return None
+
+
+def _guards(given: Mapping[str, Any]) -> Guards:
+    _refuse_unknown(given, {*_GUARDS, "allow_self"})
+    for name, (low, high) in _GUARDS.items():
+        value = given.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
+            raise Invalid(f"wrong guard {name}={value!r}", f"it takes a whole number from {low} to {high}")
+    if not isinstance(given.get("allow_self", False), bool):
+        raise Invalid("wrong guard allow_self", "it is true or false")
+    return Guards(**given)
+
+
+def _passed(passes: str, event: Mapping[str, Any]) -> Any:
+    data = event.get("data")
+    if passes == "output" and isinstance(data, Mapping) and "output" in data:
+        return data["output"]
+    return event
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: set[str] | frozenset[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise Invalid("unknown fields of a trigger: " + ", ".join(unknown), "known are " + ", ".join(sorted(known)))

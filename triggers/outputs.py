@@ -1,0 +1,68 @@
+"""Output patterns: an event pattern over an object, or a regular expression over a text.
+
+Installed as the entry point ``functory.outputs``; ``engine.outputs`` says why. Expressions run with
+RE2, in time linear in the text, because both the expression and the text come from outside.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import re2
+
+from engine.errors import Invalid
+from engine.source import NAME
+from triggers.patterns import compile_pattern
+
+MAX_PATTERNS = 50
+MAX_EXPRESSION = 2000
+
+
+class OutputMatcher:
+    """Checks patterns when a version is saved, and matches outputs when an execution succeeds."""
+
+    def check(self, patterns: Mapping[str, Any]) -> dict[str, Any]:
+        """The patterns as stored. Raises :class:`Invalid` that names the wrong one."""
+        if not isinstance(patterns, Mapping):
+            raise Invalid("output_patterns must be an object", 'write {"low_stock": {"stock": [{"numeric": ["<", 5]}]}}')
+        if len(patterns) > MAX_PATTERNS:
+            raise Invalid("too many output patterns", f"at most {MAX_PATTERNS} are taken")
+        for name, pattern in patterns.items():
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise Invalid(f"{name!r} is not the name of an output pattern", "letters, digits and _ only")
+            try:
+                _expression(pattern) if isinstance(pattern, str) else compile_pattern(pattern)
+            except Invalid as error:
+                raise Invalid(f"the output pattern {name} is wrong", f"{error.what}: {error.why}".rstrip(": "), error.try_) from None
+        return dict(patterns)
+
+    def match(self, patterns: Mapping[str, Any], output: Any) -> list[tuple[str, dict[str, Any]]]:
+        """The patterns that ``output`` matches, each with its named groups."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        for name, pattern in patterns.items():
+            if isinstance(pattern, str):
+                hit = _expression(pattern).search(output) if isinstance(output, str) else None
+                if hit is not None:
+                    found.append((name, hit.groupdict()))
+            elif isinstance(output, Mapping) and compile_pattern(pattern).matches(output):
+                found.append((name, {}))
+        return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _expression(text: str) -> Any:
+    if len(text) > MAX_EXPRESSION:
+        raise Invalid("the regular expression is too long", f"at most {MAX_EXPRESSION} letters")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
+        raise Invalid("the regular expression is wrong", reason, "see RE2's syntax; look-around and back-references do not exist") from None
+
+
+matcher = OutputMatcher()
+

@@ -1,0 +1,137 @@
+"""The router: takes pending events, decides which triggers fire, and has the engine write it.
+
+One batch is one transaction (``engine.routing``). The set of triggers is compiled once and refreshed
+inside that transaction when its counter has moved, so each event meets exactly the triggers that are
+enabled as of its routing. Any number of routers may run: rows are claimed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from engine import events, metrics, routing
+from engine.database import Database, Tx
+from engine.routing import Decide, Decision, Fire, Routed, Suppress
+from engine.settings import Settings
+from triggers.definition import Compiled, compile_definition
+from triggers.guards import trip
+from triggers.patterns import flatten
+
+log = structlog.get_logger("functory.router")
+
+
+class TriggerSet:
+    """Compiled triggers as of one counter value; looked up by event type first."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self._compiled: dict[tuple[str, int], Compiled] = {}
+        self._by_type: dict[str, list[Compiled]] = {}
+        self._any_type: list[Compiled] = []
+
+    def refresh(self, tx: Tx) -> None:
+        """Compile what changed since the last time."""
+        version = routing.version(tx)
+        if version == self.version:
+            return
+        fresh: dict[tuple[str, int], Compiled] = {}
+        for row in routing.load(tx):
+            key = (row["id"], row["version"])
+            known = self._compiled.get(key)
+            if known is not None and known.row["state"] == row["state"]:
+                fresh[key] = known
+                continue
+            try:
+                fresh[key] = compile_definition(row)
+            except Exception as error:
+                # It was valid when it was saved; it must not stop the others.
+                log.error("trigger cannot be compiled", trigger=row["name"], version=row["version"], error=str(error))
+        self._compiled = fresh
+        self._by_type, self._any_type = {}, []
+        for compiled in fresh.values():
+            if compiled.types is None:
+                self._any_type.append(compiled)
+            else:
+                for type_ in compiled.types:
+                    self._by_type.setdefault(type_, []).append(compiled)
+        self.version = version
+
+    def candidates(self, type_: str) -> Sequence[Compiled]:
+        """Triggers that an event of this type can match."""
+        return [*self._by_type.get(type_, ()), *self._any_type]
+
+    def __len__(self) -> int:
+        return len(self._compiled)
+
+
+class Router:
+    """Routes batches until nothing is pending; see ``functory.roles`` for the loop around it."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._triggers = TriggerSet()
+
+    def route_batch(self) -> Routed:
+        """Route up to one batch of pending events. Raises :class:`Unavailable`."""
+        done = routing.route(self._database, self._settings.batch_size, self._settings.root_budget, self._prepare)
+        self._count(done)
+        return done
+
+    def _prepare(self, tx: Tx) -> Decide:
+        self._triggers.refresh(tx)
+        return lambda row: self.decide(row, tx)
+
+    def decide(self, row: Mapping[str, Any], tx: Tx) -> list[Decision]:
+        """What every candidate trigger does about one event row: fires, is suppressed, or nothing."""
+        candidates = self._triggers.candidates(row["type"])
+        if not candidates:
+            return []
+        start = time.perf_counter()
+        event = events.envelope(row)
+        flat = flatten(event)
+        decisions: list[Decision] = []
+        for compiled in candidates:
+            if not compiled.pattern.matches(flat):
+                continue
+            verdict = compiled.holds(event, tx.now)
+            if verdict is not None and not verdict.matched:
+                if verdict.problem is not None:
+                    metrics.condition_errors.labels(metrics.trigger_label(compiled.name), verdict.kind or "error").inc()
+                    decisions.append(Suppress(compiled.row, "condition_error", detail=verdict.problem))
+                continue
+            decisions.append(self._guarded(compiled, row, event))
+        metrics.router_match.observe(time.perf_counter() - start)
+        return decisions
+
+    def _guarded(self, compiled: Compiled, row: Mapping[str, Any], event: Mapping[str, Any]) -> Decision:
+        if compiled.row["state"] != "enabled":
+            return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
+        tripped = trip(compiled.id, compiled.name, compiled.guards, row, self._settings.max_depth)
+        if tripped is not None:
+            return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
+        return Fire(compiled.row, compiled.function, lambda target: compiled.make_input(event, target["parameters"]))
+
+    @staticmethod
+    def _count(done: Routed) -> None:
+        if not done.events:
+            return
+        metrics.router_lag.set(done.oldest_age)
+        metrics.router_events.labels("matched").inc(done.matched)
+        metrics.router_events.labels("unmatched").inc(done.events - done.matched - len(done.failed))
+        for depth in done.depths:
+            metrics.causation_depth.observe(depth)
+        for name in done.fired:
+            metrics.trigger_fires.labels(metrics.trigger_label(name), "fired").inc()
+        for name, reason in done.suppressed:
+            metrics.trigger_fires.labels(metrics.trigger_label(name), "blocked").inc()
+            if reason in routing.GUARDS:
+                metrics.guard_blocks.labels(reason).inc()
+        for id_, state in done.failed:
+            metrics.router_events.labels("error").inc()
+            log.error("event cannot be routed", event_id=id_, state=state)
+

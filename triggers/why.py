@@ -1,0 +1,60 @@
+"""Why an event did or did not start something: every trigger's answer, clause by clause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from engine import events
+from engine.errors import FunctoryError
+from triggers.definition import compile_definition
+
+
+def explain(event: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], firings: Sequence[Mapping[str, Any]],
+            now: datetime) -> list[dict[str, Any]]:
+    """One answer for each trigger, those with a recorded decision first.
+
+    ``decision`` is the recorded one (fired, suppressed), or ``no match``; then ``clauses`` says which
+    path was expected to be what, and what was there, against the trigger as it is *now*.
+    """
+    recorded = {row["trigger_id"]: row for row in firings}
+    envelope = events.envelope(event)
+    answers: list[dict[str, Any]] = []
+    for row in triggers:
+        decided = recorded.pop(row["id"], None)
+        answer: dict[str, Any] = {"trigger": row["name"], "version": row["version"], "state": row["state"]}
+        answers.append(answer | (_decided(decided) if decided else _undecided(row, envelope, now)))
+    # Triggers that are deleted by now have left their decisions.
+    answers += [{"trigger": row["trigger"] or row["trigger_id"], "version": row["trigger_version"], "state": "deleted"} | _decided(row)
+                for row in recorded.values()]
+    order = {"fired": 0, "suppressed": 1}
+    return sorted(answers, key=lambda a: (order.get(a["decision"], 2), a["trigger"]))
+
+
+def _decided(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "decision": row["decision"], "version": row["trigger_version"], "reason": row["reason"], "limit": row["limit_value"],
+        "value": row["actual_value"], "detail": row["detail"], "execution_id": row["execution_id"],
+        "chain": [link["name"] for link in row["chain"] or []],
+    }
+
+
+def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    try:
+        compiled = compile_definition(row)
+        clauses = compiled.pattern.explain(envelope)
+        matched = compiled.pattern.matches(envelope)
+        verdict = compiled.holds(envelope, now) if matched else None
+    except FunctoryError as error:
+        return {"decision": "no match", "reason": f"the trigger is broken: {error.what}", "clauses": []}
+    answer: dict[str, Any] = {"decision": "no match", "clauses": [asdict(clause) for clause in clauses]}
+    if not matched:
+        wrong = next((clause for clause in clauses if not clause.matched), None)
+        answer["reason"] = f"{wrong.path}: expected {wrong.expected}, found {wrong.found}" if wrong else "the pattern does not match"
+    elif verdict is not None and not verdict.matched:
+        answer["reason"] = verdict.problem or "the condition is false"
+    else:
+        answer["reason"] = "it matches now, but the event was routed before this version of the trigger, or is not routed yet"
+    return answer

@@ -1,0 +1,66 @@
+"""The dispatcher: sends what is queued to the workers, and again what nobody has claimed.
+
+It alone talks to Celery's producer side: whoever creates an execution only writes its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from celery import Celery
+
+from engine import dispatch, metrics
+from engine.database import Database
+from engine.errors import Unavailable
+from engine.settings import Settings
+from workers.app import TASK
+
+
+class Dispatcher:
+    """Sends batches; any number of dispatchers may run. Not shared between threads."""
+
+    def __init__(self, database: Database, settings: Settings, app: Celery) -> None:
+        self._database = database
+        self._settings = settings
+        self._app = app
+        self._connection: Any = None
+        self._producer: Any = None
+
+    def dispatch_batch(self) -> int:
+        """Send due executions. Returns how many. Raises :class:`Unavailable` without a broker or database."""
+        sent = dispatch.dispatch(self._database, self._send, redispatch=self._settings.redispatch_seconds,
+                                 worker_ttl=self._settings.lease_seconds)
+        metrics.dispatched.inc(sent)
+        return sent
+
+    def due_in(self) -> float | None:
+        """Seconds until a retry or a delayed execution is due."""
+        return dispatch.due_in(self._database)
+
+    def close(self) -> None:
+        """Close the connection to the broker."""
+        connection, self._connection, self._producer = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.release()
+            except Exception:  # noqa: S110  (it is being thrown away because it is broken)
+                pass
+
+    def _send(self, ids: Sequence[str]) -> None:
+        size = message_size(len(ids), self._settings.worker_slots, self._settings.message_size)
+        try:
+            if self._producer is None:
+                self._connection = self._app.connection_for_write()
+                self._producer = self._app.amqp.Producer(self._connection.channel(), auto_declare=True)
+            for start in range(0, len(ids), size):
+                self._app.send_task(TASK, args=[list(ids[start:start + size])], producer=self._producer, ignore_result=True, retry=False)
+        except Exception as error:
+            self.close()
+            reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
+            raise Unavailable("the broker cannot be used", reason, "check that it runs and FUNCTORY_BROKER_URL is right") from error
+
+
+def message_size(due: int, slots: int, most: int) -> int:
+    """Ids in one message: one while there are slots for each, several under load."""
+    return max(1, min(most, due // max(1, slots)))

@@ -1,0 +1,66 @@
+"""A Celery worker in a thread of this process, for the embedded mode.
+
+It is the same worker, app and task as in production, over Celery's in-memory transport, with a
+thread pool: the executions themselves run in child processes either way.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from celery import Celery
+
+from engine.errors import Unavailable
+
+
+class EmbeddedWorker:
+    """Started and stopped with the process that embeds it."""
+
+    def __init__(self, app: Celery, slots: int) -> None:
+        self._app = app
+        self._slots = slots
+        self._thread: threading.Thread | None = None
+        self._controller: object | None = None
+
+    def start(self, timeout: float = 20.0) -> None:
+        """Start and wait until it consumes. Raises :class:`Unavailable`."""
+        from celery import signals
+        from celery.worker import WorkController
+
+        ready = threading.Event()
+        failed: list[BaseException] = []
+
+        def on_ready(sender: object = None, **_: object) -> None:
+            if getattr(sender, "app", None) is self._app:
+                ready.set()
+
+        signals.worker_ready.connect(on_ready, weak=False)
+        controller = WorkController(
+            app=self._app, pool_cls="threads", concurrency=self._slots, hostname=f"embedded@{id(self):x}", loglevel="ERROR",
+            without_gossip=True, without_mingle=True, without_heartbeat=True, send_events=False, consumer=None,
+        )
+
+        def run() -> None:
+            try:
+                controller.start()
+            except BaseException as error:
+                failed.append(error)
+                ready.set()
+
+        self._controller = controller
+        self._thread = threading.Thread(target=run, name="functory-worker", daemon=True)
+        self._thread.start()
+        in_time = ready.wait(timeout)
+        signals.worker_ready.disconnect(on_ready)
+        if failed or not in_time:
+            reason = repr(failed[0]) if failed else f"not ready after {timeout:g} s"
+            raise Unavailable("the embedded worker did not start", reason)
+
+    def stop(self) -> None:
+        """Stop consuming, and end the thread."""
+        controller, self._controller = self._controller, None
+        if controller is not None:
+            controller.stop()  # type: ignore[attr-defined]
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+            self._thread = None

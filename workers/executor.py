@@ -1,0 +1,344 @@
+"""claim → run → finish: what one worker process does with the ids that a message brings.
+
+Each execution runs in a child process of the runner, never in this one. While it runs, one thread
+keeps the leases of all of them alive, and kills what was cancelled or is no longer ours.
+
+A parent that waits for a child execution gives its slot away: a thread is lent to its children, so
+that a chain of waiting parents can never hold all slots and starve the work they wait for.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets as randomness
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import structlog
+
+from engine import metrics, schemas, workers
+from engine.attempts import Attempts, Claim, Ending
+from engine.database import Database
+from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
+from engine.events import Events
+from engine.executions import Executions
+from engine.functions import Functions
+from engine.secrets import Secrets
+from engine.settings import Settings
+from engine.state import State
+from workers.host import EngineHost, Services, failure
+from workers.redaction import Redactor
+from workers.sandbox.control import Control
+from workers.sandbox.job import Code, Job, Limits, Outcome
+from workers.sandbox.runner import Runner
+
+log = structlog.get_logger("functory.worker")
+
+# How often cancel requests are looked for; heartbeats come less often.
+LOOK_SECONDS = 1.0
+# Claims of one message run one after another. One that has not begun after this is given back.
+PATIENCE_SECONDS = 1.0
+
+
+@dataclass
+class Running:
+    """A claim in this process, and the handle that kills its child."""
+
+    claim: Claim
+    claimed_at: float
+    control: Control = field(default_factory=Control)
+    begun: bool = False
+
+
+class Executor:
+    """The executions of one worker process; ``execute`` may be called from many threads."""
+
+    def __init__(self, database: Database, settings: Settings, runner: Runner, worker_id: str, *, owns: bool = False) -> None:
+        self._database = database
+        self._settings = settings
+        self._runner = runner
+        self._owns = owns
+        self.worker_id = worker_id
+        self._attempts = Attempts(database, worker_id, lease_seconds=settings.lease_seconds, isolation=runner.isolation)
+        self._services = Services(
+            events=Events(database, settings.max_event_bytes),
+            executions=Executions(database, settings),
+            functions=Functions(database, runner.inspect),
+            secrets=Secrets(database, settings),
+            state=State(database),
+        )
+        self._running: dict[tuple[str, int], Running] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._draining = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self._lent: set[threading.Thread] = set()
+
+    @classmethod
+    def open(cls, settings: Settings) -> Executor:
+        """An executor with a database and a runner of its own, for a worker process."""
+        database = Database(settings.database, pool_size=settings.worker_slots + 4)
+        database.watch()
+        return cls(database, settings, Runner(), worker_name(), owns=True)
+
+    def start(self) -> None:
+        """Start the runner and the thread that keeps leases alive."""
+        self._runner.start()
+        self._keeper = threading.Thread(target=self._keep, name="functory-leases", daemon=True)
+        self._keeper.start()
+
+    def execute(self, ids: Sequence[str]) -> None:
+        """Claim those of ``ids`` that are still to be run, run them one after another, finish them."""
+        if self._draining.is_set():
+            return
+        for running in self._claim(ids):
+            self._run(running)
+
+    def drain(self) -> None:
+        """Take nothing new; after the grace time give back what still runs. Returns at once."""
+        if not self._draining.is_set():
+            self._draining.set()
+            threading.Thread(target=self._give_back, name="functory-drain", daemon=True).start()
+
+    def close(self) -> None:
+        """Give back everything that runs, and stop. Nothing that was claimed stays behind."""
+        self._draining.set()
+        self._kill_all("shutdown")
+        deadline = time.monotonic() + 5
+        while self._running and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._ended.set()
+        if self._keeper is not None:
+            self._keeper.join(timeout=5)
+        self._runner.close()
+        try:
+            workers.gone(self._database, self.worker_id)
+        except FunctoryError:
+            log.warning("the worker could not sign off", worker=self.worker_id)
+        if self._owns:
+            self._database.close()
+
+    def _claim(self, ids: Sequence[str]) -> list[Running]:
+        claims = self._attempts.claim(ids)
+        now = time.monotonic()
+        claimed = [Running(claim, now) for claim in claims]
+        with self._lock:
+            for running in claimed:
+                self._running[running.claim.id, running.claim.fence] = running
+        for running in claimed:
+            row = running.claim.row
+            if row["attempt"] == 1:
+                metrics.execution_queue.observe(max(0.0, (row["started_at"] - row["created_at"]).total_seconds()))
+        return claimed
+
+    def _run(self, running: Running) -> None:
+        claim = running.claim
+        key = (claim.id, claim.fence)
+        with self._lock:
+            if key not in self._running:
+                return
+            running.begun = True
+            metrics.worker_slots.labels("busy").set(len(self._running))
+        try:
+            refused = self._refuse(claim)
+            if refused is not None:
+                self._finish(claim, refused)
+                return
+            host = EngineHost(claim, self._services, self._lend)
+            outcome = self._runner.run(job_of(claim), host, running.control)
+            if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
+                if outcome.kill_reason == "shutdown":
+                    self._attempts.release([key])
+                return
+            self._finish(claim, self._ending(claim, outcome, Redactor(host.revealed)))
+        except Stale:
+            metrics.zombies.inc()
+            log.warning("a finish was refused: the attempt had lost its lease", execution_id=claim.id, fence=claim.fence)
+        except Exception:
+            # A defect of ours: the lease ends, the reaper gives the execution to somebody else.
+            log.exception("the execution could not be carried out", execution_id=claim.id)
+        finally:
+            with self._lock:
+                self._running.pop(key, None)
+                metrics.worker_slots.labels("busy").set(len(self._running))
+
+    def _refuse(self, claim: Claim) -> Ending | None:
+        """Why a claim is finished without starting anything; None when it can run."""
+        name = f"{claim.row['function']} v{claim.row['version']}"
+        try:
+            if claim.problem is not None:
+                raise claim.problem
+            schemas.check(claim.version["input_schema"], claim.row["input"], f"input of {name}")
+            missing = self._services.secrets.missing([s for code in claim.codes.values() for s in code["secrets"]])
+            if missing:
+                raise NotFound(f"{name} needs the secret {missing[0]}", "it is declared but not set", f"functory secret set {missing[0]}")
+        except Unavailable:
+            raise
+        except FunctoryError as error:
+            return Ending("failed", error=failure(error), retryable=False)
+        return None
+
+    def _ending(self, claim: Claim, outcome: Outcome, redact: Redactor) -> Ending:
+        states = {"succeeded": "succeeded", "failed": "failed", "timed_out": "timed_out", "killed": "cancelled",
+                  "output_too_large": "failed"}
+        error = outcome.error
+        state = states.get(outcome.status, "crashed")
+        if outcome.status == "killed":
+            error = {"type": "Cancelled", "message": outcome.kill_reason or "cancelled"}
+        retryable = outcome.status not in ("output_too_large", "protocol_error")
+        if state == "succeeded" and claim.version["declared"].get("validate_output"):
+            try:
+                schemas.check(claim.version["output_schema"], outcome.result, f"output of {claim.row['function']} v{claim.row['version']}")
+            except Invalid as wrong:
+                state, error, retryable = "failed", {"type": "InvalidOutput", "message": str(wrong)}, False
+        return Ending(
+            state, result=redact(outcome.result), result_kind=outcome.result_kind, warnings=redact(outcome.warnings),
+            error=redact(error), retryable=retryable, spans=[redact(_span(s)) for s in outcome.spans],
+            logs=[redact(_log(entry)) for entry in outcome.logs], duration_seconds=outcome.duration_seconds,
+            waited_seconds=outcome.waited_seconds,
+        )
+
+    def _finish(self, claim: Claim, ending: Ending) -> None:
+        """Store the ending; while the database is away, hold on to it: a result is not thrown away."""
+        pause = 0.1
+        while True:
+            try:
+                following = self._attempts.finish(claim, ending)
+                break
+            except Unavailable as error:
+                log.warning("the result waits for the database", execution_id=claim.id, reason=error.why)
+                if self._ended.wait(pause):
+                    raise
+                pause = min(pause * 2, 5.0)
+        function = metrics.function_label(claim.row["function"])
+        metrics.execution_attempts.labels(ending.outcome).inc()
+        metrics.execution_duration.labels(function).observe(ending.duration_seconds)
+        if following.state != "queued":
+            metrics.executions_finished.labels(function, following.state).inc()
+
+    def _lend(self, ids: Sequence[str]) -> None:
+        """Run awaited executions that nobody has begun on a thread of their own."""
+
+        def help_out() -> None:
+            try:
+                for id_ in ids:
+                    if self._draining.is_set():
+                        break
+                    for running in self._claim([id_]):
+                        self._run(running)
+            except FunctoryError as error:
+                # The dispatcher sends them again; the wait goes on.
+                log.warning("a slot could not be lent", reason=error.what)
+            finally:
+                with self._lock:
+                    self._lent.discard(threading.current_thread())
+
+        thread = threading.Thread(target=help_out, name="functory-lent", daemon=True)
+        with self._lock:
+            self._lent.add(thread)
+        thread.start()
+
+    def _keep(self) -> None:
+        """Heartbeats, cancels, lost leases; until the executor is closed."""
+        beat = 0.0
+        while True:
+            try:
+                now = time.monotonic()
+                with self._lock:
+                    held = {key: running for key, running in self._running.items()}
+                due = now - beat >= self._settings.heartbeat_seconds or beat == 0.0
+                pulse = self._attempts.heartbeat(held) if due else self._attempts.wanted(held)
+                if due:
+                    workers.seen(self._database, self.worker_id, self._settings.worker_slots, self._runner.isolation)
+                    beat = now
+                for (id_, _), running in held.items():
+                    if id_ in pulse.lost:
+                        running.control.kill("lost")
+                    elif id_ in pulse.cancel:
+                        running.control.kill("cancelled")
+                self._give_back_waiting(now)
+            except FunctoryError as error:
+                log.warning("no heartbeat", reason=error.why)
+            except Exception:
+                log.exception("the heartbeat failed")
+            if self._ended.wait(min(LOOK_SECONDS, self._settings.heartbeat_seconds)):
+                return
+
+    def _give_back_waiting(self, now: float) -> None:
+        """Claims that stand behind a long one in their message: another slot may be free."""
+        waiting: list[tuple[str, int]] = []
+        with self._lock:
+            for key, running in list(self._running.items()):
+                if not running.begun and now - running.claimed_at > PATIENCE_SECONDS:
+                    waiting.append(key)
+                    del self._running[key]
+        if waiting:
+            self._attempts.release(waiting, "it waited behind a long execution")
+
+    def _give_back(self) -> None:
+        deadline = time.monotonic() + self._settings.grace_seconds
+        while self._running and time.monotonic() < deadline and not self._ended.is_set():
+            time.sleep(0.05)
+        self._kill_all("shutdown")
+
+    def _kill_all(self, reason: str) -> None:
+        with self._lock:
+            held = list(self._running.values())
+        for running in held:
+            running.control.kill(reason)
+
+
+def job_of(claim: Claim) -> Job:
+    """What the child process gets: exact code, input and limits, nothing else."""
+    row, limit = claim.row, claim.limits
+    by_name = {(code["name"], code["number"]): key for key, code in claim.codes.items()}
+    active: dict[str, str] = {}
+    for key, code in claim.codes.items():
+        active.setdefault(code["name"], key)
+    codes: dict[str, Code] = {}
+    for key, code in claim.codes.items():
+        names = {d["name"]: by_name.get((d["name"], d["pin"]), "") if d["pin"] else _floating(claim, d["name"], active)
+                 for d in code["dependencies"]}
+        imports = code["imports"] if code["declared"].get("imports") else []
+        codes[key] = Code(
+            name=code["name"], version=code["number"], source=code["source"], is_async=code["is_async"], dependencies=names,
+            secrets=tuple(code["secrets"]), imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
+        )
+    return Job(
+        execution_id=row["id"], attempt=row["attempt"], function=row["function"], version=row["version"], root_id=row["root_id"],
+        parent_execution_id=row["parent_id"], triggered_by=row["event_id"], depth=row["depth"],
+        entry=f"{claim.version['name']}@{claim.version['number']}", codes=codes, input=row["input"],
+        limits=Limits(wall_seconds=limit.timeout, cpu_seconds=max(10.0, limit.timeout), result_bytes=limit.result_bytes,
+                      log_bytes=limit.log_bytes, calls=limit.calls),
+        permissions=tuple(claim.version["permissions"]), seed=int(row["id"].replace("-", ""), 16) & 0x7FFFFFFF,
+    )
+
+
+def _floating(claim: Claim, name: str, active: dict[str, str]) -> str:
+    """The key of an unpinned dependency: the version that was active at the claim."""
+    numbers = [code for code in claim.codes.values() if code["name"] == name]
+    current = next((code for code in numbers if code["number"] == code["active"]), None)
+    return f"{name}@{current['number']}" if current is not None else active[name]
+
+
+def worker_name() -> str:
+    """A name for this process that no other process has had."""
+    return f"{socket.gethostname()}:{os.getpid()}:{randomness.token_hex(3)}"
+
+
+def _span(span: Any) -> dict[str, Any]:
+    plain = msgspec.to_builtins(span)
+    return {key: plain[key] for key in ("seq", "parent_seq", "function", "version", "input", "output", "error", "offset_seconds",
+                                        "duration_seconds")}
+
+
+def _log(entry: Any) -> dict[str, Any]:
+    return {"seq": entry.seq, "stream": entry.stream, "level": entry.level or "info", "text": entry.text,
+            "offset_seconds": entry.offset_seconds}
+
+

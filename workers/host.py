@@ -1,0 +1,167 @@
+"""What a running function may ask of the engine, answered for one claim.
+
+Every answer is stamped with the claim's own lineage and checked against its fence and its declared
+rights: the child can name a key, never an owner. Implements ``workers.sandbox.host.Host``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine import binding, codec, executions
+from engine.attempts import Claim
+from engine.errors import Conflict, ExecutionFailed, FunctoryError, Invalid, Refused
+from engine.events import Events
+from engine.executions import Executions
+from engine.functions import Functions
+from engine.secrets import Secrets
+from engine.state import State
+
+READS = frozenset({"get", "list", "versions"})
+WRITES = frozenset({"save", "update", "activate", "rollback"})
+
+
+@dataclass(frozen=True)
+class Services:
+    """The engine's services that a host needs."""
+
+    events: Events
+    executions: Executions
+    functions: Functions
+    secrets: Secrets
+    state: State
+
+
+class EngineHost:
+    """The host of one claim. ``lend`` is told of child executions that the claim waits for."""
+
+    def __init__(self, claim: Claim, services: Services, lend: Callable[[Sequence[str]], None]) -> None:
+        self._claim = claim
+        self._cause = claim.cause
+        self._services = services
+        self._lend = lend
+        self._lock = threading.Lock()
+        self._emitted: dict[str, int] = {}
+        self._children: set[str] = set()
+        self.revealed: set[str] = set()
+
+    def call(self, name: str, version: int | None, input: dict[str, Any] | None, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: A002
+        """A child execution, awaited. Raises :class:`ExecutionFailed`."""
+        id_ = self._start(name, version, input, args, kwargs, dispatched=True)
+        self._lend([id_])
+        return executions.value_of(self._services.executions.wait([id_])[0])
+
+    def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
+        """A child execution on any worker; returns its id."""
+        return self._start(name, version, None, args, kwargs, dispatched=False)
+
+    def gather(self, ids: list[str], timeout: float | None) -> list[dict[str, Any]]:
+        """Wait for own children. Raises :class:`Refused` for a stranger's execution."""
+        strangers = [id_ for id_ in ids if id_ not in self._children]
+        if strangers:
+            raise Refused(f"execution {strangers[0]} is not a child of this one", "only own children can be awaited")
+        self._lend(ids)
+        results: list[dict[str, Any]] = []
+        for row in self._services.executions.wait(ids, timeout):
+            try:
+                results.append({"ok": True, "value": executions.value_of(row)})
+            except ExecutionFailed as error:
+                results.append({"ok": False, "state": error.state, "execution_id": error.execution_id,
+                                "error": {"type": "ExecutionFailed", "message": str(error)} | dict(error.error)})
+        return results
+
+    def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002
+        """Write an event now. The same emission of a later attempt is the same event: nothing is doubled."""
+        content = codec.digest([type, subject, data])
+        with self._lock:
+            nth = self._emitted[content] = self._emitted.get(content, 0) + 1
+        key = f"{self._claim.id}:{nth}:{content}"
+        return self._services.events.emit(type, data, subject=subject, source=f"/functory/functions/{self._claim.row['function']}",
+                                          cause=self._cause, dedup_key=key)
+
+    def secret(self, name: str) -> str:
+        """A declared secret's value; remembered, so that it can be redacted from what the run leaves."""
+        declared = {secret for code in self._claim.codes.values() for secret in code["secrets"]}
+        if name not in declared:
+            raise Refused(f"the secret {name} is not declared", f"{self._claim.row['function']} declares " + (", ".join(sorted(declared)) or "none"),
+                          f'secrets=["{name}"]')
+        value = self._services.secrets.open(name).get_secret_value()
+        self.revealed.add(value)
+        return value
+
+    def state_get(self, key: str) -> tuple[Any, int] | None:
+        return self._services.state.get(self._claim.row["function"], key)
+
+    def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
+        return self._services.state.set(self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause)
+
+    def state_delete(self, key: str) -> None:
+        self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
+
+    def functions(self, op: str, arguments: dict[str, Any]) -> Any:
+        """Read or change stored functions, as far as the version's permissions go."""
+        permission = "functions:read" if op in READS else "functions:write" if op in WRITES else None
+        if permission is None:
+            raise Invalid(f"unknown operation {op!r}", "known are " + ", ".join(sorted(READS | WRITES)))
+        if permission not in self._claim.version["permissions"]:
+            raise Refused(f"{self._claim.row['function']} may not {op} functions", f"it lacks the permission {permission}",
+                          f'permissions=["{permission}"]')
+        registry = self._services.functions
+        name = arguments.pop("name", None)
+        author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
+        if op == "list":
+            return [_public(row) for row in registry.list()]
+        if op == "get":
+            return _public(registry.get(_text(name), arguments.get("version")), source=True)
+        if op == "versions":
+            return [_public(row) for row in registry.versions(_text(name))]
+        if op == "activate":
+            return _public(registry.activate(_text(name), arguments["version"], author=author, cause=self._cause))
+        if op == "rollback":
+            return _public(registry.rollback(_text(name), author=author, cause=self._cause))
+        try:
+            if op == "update":
+                return _public(registry.update(_text(name), author=author, cause=self._cause, **arguments))
+            source = arguments.pop("source")
+            return _public(registry.save(source, name=name, author=author, cause=self._cause, **arguments))
+        except TypeError as error:
+            raise Invalid(f"wrong arguments of functions.{op}", str(error)) from None
+
+    def llm(self, arguments: dict[str, Any]) -> Any:
+        """There is no gateway yet."""
+        raise Conflict("no language model is configured", "the gateway is not installed", "see docs/reference/settings.md")
+
+    def _start(self, name: str, version: int | None, input_: dict[str, Any] | None, args: list[Any], kwargs: dict[str, Any],
+               *, dispatched: bool) -> str:
+        def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+            return input_ if input_ is not None else binding.bind(name, row["parameters"], args, kwargs)
+
+        id_ = self._services.executions.start(name, make, version=version, parent=self._cause, dispatched=dispatched)["id"]
+        self._children.add(id_)
+        return id_
+
+
+def failure(error: FunctoryError) -> dict[str, Any]:
+    """An error of the engine as an execution records it."""
+    return {"type": type(error).__name__, "message": str(error)}
+
+
+def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
+    """What code may see of a version."""
+    keys = ["name", "number", "active", "latest", "state", "sha256", "parameters", "input_schema", "output_schema", "imports",
+            "dependencies", "secrets", "permissions", "metadata", "output_patterns", "limits", "warnings", "author"]
+    shown = {key: row[key] for key in keys} | {"created_at": row["created_at"].isoformat(), "version": row["number"]}
+    if source:
+        shown["source"] = row["source"]
+    return shown
+
+
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise Invalid("the operation needs a function's name", f"got {name!r}")
+    return name
+
+
