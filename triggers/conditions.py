@@ -103,13 +103,23 @@ _lock = threading.Lock()
 _environment: Any = None
 
 
-@lru_cache(maxsize=4096)
 def compile_condition(text: str) -> Condition:
     """Compile a condition; the same text gives the same object.
 
     Raises Invalid: too long, not CEL (with CEL's own message), a value that cannot be true or false, or
     macros that may not be walked.
     """
+    if not isinstance(text, str):
+        raise Invalid(
+            "the condition is not a text",
+            f"it is a {type(text).__name__}",
+            'write it in quotes, such as "data.stock < 3"',
+        )
+    return _compile(text)
+
+
+@lru_cache(maxsize=4096)
+def _compile(text: str) -> Condition:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
