@@ -187,6 +187,12 @@ def test_absence_is_judged_within_the_chosen_element():
     assert not pattern.matches({"x": [{"a": 2}, {"b": 2}]})
 
 
+def test_a_value_outside_of_the_array_leaves_the_element_open():
+    pattern = compile_pattern({"a": {"b": [1], "c": [2], "d": [{"exists": False}]}})
+    assert pattern.matches({"a.b": 1, "a": [{"b": 1, "d": 3}, {"c": 2}]})
+    assert not pattern.matches({"a.b": 1, "a": [{"b": 1, "d": 3}, {"c": 2, "d": 3}]})
+
+
 @pytest.mark.parametrize(
     ("pattern", "place", "why"),
     [
