@@ -21,7 +21,8 @@ The language was settled against event-ruler 2.0.1, the open implementation of E
 (https://github.com/aws/event-ruler); ``tests/data/pattern_vectors.json`` holds its answers. Three
 oddities of it are left out: case-insensitive operators work beyond U+FFFF, ``0.0.0.0/0`` does not take
 IPv6 texts, and an empty member name counts at every level. Of a member name that an event repeats, the
-last value counts, since that is what JSON parsers hand over.
+last value counts, since that is what JSON parsers hand over. An integer that no double holds, such as
+9007199254740993, equals only itself and lies in no range.
 """
 
 from triggers.patterns.flat import FALSE, TRUE, Flat, flatten

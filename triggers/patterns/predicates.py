@@ -1,4 +1,4 @@
-"""What a pattern may ask of one value: thirteen kinds of predicate.
+"""What a pattern may ask of one value: the kinds of predicate.
 
 A predicate is interned: two patterns that ask the same get the same object, so an index can evaluate it once
 an event and keep the answer under its identity. ``kind`` and ``operands`` say all there is to know about it:
