@@ -131,6 +131,9 @@ def prelude(module: str, name: str, dependencies: frozenset[str]) -> str:
         for bound in _bound(statement):
             providers[bound] = statement
     needed: list[ast.stmt] = []
+    # The registration itself is not part of what is stored.
+    kept = [d for d in target.decorator_list if not _is_registration(d)]
+    target.decorator_list = kept
     waiting = sorted(_used(target) - {name})
     seen: set[str] = set()
     while waiting:

@@ -49,7 +49,7 @@ def make_app(settings: Settings) -> Celery:
     app.settings = settings  # type: ignore[attr-defined]
     app.executor = None  # type: ignore[attr-defined]
 
-    @app.task(name=TASK, bind=True, ignore_result=True, max_retries=0)
+    @app.task(name=TASK, bind=True, ignore_result=True, max_retries=0, shared=False)
     def execute(self: Any, ids: list[str]) -> None:
         executor_of(self.app).execute(ids)
 

@@ -7,6 +7,7 @@ thread pool: the executions themselves run in child processes either way.
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from celery import Celery
 
@@ -24,20 +25,28 @@ class EmbeddedWorker:
 
     def start(self, timeout: float = 20.0) -> None:
         """Start and wait until it consumes. Raises :class:`Unavailable`."""
-        from celery import signals
+        from celery.concurrency.thread import TaskPool
         from celery.worker import WorkController
 
         ready = threading.Event()
         failed: list[BaseException] = []
 
-        def on_ready(sender: object = None, **_: object) -> None:
-            if getattr(sender, "app", None) is self._app:
+        app = self._app
+
+        class Pool(TaskPool):
+            """Celery's tracer asks for the *current* app: in these threads it is ours, not a default one."""
+
+            def __init__(self, *args: object, **options: object) -> None:
+                super().__init__(*args, **options)
+                self.executor = ThreadPoolExecutor(max_workers=self.limit, initializer=app.set_current)
+
+        class Controller(WorkController):
+            def on_consumer_ready(self, consumer: object) -> None:
                 ready.set()
 
-        signals.worker_ready.connect(on_ready, weak=False)
-        controller = WorkController(
-            app=self._app, pool_cls="threads", concurrency=self._slots, hostname=f"embedded@{id(self):x}", loglevel="ERROR",
-            without_gossip=True, without_mingle=True, without_heartbeat=True, send_events=False, consumer=None,
+        controller = Controller(
+            app=app, pool_cls=Pool, concurrency=self._slots, hostname=f"embedded@{id(self):x}", loglevel="ERROR",
+            without_gossip=True, without_mingle=True, without_heartbeat=True, send_events=False,
         )
 
         def run() -> None:
@@ -51,7 +60,6 @@ class EmbeddedWorker:
         self._thread = threading.Thread(target=run, name="functory-worker", daemon=True)
         self._thread.start()
         in_time = ready.wait(timeout)
-        signals.worker_ready.disconnect(on_ready)
         if failed or not in_time:
             reason = repr(failed[0]) if failed else f"not ready after {timeout:g} s"
             raise Unavailable("the embedded worker did not start", reason)
