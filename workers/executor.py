@@ -252,7 +252,7 @@ class Executor:
                 with self._lock:
                     held = {key: running for key, running in self._running.items()}
                 due = now - beat >= self._settings.heartbeat_seconds or beat == 0.0
-                pulse = self._attempts.heartbeat(held) if due else self._attempts.wanted(held)
+                pulse = self._attempts.heartbeat(list(held)) if due else self._attempts.wanted(list(held))
                 if due:
                     workers.seen(self._database, self.worker_id, self._settings.worker_slots, self._runner.isolation)
                     beat = now

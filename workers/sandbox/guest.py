@@ -76,7 +76,7 @@ def _execute(job: Job, channel: Channel) -> Finished | Failed:
     inherit_context()
     recorder = Recorder(channel, job.limits)
     linker = Linker(job.codes, recorder)
-    sys.modules["functory"] = guestapi.module(job, channel)
+    sys.modules["functory"] = guestapi.module(job, guestapi.Engine(channel, job))
     function = linker.function(job.entry)
     args, kwargs = bind(function, job.input)
     value = function(*args, **kwargs)

@@ -140,6 +140,20 @@ class Engine:
         return reply.value
 
 
+class NoEngine(Engine):
+    """For source that is only inspected: importing ``functory`` works, asking the engine does not."""
+
+    def log(self, level: str, text: str) -> None:
+        return
+
+    def _sent(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
+        raise Unavailable(
+            "nothing can be asked of the engine while a function is only being looked at\n"
+            "its source is executed to learn its hints, outside of any execution\n"
+            "try: move the request into the function's body"
+        )
+
+
 class Submitted:
     """A child execution that was started: its ``id``, and its ``result`` when that is needed."""
 
@@ -273,9 +287,8 @@ class Execution:
         return f"<Execution {self.id} of {self.function}@{self.version}, attempt {self.attempt}>"
 
 
-def module(job: Job, channel: Channel) -> ModuleType:
+def module(job: Job, engine: Engine) -> ModuleType:
     """The module ``functory`` for one execution."""
-    engine = Engine(channel, job)
 
     def call(name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run another function (``"parse"`` or ``"parse@3"``) as a child execution; return its result."""
@@ -328,6 +341,7 @@ def module(job: Job, channel: Channel) -> ModuleType:
     for function in contents:
         setattr(made, function.__name__, function)
     for kind in (*_ERRORS, CallFailed, Submitted):
+        kind.__module__ = made.__name__
         setattr(made, kind.__name__, kind)
     made.__dict__.update(
         log=log, state=State(engine), functions=StoredFunctions(engine), execution=Execution(job)

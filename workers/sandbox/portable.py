@@ -53,7 +53,7 @@ def encode(value: Any, limit: int, *, strict: bool = False) -> Encoded:
     carried, warnings, replaced = portable(value, limit, strict=strict)
     data = pack(carried)
     if len(data) > limit:
-        raise TooLarge(f"it needs {len(data)} bytes, at most {limit} are allowed")
+        raise TooLarge(f"it needs {len(data)} bytes of the {limit} that are allowed")
     return Encoded(data, warnings, replaced)
 
 
@@ -97,14 +97,14 @@ class _Walk:
         self.warnings: list[str] = []
         self.dropped = 0
         self.replaced = False
-        self._left = budget
+        self._budget = self._left = budget
         self._strict = strict
         self._above: set[int] = set()
 
     def visit(self, value: Any, path: str, depth: int) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise TooLarge("it has more parts than bytes are allowed")
+            raise TooLarge(f"it needs more than the {self._budget} bytes that are allowed")
         if value is None or value is True or value is False:
             return value
         if isinstance(value, str):
@@ -134,7 +134,7 @@ class _Walk:
     def _text(self, value: str, path: str) -> Any:
         self._left -= len(value)
         if self._left < 0:
-            raise TooLarge("it has more characters than bytes are allowed")
+            raise TooLarge(f"it needs more than the {self._budget} bytes that are allowed")
         if not value.isascii():
             try:
                 value.encode()

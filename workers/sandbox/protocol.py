@@ -7,12 +7,13 @@ values that JSON does not know and deep nesting are all a ``ProtocolError``, and
 unpickled. The child says ``Finished`` or ``Failed`` (or, for an inspection, ``Described``) once; what
 follows is ignored.
 
-The child trusts what the worker sends, so ``decode_host`` checks less: it also understands the two
-extension types that let integers beyond 64 bits and unpaired surrogates reach the function unharmed.
+The child trusts what the worker sends, so ``decode_host`` checks less. It also understands extension type 1,
+JSON text, in which integers beyond 64 bits and unpaired surrogates reach the function unharmed.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from typing import Annotated, Any, Literal
@@ -26,8 +27,7 @@ DEPTH = 128  # deeper than any hand-made document, far below what the JSON libra
 IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
 ENVELOPE_BYTES = 16_384  # what a frame may hold beside the value that a limit speaks of
 _HEADER = struct.Struct("<I")
-_BIG_INTEGER = 1
-_LONE_SURROGATE = 2
+_JSON_TEXT = 1  # the extension type, see the module's docstring
 
 Name = Annotated[str, Meta(max_length=512)]
 Text = Annotated[str, Meta(max_length=262_144)]
@@ -217,10 +217,8 @@ FromHost = Start | Inspect | Reply
 
 
 def _restore(code: int, data: memoryview) -> Any:
-    if code == _BIG_INTEGER:
-        return int(bytes(data), 16)
-    if code == _LONE_SURROGATE:
-        return bytes(data).decode("utf-8", "surrogatepass")
+    if code == _JSON_TEXT:
+        return json.loads(bytes(data))
     raise ProtocolError(f"extension type {code} is unknown")
 
 
@@ -249,23 +247,25 @@ def frame_for_guest(message: Start | Inspect | Reply) -> bytes:
 
 
 def _wrap(value: Any, depth: int) -> Any:
+    """Replace what msgpack cannot hold by its JSON text, with everything but ASCII escaped."""
     if depth > 2 * DEPTH:
         raise TypeError(f"the value is nested deeper than {DEPTH} levels")
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return msgspec.msgpack.Ext(_BIG_INTEGER, b"%x" % value)
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return msgspec.msgpack.Ext(_LONE_SURROGATE, value.encode("utf-8", "surrogatepass"))
-        return value
+    if isinstance(value, dict) and all(_is_utf8(key) for key in value):
+        return {key: _wrap(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_wrap(item, depth + 1) for item in value]
-    if isinstance(value, dict):
-        return {_wrap(key, depth): _wrap(item, depth + 1) for key, item in value.items()}
+    too_big = isinstance(value, int) and not -(2**63) <= value < 2**64
+    if too_big or isinstance(value, dict) or (isinstance(value, str) and not _is_utf8(value)):
+        return msgspec.msgpack.Ext(_JSON_TEXT, json.dumps(value).encode("ascii"))
     return value
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def decode_guest(payload: bytes | bytearray | memoryview) -> FromGuest:
@@ -291,9 +291,9 @@ _SAFE = (str, int, bool, type(None), SpanError, ErrorInfo)
 
 def check_json(value: Any, depth: int = 0) -> None:
     """Refuse what JSON does not know (bytes, times, extension types, NaN) and nesting beyond ``DEPTH``."""
-    if depth > DEPTH:
-        raise ProtocolError(f"nested deeper than {DEPTH} levels")
     kind = type(value)
+    if depth >= DEPTH and kind in (list, dict):
+        raise ProtocolError(f"nested deeper than {DEPTH} levels")
     if kind is list:
         for item in value:
             if type(item) not in _SAFE:

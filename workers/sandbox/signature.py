@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from workers.sandbox import guestapi
 from workers.sandbox.channel import Channel
+from workers.sandbox.job import Job
 from workers.sandbox.linker import execute
 from workers.sandbox.portable import clean, portable
 from workers.sandbox.protocol import Described, Inspect, pack
@@ -40,6 +42,8 @@ def describe(task: Inspect, channel: Channel) -> Described:
     channel.send(Described(input_schema=plain, output_schema=None, problems=[], final=False))
     problems: list[str] = []
     key = f"{task.name}@0"
+    nobody = Job(execution_id="", function=task.name, version=0, root_id="", entry=key, codes={})
+    sys.modules["functory"] = guestapi.module(nobody, guestapi.NoEngine(channel, nobody))
     try:
         namespace = execute(task.source, key, task.imports, {})
         function = inspect.unwrap(namespace[task.name])

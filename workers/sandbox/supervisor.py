@@ -107,7 +107,8 @@ class Supervisor:
     def supervise(self, inspecting: bool, first: bytes) -> Verdict | None:
         """Fork the child, send it ``first``, and stay until all of it is gone.
 
-        None when the zygote was found dead before it forked: nothing has run, try with another.
+        None when the zygote was lost before it had forked: nothing has run, try with another. That is why
+        ``first`` is held back until the zygote has named the child.
         """
         with contextlib.ExitStack() as stack:
             stack.callback(self._let_go)
@@ -137,6 +138,9 @@ class Supervisor:
                 for fd in theirs:
                     os.close(fd)
             verdict = self._watch()
+            if self.pid is None and self._refused is None:
+                self._launcher.discard()
+                return None
             self.duration = self.offset
             self.waited = self._held + (self._monotonic() - self._held_since if self._holds else 0.0)
             verdict = self._bury(verdict)
@@ -152,7 +156,6 @@ class Supervisor:
         for fd in (self._channel.fileno(), self._status.fileno(), self.wake.fileno(), *self._output):
             self._poll.register(fd, select.POLLIN)
         channel_fd = self._channel.fileno()
-        self._flush()
         while True:
             verdict = self._overdue()
             if verdict is not None:
@@ -183,13 +186,13 @@ class Supervisor:
                 self._read_status()
                 if self._exit is not None or self._zygote_gone:
                     return self._read_frames(to_the_end=True) or self._died()
-            self._flush()
+            if self.pid is not None:
+                self._flush()
 
     def _overdue(self) -> Verdict | None:
         now = self.offset
         limits = self._limits
         if self.pid is None and now > _FORK_SECONDS:
-            self._launcher.discard()
             return self._died()
         if now >= limits.total_seconds:
             return Verdict(
@@ -312,7 +315,7 @@ class Supervisor:
         """Make sure that the child and its process group are gone, and the zygote has said so."""
         if self._exit is None and not self._zygote_gone:
             with contextlib.suppress(OSError):
-                self._status.send(b"k", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+                self._status.shutdown(socket.SHUT_WR)
             self._status.settimeout(_DEATH_SECONDS)
             while self._exit is None and not self._zygote_gone:
                 self._read_status()

@@ -3,8 +3,9 @@
 ``launcher`` executes it (never forks it: it shares no memory with the worker) with a control socket and
 a base folder. Each message on the control socket is a ``Fork`` with four descriptors: the child's channel,
 its stdout and stderr, and a status socket that stays here. On the status socket the zygote says
-``started(pid)``, ``ended(wait status)`` or ``refused(errno)``; the worker asks there, with one byte, for
-the child's end, and closing it asks for the same. When the control socket closes, the worker is gone:
+``started(pid)``, ``ended(wait status)`` or ``refused(errno)``; the worker asks for the
+child's end by shutting its side down (a byte that was sent, and not read in time, would make the kernel
+reset the socket and lose the last word). When the control socket closes, the worker is gone:
 the zygote ends all children, removes the base folder and exits.
 
 It runs one thread, so that forking is safe, and never runs user code itself.
