@@ -55,11 +55,7 @@ def describe(task: Inspect, channel: Channel) -> Described:
         function = stub
     schemas, definitions = _schemas(function, {**_TYPING, **namespace}, problems)
     output = schemas.pop(_RETURN, None)
-    found = _object(function, schemas)
-    if definitions:
-        found["$defs"] = definitions
-        if output is not None:
-            output = {**output, "$defs": definitions}
+    found = {**_object(function, schemas), **definitions}
     return (
         _answer(found, output, problems)
         if _fits(found, output)
@@ -136,8 +132,9 @@ def _default(value: Any) -> dict[str, Any]:
 def _schemas(
     function: Callable, names: dict[str, Any], problems: list[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Schemas by parameter name (``return`` for the result) and the definitions that they share."""
+    """Schemas by parameter name, with ``return`` for the result, and the definitions the parameters share."""
     adapters: list[tuple[str, _Mode, TypeAdapter]] = []
+    schemas: dict[str, dict[str, Any]] = {}
     parameters = inspect.signature(function).parameters
     hints = {name: parameter.annotation for name, parameter in parameters.items()}
     hints[_RETURN] = inspect.signature(function).return_annotation
@@ -147,14 +144,16 @@ def _schemas(
         mode: _Mode = "serialization" if name == _RETURN else "validation"
         try:
             adapter = TypeAdapter(_evaluated(hint, names))
-            adapter.json_schema(mode=mode)
+            schemas[name] = adapter.json_schema(mode=mode)
         except Exception as error:
             what = "what it returns" if name == _RETURN else f"parameter {name!r}"
             problems.append(f"{what}: the hint {_shown(hint)} has no JSON Schema: {_told(error)}")
         else:
-            adapters.append((name, mode, adapter))
+            if name != _RETURN:
+                adapters.append((name, mode, adapter))
     made, shared = TypeAdapter.json_schemas(adapters)
-    return {name: schema for (name, _), schema in made.items()}, shared.get("$defs", {})
+    schemas.update({name: schema for (name, _), schema in made.items()})
+    return schemas, shared
 
 
 def _evaluated(hint: Any, names: dict[str, Any]) -> Any:

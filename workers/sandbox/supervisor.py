@@ -138,7 +138,7 @@ class Supervisor:
                 for fd in theirs:
                     os.close(fd)
             verdict = self._watch()
-            if self.pid is None and self._refused is None:
+            if self._zygote_gone and self.pid is None and self._refused is None:
                 self._launcher.discard()
                 return None
             self.duration = self.offset
@@ -193,6 +193,7 @@ class Supervisor:
         now = self.offset
         limits = self._limits
         if self.pid is None and now > _FORK_SECONDS:
+            self._zygote_gone = True
             return self._died()
         if now >= limits.total_seconds:
             return Verdict(

@@ -1,0 +1,193 @@
+"""``Runner.inspect``: hints become JSON Schema in a child, and what goes wrong is only a problem."""
+
+# ruff: noqa: E501 - sources of functions stand in the tests as their authors would write them
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.integration.runner_world import FakeHost, job
+from workers.sandbox.runner import Runner
+
+ANY = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with Runner() as started:
+        yield started
+
+
+def inspect(runner, source, name="f", **options):
+    return runner.inspect(textwrap.dedent(source), name, **options)
+
+
+def test_hints_defaults_and_kinds_of_parameters_become_a_schema(runner):
+    signature = inspect(
+        runner,
+        """
+        import datetime
+        from typing import Optional
+        def f(a: int, /, b: Optional[str] = None, *rows: list[dict], when: datetime.datetime, c=2.5, d, **more: bool) -> dict:
+            raise RuntimeError("never runs")
+        """,
+    )
+    assert signature.problems == []
+    assert signature.input_schema == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer"},
+            "b": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "rows": {
+                "type": "array",
+                "items": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+            },
+            "when": {"type": "string", "format": "date-time"},
+            "c": {"default": 2.5},
+            "d": {},
+        },
+        "required": ["a", "when", "d"],
+        "additionalProperties": {"type": "boolean"},
+    }
+    assert signature.output_schema == {"type": "object", "additionalProperties": True}
+
+
+def test_a_function_without_hints_has_open_properties_and_no_output_schema(runner):
+    signature = inspect(runner, "def f(self, input, args=(), *, kwargs={}): pass")
+    assert signature.input_schema["properties"] == {
+        "self": {},
+        "input": {},
+        "args": {"default": []},
+        "kwargs": {"default": {}},
+    }
+    assert signature.input_schema["required"] == ["self", "input"]
+    assert (signature.output_schema, signature.problems) == (None, [])
+    assert inspect(runner, "def f() -> None: pass").output_schema == {"type": "null"}
+    assert inspect(runner, "async def f(**kwargs) -> int: pass").input_schema["additionalProperties"] is True
+
+
+def test_models_of_the_source_are_shared_definitions(runner):
+    signature = inspect(
+        runner,
+        """
+        from __future__ import annotations
+        import dataclasses, pydantic
+        from typing import Annotated, Literal
+        from typing_extensions import TypedDict
+        class Row(pydantic.BaseModel):
+            n: int = pydantic.Field(ge=1)
+            parent: Row | None = None
+        @dataclasses.dataclass
+        class Point:
+            x: float
+        class Options(TypedDict, total=False):
+            mode: Literal["a", "b"]
+        def f(rows: list[Row], at: Point, options: "Options", size: Annotated[int, pydantic.Field(lt=9)]) -> Row: ...
+        """,
+    )
+    assert signature.problems == []
+    properties = signature.input_schema["properties"]
+    assert properties["rows"] == {"type": "array", "items": {"$ref": "#/$defs/Row"}}
+    assert properties["size"] == {"type": "integer", "exclusiveMaximum": 9}
+    assert set(signature.input_schema["$defs"]) == {"Row", "Point", "Options"}
+    assert signature.input_schema["$defs"]["Row"]["properties"]["n"]["minimum"] == 1
+    assert signature.output_schema["$ref"] == "#/$defs/Row"
+    assert "Row" in signature.output_schema["$defs"]
+
+
+def test_a_hint_that_means_nothing_costs_only_its_own_schema(runner):
+    signature = inspect(
+        runner,
+        "import threading\ndef f(a: Missing, b: int, c: threading.Lock, d: List[Optional[int]]) -> pandas.DataFrame: ...",
+    )
+    assert signature.input_schema["properties"] == {
+        "a": {},
+        "b": {"type": "integer"},
+        "c": {},
+        "d": {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+    }
+    assert signature.output_schema is None
+    assert [problem.split(":")[0] for problem in signature.problems] == [
+        "parameter 'a'",
+        "parameter 'c'",
+        "what it returns",
+    ]
+    assert "name 'Missing' is not defined" in signature.problems[0]
+
+
+@pytest.mark.parametrize(
+    "first", ["import nothing_here", "1 / 0", "raise SystemExit(0)", "dependency('at import')"]
+)
+def test_source_that_cannot_be_executed_keeps_the_names_and_simple_hints(runner, first):
+    signature = inspect(runner, f"class Before: pass\n{first}\ndef f(a: int, b: Before, c: Later = 1): ...")
+    assert signature.input_schema["required"] == ["a", "b"]
+    assert signature.input_schema["properties"]["a"] == {"type": "integer"}
+    assert "executing its source failed" in signature.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        ("while True: pass", "longer than 0.5 s"),
+        ("import os; os._exit(0)", "exited with code 0"),
+        ("import ctypes; ctypes.string_at(0)", "signal 11"),
+        ("import os, time; os.write(3, b'\\xff' * 8); time.sleep(60)", "not a message"),
+        ("import time\nwhile True: print('x' * 100000)", "it printed more"),
+    ],
+)
+def test_source_that_hangs_crashes_or_lies_keeps_the_names(runner, first, told):
+    signature = inspect(runner, f"{first}\ndef f(a: int, *b, c=1): ...", timeout=0.5 if "0.5" in told else 10)
+    assert signature.input_schema == {
+        "type": "object",
+        "properties": {"a": {}, "b": {"type": "array", "items": {}}, "c": {}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert told in signature.problems[0]
+
+
+@pytest.mark.parametrize("source", ["def f(:", "def g(): pass", "(" * 5000, "\0"])
+def test_source_without_such_a_function_is_a_problem(runner, source):
+    signature = inspect(runner, source)
+    assert signature.input_schema == {"type": "object"}
+    assert len(signature.problems) == 1
+
+
+def test_decorators_and_imports_of_the_function_are_seen(runner):
+    source = """
+        from functory import register_function
+        import functools
+        def twice(g):
+            @functools.wraps(g)
+            def call(*args, **kwargs): return g(*args, **kwargs)
+            return call
+        @register_function(imports=["decimal"])
+        @twice
+        def f(n: decimal.Decimal = 1) -> int: ...
+        """
+    signature = inspect(runner, source, imports=["decimal"])
+    assert signature.problems == []
+    assert "anyOf" in signature.input_schema["properties"]["n"]
+
+
+def test_a_schema_that_is_not_json_or_far_too_large_is_not_taken(runner):
+    source = """
+        class Odd:
+            @classmethod
+            def __get_pydantic_core_schema__(cls, source, handler): return handler(int)
+            @classmethod
+            def __get_pydantic_json_schema__(cls, core, handler): return {"x": CONTENT}
+        def f(a: Odd): ...
+        """
+    for content in ("{1, 2}", "'x' * 2_000_000"):
+        signature = inspect(runner, source.replace("CONTENT", content))
+        assert signature.input_schema["properties"] == {"a": {}}
+        assert "not JSON or too large" in signature.problems[-1]
+
+
+def test_runs_go_on_beside_inspections(runner):
+    assert inspect(runner, "def f(a: int): ...").problems == []
+    outcome = runner.run(job("import sys\ndef f():\n    return 'engine' in sys.modules"), FakeHost())
+    assert outcome.status == "succeeded"

@@ -1,0 +1,212 @@
+"""The runner over time: many threads, lost zygotes, forks of the worker, and nothing left behind."""
+
+# ruff: noqa: E501 - sources of functions stand in the tests as their authors would write them
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from engine.errors import Unavailable
+from tests.integration.runner_world import FakeHost, alive, children, job, open_files, printed
+from workers.sandbox.runner import Runner
+
+ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def until(fact, seconds: float = 20.0):
+    """Wait until ``fact()`` holds."""
+    waiting = threading.Event()
+    for _ in range(int(seconds * 100)):
+        if fact():
+            return
+        waiting.wait(0.01)
+    raise AssertionError(f"{fact} never came true")
+
+
+def scratch_folders() -> set[str]:
+    return {str(path) for path in Path(tempfile.gettempdir()).glob("functory-run-*")}
+
+
+def test_hundreds_of_runs_leave_no_descriptor_process_thread_or_folder():
+    folders = scratch_folders()
+    runner = Runner()
+    runner.start()
+    source = "from functory import call\ndef f(n):\n    print(n)\n    return call('g', n)"
+    host = FakeHost(g=lambda n: n)
+    assert runner.run(job(source, input={"n": 0}), host).result == 0
+    zygote = runner.zygote_pid
+    (base,) = scratch_folders() - folders
+    gc.collect()
+    before = open_files(), open_files(zygote), threading.active_count()
+    for n in range(200):
+        assert runner.run(job(source, input={"n": n}), host).result == n
+    gc.collect()
+    until(lambda: threading.active_count() <= before[2])
+    assert (open_files(), open_files(zygote)) == before[:2]
+    assert children(zygote) == []
+    assert list(Path(base).iterdir()) == []
+    runner.close()
+    assert not alive(zygote)
+    assert not Path(base).exists()
+
+
+def test_many_threads_share_one_zygote():
+    with Runner() as runner:
+        host = FakeHost(g=lambda n: n + 1)
+        source = "from functory import call\ndef f(n):\n    print(n)\n    return call('g', n)"
+
+        def twenty(offset):
+            outcomes = [runner.run(job(source, input={"n": offset + n}), host) for n in range(20)]
+            return [(outcome.result, printed(outcome)) for outcome in outcomes]
+
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(twenty, range(0, 400, 100)))
+        for offset, got in zip(range(0, 400, 100), results, strict=True):
+            assert got == [(offset + n + 1, [str(offset + n)]) for n in range(20)]
+
+
+def test_a_killed_zygote_loses_its_runs_as_crashed_and_the_next_run_works():
+    started = threading.Event()
+    source = "import time\nfrom functory import call\ndef f():\n    call('started')\n    time.sleep(60)"
+    with Runner() as runner, ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(runner.run, job(source), FakeHost(started=started.set))
+        assert started.wait(20)
+        zygote = runner.zygote_pid
+        os.kill(zygote, signal.SIGKILL)
+        outcome = lost.result(timeout=20)
+        assert (outcome.status, outcome.signal, outcome.kill_reason) == ("crashed", 9, "zygote_lost")
+        until(lambda: not alive(outcome.pid))
+        assert runner.run(job("def f():\n    return 'again'"), FakeHost()).result == "again"
+        assert runner.zygote_pid != zygote
+
+
+def test_a_zygote_that_died_unnoticed_costs_no_run():
+    with Runner() as runner:
+        runner.start()
+        os.kill(runner.zygote_pid, signal.SIGKILL)
+        assert runner.run(job("def f():\n    return 1"), FakeHost()).result == 1
+
+
+def test_a_function_that_kills_its_zygote_is_the_one_that_crashes():
+    with Runner() as runner:
+        outcome = runner.run(
+            job("import os, time\ndef f():\n    os.kill(os.getppid(), 9)\n    time.sleep(60)"), FakeHost()
+        )
+        assert (outcome.status, outcome.kill_reason) == ("crashed", "zygote_lost")
+        assert runner.run(job("def f():\n    return 1"), FakeHost()).result == 1
+
+
+def test_a_copy_of_the_worker_made_by_fork_uses_a_zygote_of_its_own():
+    with Runner() as runner:
+        runner.start()
+        zygote = runner.zygote_pid
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                outcome = runner.run(job("def f():\n    return 'copy'"), FakeHost())
+                os.write(writing, f"{outcome.result} {runner.zygote_pid}".encode())
+                runner.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        result, other = os.read(reading, 100).decode().split()
+        os.close(reading)
+        os.close(writing)
+        assert result == "copy"
+        assert int(other) != zygote
+        assert not alive(int(other))
+        assert runner.zygote_pid == zygote
+        assert runner.run(job("def f():\n    return 'original'"), FakeHost()).result == "original"
+
+
+def test_closing_ends_the_runs_in_progress_and_refuses_new_ones():
+    started = threading.Event()
+    runner = Runner()
+    source = "import time\nfrom functory import call\ndef f():\n    call('started')\n    time.sleep(60)"
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(runner.run, job(source), FakeHost(started=started.set))
+        assert started.wait(20)
+        runner.close()
+        outcome = lost.result(timeout=20)
+    assert outcome.status == "crashed"
+    assert not alive(outcome.pid)
+    with pytest.raises(Unavailable, match="the runner is closed"):
+        runner.run(job("def f(): pass"), FakeHost())
+    runner.close()
+
+
+def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
+    worker = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys\n"
+            "from tests.integration.runner_world import *\n"
+            "from workers.sandbox.runner import Runner\n"
+            "runner = Runner(); runner.start()\n"
+            'source = \'import os, time\\nfrom functory import call\\ndef f():\\n call("at", os.getpid(), os.getcwd())\\n'
+            " time.sleep(60)'\n"
+            "def at(pid, folder): print('at', runner.zygote_pid, pid, folder, flush=True)\n"
+            "runner.run(job(source), FakeHost(at=at))\n",
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = worker.stdout.readline()
+        while line and not line.startswith("at "):
+            line = worker.stdout.readline()
+        _, zygote, child, folder = line.split()
+        assert alive(int(zygote)) and alive(int(child))
+    finally:
+        worker.kill()
+        worker.communicate()
+    until(lambda: not alive(int(zygote)) and not alive(int(child)))
+    assert not Path(folder).parent.exists()
+
+
+def test_starting_says_loudly_and_once_that_isolation_is_off():
+    runner = Runner()
+    with capture_logs() as logs:
+        runner.start()
+        runner.run(job("def f(): pass"), FakeHost())
+    runner.close()
+    assert runner.isolation == "none"
+    assert [(log["event"], log["log_level"]) for log in logs] == [("ISOLATION IS OFF", "warning")]
+
+
+def test_a_zygote_that_cannot_start_is_an_outcome_and_start_says_why(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    runner = Runner()
+    with pytest.raises(Unavailable, match="could not start"):
+        runner.start()
+    outcome = runner.run(job("def f(): pass"), FakeHost())
+    assert (outcome.status, outcome.error["type"]) == ("crashed", "Unavailable")
+    runner.close()
+
+
+def test_a_clock_of_the_test_rules_the_limits():
+    now = [0.0]
+    runner = Runner(monotonic=lambda: now[0])
+
+    source = "import time\nfrom functory import emit\ndef f():\n    emit('jump')\n    return 1"
+    host = FakeHost()
+    host.emit = lambda *_: now.__setitem__(0, 25.0)
+    outcome = runner.run(job(source), host)
+    runner.close()
+    assert (outcome.status, outcome.duration_seconds) == ("timed_out", 25.0)
