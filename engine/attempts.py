@@ -124,24 +124,26 @@ class Attempts:
 
     def claim(self, ids: Sequence[str]) -> list[Claim]:
         """queued → running for those of ``ids`` that are due. Others (taken, cancelled, early) are left alone."""
-        with self._database.write() as tx:
-            rows = tx.rows(
-                sa.update(execution)
-                .where(execution.c.id.in_(ids), execution.c.state == "queued", execution.c.run_at <= tx.now)
-                .values(state="running", attempt=execution.c.attempt + 1, fence=execution.c.fence + 1,
-                        lease_until=tx.now + self._lease, worker_id=self._worker_id, dispatched_at=None,
-                        started_at=sa.func.coalesce(execution.c.started_at, tx.now))
-                .returning(execution)
-            )
-            if not rows:
-                return []
-            tx.insert(attempt, [
-                {"execution_id": row["id"], "fence": row["fence"], "number": row["attempt"], "worker_id": self._worker_id,
-                 "isolation": self._isolation, "started_at": tx.now} for row in rows
-            ])
-            events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])
-            order = {id_: place for place, id_ in enumerate(ids)}
-            return [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
+        return self._database.group(lambda tx: self._claim(tx, ids))
+
+    def _claim(self, tx: Tx, ids: Sequence[str]) -> list[Claim]:
+        rows = tx.rows(
+            sa.update(execution)
+            .where(execution.c.id.in_(ids), execution.c.state == "queued", execution.c.run_at <= tx.now)
+            .values(state="running", attempt=execution.c.attempt + 1, fence=execution.c.fence + 1,
+                    lease_until=tx.now + self._lease, worker_id=self._worker_id, dispatched_at=None,
+                    started_at=sa.func.coalesce(execution.c.started_at, tx.now))
+            .returning(execution)
+        )
+        if not rows:
+            return []
+        tx.insert(attempt, [
+            {"execution_id": row["id"], "fence": row["fence"], "number": row["attempt"], "worker_id": self._worker_id,
+             "isolation": self._isolation, "started_at": tx.now} for row in rows
+        ])
+        events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])
+        order = {id_: place for place, id_ in enumerate(ids)}
+        return [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
 
     def claim_any(self, limit: int) -> list[Claim]:
         """Claim up to ``limit`` due executions without a broker's hint."""
@@ -208,48 +210,51 @@ class Attempts:
         """
         following = decide(claim.row, claim.limits, ending, self._random.random())
         matched = _matched(claim, ending) if following.state == "succeeded" else []
-        with self._database.write() as tx:
-            final = following.state != "queued"
-            values: dict[str, Any] = {
-                "state": following.state, "failures": following.failures, "lease_until": None,
-                "error": dict(ending.error) if ending.error else None, "warnings": list(ending.warnings),
-            }
-            if final:
-                values |= {"finished_at": tx.now, "result": ending.result, "result_kind": ending.result_kind}
-            else:
-                values |= {"run_at": tx.now + timedelta(seconds=following.delay), "dispatched_at": None, "worker_id": None}
-            changed = tx.execute(
-                sa.update(execution)
-                .where(execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running")
-                .values(**values)
-            ).rowcount
-            if not changed:
-                raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
-            tx.execute(
-                sa.update(attempt).where(attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence)
-                .values(ended_at=tx.now, outcome=ending.outcome, error=values["error"],
-                        duration_seconds=ending.duration_seconds, waited_seconds=ending.waited_seconds)
-            )
-            key = {"execution_id": claim.id, "fence": claim.fence}
-            tx.insert(span, [key | dict(item) for item in ending.spans])
-            tx.insert(log, [key | dict(item) for item in ending.logs])
-            data = describe(claim.row, following.state) | {
-                "error": _short(ending.error), "duration_seconds": round(ending.duration_seconds, 6),
-                "metadata": claim.version["metadata"],
-            }
-            if following.state == "succeeded":
-                data |= {"output": ending.result, "output_kind": ending.result_kind}
-            if not final:
-                data |= {"next_attempt_in": round(following.delay, 3)}
-            rows = [event_of(tx, claim.row, following.event, data)]
-            for name, groups in matched:
-                rows.append(event_of(tx, claim.row, "output.matched", {
-                    "pattern": name, "groups": groups, "output": ending.result, "function": claim.row["function"],
-                    "version": claim.row["version"], "execution_id": claim.id, "metadata": claim.version["metadata"],
-                }))
-            events.add(tx, rows)
-            tx.wake("finished" if final else "executions")
+        self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))
         return following
+
+    @staticmethod
+    def _finish(tx: Tx, claim: Claim, ending: Ending, following: Next, matched: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        final = following.state != "queued"
+        values: dict[str, Any] = {
+            "state": following.state, "failures": following.failures, "lease_until": None,
+            "error": dict(ending.error) if ending.error else None, "warnings": list(ending.warnings),
+        }
+        if final:
+            values |= {"finished_at": tx.now, "result": ending.result, "result_kind": ending.result_kind}
+        else:
+            values |= {"run_at": tx.now + timedelta(seconds=following.delay), "dispatched_at": None, "worker_id": None}
+        changed = tx.execute(
+            sa.update(execution)
+            .where(execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running")
+            .values(**values)
+        ).rowcount
+        if not changed:
+            raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
+        tx.execute(
+            sa.update(attempt).where(attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence)
+            .values(ended_at=tx.now, outcome=ending.outcome, error=values["error"],
+                    duration_seconds=ending.duration_seconds, waited_seconds=ending.waited_seconds)
+        )
+        key = {"execution_id": claim.id, "fence": claim.fence}
+        tx.insert(span, [key | dict(item) for item in ending.spans])
+        tx.insert(log, [key | dict(item) for item in ending.logs])
+        data = describe(claim.row, following.state) | {
+            "error": _short(ending.error), "duration_seconds": round(ending.duration_seconds, 6),
+            "metadata": claim.version["metadata"],
+        }
+        if following.state == "succeeded":
+            data |= {"output": ending.result, "output_kind": ending.result_kind}
+        if not final:
+            data |= {"next_attempt_in": round(following.delay, 3)}
+        rows = [event_of(tx, claim.row, following.event, data)]
+        for name, groups in matched:
+            rows.append(event_of(tx, claim.row, "output.matched", {
+                "pattern": name, "groups": groups, "output": ending.result, "function": claim.row["function"],
+                "version": claim.row["version"], "execution_id": claim.id, "metadata": claim.version["metadata"],
+            }))
+        events.add(tx, rows)
+        tx.wake("finished" if final else "executions")
 
     def release(self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown") -> int:
         """running → queued without counting the attempt: the worker goes away. Returns how many."""

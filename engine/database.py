@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
@@ -39,6 +39,12 @@ BUSY_MILLISECONDS = 30_000
 WATCH_SECONDS = 0.05
 # PostgreSQL: at most one NOTIFY in this time from one process.
 NOTIFY_SECONDS = 0.003
+
+
+# Transactions of one process that share a commit, at the most.
+GROUP = 64
+
+T = TypeVar("T")
 
 
 class Tx:
@@ -88,6 +94,16 @@ class Tx:
         self.callbacks.append(callback)
 
 
+class _Ticket:
+    """A piece of work that waits for its turn in a shared transaction."""
+
+    def __init__(self, work: Callable[[Tx], Any]) -> None:
+        self.work = work
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+
+
 def _insert_for(dialect: str) -> Any:
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
@@ -115,6 +131,9 @@ class Database:
         self.clock: clocks.Clock = clock or (
             clocks.SystemClock() if self.dialect == "sqlite" else clocks.ServerClock(self._server_time)
         )
+        self._tickets: list[_Ticket] = []
+        self._tickets_lock = threading.Lock()
+        self._turn = threading.Lock()
         self._notifier: _Notifier | None = None
         self._watcher: _Watcher | None = None
 
@@ -136,6 +155,7 @@ class Database:
                     if self._engine is not None:
                         self._engine.dispose(close=False)
                         self._notifier = None
+                        self._tickets, self._tickets_lock, self._turn = [], threading.Lock(), threading.Lock()
                         self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
                     self._engine = self._connect()
                     self._pid = os.getpid()
@@ -154,6 +174,59 @@ class Database:
                     tx = Tx(connection, now, self.new_id, self.dialect)
                     yield tx
         self._after_commit(tx)
+
+    def group(self, work: Callable[[Tx], T]) -> T:
+        """Run ``work`` in a transaction that it may share with the other threads of this process.
+
+        A commit costs a disk sync; threads that arrive while one is committing queue up, and the next
+        one to get the turn carries out all of them under one commit (group commit). Each has a
+        savepoint of its own: what one raises undoes only its own writes, and is raised in its thread.
+        Returns what ``work`` returned, once it is durable.
+        """
+        ticket = _Ticket(work)
+        with self._tickets_lock:
+            self._tickets.append(ticket)
+        while not ticket.done:
+            with self._turn:
+                if ticket.done:
+                    break
+                with self._tickets_lock:
+                    taken, self._tickets = self._tickets[:GROUP], self._tickets[GROUP:]
+                self._carry_out(taken)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result
+
+    def _carry_out(self, tickets: list[_Ticket]) -> None:
+        if not tickets:
+            return
+        try:
+            with self.write() as tx:
+                for ticket in tickets:
+                    if len(tickets) == 1:
+                        ticket.result = ticket.work(tx)
+                        continue
+                    topics, callbacks = set(tx.topics), len(tx.callbacks)
+                    savepoint = tx.connection.begin_nested()
+                    try:
+                        ticket.result = ticket.work(tx)
+                        savepoint.commit()
+                    except (OperationalError, InterfaceError):
+                        raise
+                    except Exception as error:
+                        savepoint.rollback()
+                        ticket.error = error
+                        tx.topics = topics
+                        del tx.callbacks[callbacks:]
+        except BaseException as error:
+            # Nothing was committed: nobody's work is done.
+            for ticket in tickets:
+                ticket.error = ticket.error or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for ticket in tickets:
+                ticket.done = True
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Tx]:

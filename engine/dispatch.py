@@ -8,7 +8,7 @@ the database, where priorities and cancels work.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,14 +23,38 @@ LEAST_WINDOW = 64
 LONGEST = 900.0
 
 
+class Pace:
+    """What a dispatcher need not ask in every round: the slots of the workers, and what is overdue."""
+
+    def __init__(self, every: float = 1.0) -> None:
+        self._every = every
+        self._asked: datetime | None = None
+        self.slots = 0
+
+    def due(self, now: datetime) -> bool:
+        """True once in a while."""
+        if self._asked is None or (now - self._asked).total_seconds() >= self._every:
+            self._asked = now
+            return True
+        return False
+
+
 def dispatch(database: Database, send: Callable[[Sequence[str]], None], *, redispatch: float, worker_ttl: float,
-             limit: int = 500) -> int:
+             pace: Pace, limit: int = 500) -> int:
     """Send due executions with ``send(ids)`` and note it. Returns how many.
 
     The message goes out *before* the commit: a crash in between sends it twice, never not at all.
     """
     with database.write() as tx:
-        ids = _due(tx, redispatch, _window(tx, worker_ttl, limit))
+        again: list[str] = []
+        if pace.due(tx.now):
+            alive = worker.c.seen_at > tx.now - timedelta(seconds=worker_ttl)
+            pace.slots = int(tx.scalar(sa.select(sa.func.sum(worker.c.slots)).where(alive)) or 0)
+            again = _overdue(tx, redispatch)
+        sent = tx.scalar(sa.select(sa.func.count()).select_from(execution)
+                         .where(execution.c.state == "queued", execution.c.dispatched_at.is_not(None)))
+        window = min(limit, max(LEAST_WINDOW, PER_SLOT * pace.slots) - int(sent or 0))
+        ids = again + (_ids(tx, execution.c.dispatched_at.is_(None), window) if window > 0 else [])
         if not ids:
             return 0
         send(ids)
@@ -39,23 +63,14 @@ def dispatch(database: Database, send: Callable[[Sequence[str]], None], *, redis
     return len(ids)
 
 
-def _window(tx: Tx, worker_ttl: float, limit: int) -> int:
-    """How many more messages the broker may hold: four for each slot of the workers that are alive."""
-    slots = tx.scalar(sa.select(sa.func.sum(worker.c.slots)).where(worker.c.seen_at > tx.now - timedelta(seconds=worker_ttl)))
-    sent = tx.scalar(sa.select(sa.func.count()).select_from(execution)
-                     .where(execution.c.state == "queued", execution.c.dispatched_at.is_not(None)))
-    return min(limit, max(LEAST_WINDOW, PER_SLOT * int(slots or 0)) - int(sent or 0))
-
-
-def _due(tx: Tx, redispatch: float, window: int) -> list[str]:
-    overdue = [
+def _overdue(tx: Tx, redispatch: float) -> list[str]:
+    """Executions that were sent and that nobody has claimed; the patience doubles with each sending."""
+    late = [
         sa.and_(execution.c.dispatch_count == count if count < 5 else execution.c.dispatch_count >= count,
                 execution.c.dispatched_at < tx.now - timedelta(seconds=min(LONGEST, redispatch * 2 ** max(count - 1, 0))))
         for count in range(6)
     ]
-    again = _ids(tx, sa.or_(*overdue), 100)
-    fresh = _ids(tx, execution.c.dispatched_at.is_(None), window) if window > 0 else []
-    return again + fresh
+    return _ids(tx, sa.or_(*late), 100)
 
 
 def _ids(tx: Tx, condition: Any, limit: int) -> list[str]:

@@ -124,7 +124,8 @@ class Events:
         check_subject(subject)
         if dedup_key is not None and not 0 < len(dedup_key) <= 255:
             raise Invalid("wrong dedup_key", "it takes 1 to 255 letters")
-        with self._database.write() as tx:
+
+        def work(tx: Tx) -> str:
             causes.hold(tx, cause)
             row = record(tx, type_, subject, data, source=source, cause=cause, dedup_key=dedup_key)
             if dedup_key is None:
@@ -133,7 +134,9 @@ class Events:
                 tx.wake("events", "outbox")
             else:
                 return str(tx.scalar(sa.select(event.c.id).where(event.c.dedup_key == dedup_key)))
-        return row["id"]
+            return row["id"]
+
+        return self._database.group(work)
 
     def get(self, id_: str) -> dict[str, Any]:
         """One event row. Raises :class:`NotFound`."""

@@ -102,7 +102,8 @@ class Executions:
         says that the caller itself will claim it at once.
         Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
         """
-        with self._database.write() as tx:
+
+        def work(tx: Tx) -> dict[str, Any]:
             causes.hold(tx, parent)
             if idempotency_key is not None:
                 known = tx.one(sa.select(execution).where(execution.c.idempotency_key == idempotency_key))
@@ -128,7 +129,9 @@ class Executions:
             )
             tx.insert(execution, [new])
             tx.wake("executions")
-        return new
+            return new
+
+        return self._database.group(work)
 
     def _guard(self, tx: Tx, parent: Cause, function: str) -> None:
         if parent.depth + 1 > self._settings.max_depth:
@@ -184,22 +187,24 @@ class Executions:
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
         """Rows of ``ids`` once all are finished. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
-        wanted = list(ids)
+        wanted = [as_id(id_, "execution") for id_ in ids]
+        unfinished = list(dict.fromkeys(wanted))
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             seen = self._database.wakeup.generation("finished")
             with self._database.read() as tx:
-                rows = {r["id"]: r for r in tx.rows(sa.select(execution).where(execution.c.id.in_(wanted)))}
-            missing = [id_ for id_ in wanted if id_ not in rows]
-            if missing:
-                raise NotFound(f"execution {missing[0]} not found", try_="functory execution list")
-            unfinished = [id_ for id_ in wanted if rows[id_]["state"] not in TERMINAL]
-            if not unfinished:
-                return [rows[id_] for id_ in wanted]
+                # Only the state of what was still open: a long list must not be read again and again.
+                states = dict(tx.execute(sa.select(execution.c.id, execution.c.state).where(execution.c.id.in_(unfinished))).all())
+                missing = [id_ for id_ in unfinished if id_ not in states]
+                if missing:
+                    raise NotFound(f"execution {missing[0]} not found", try_="functory execution list")
+                unfinished = [id_ for id_ in unfinished if states[id_] not in TERMINAL]
+                if not unfinished:
+                    rows = {r["id"]: r for r in tx.rows(sa.select(execution).where(execution.c.id.in_(wanted)))}
+                    return [rows[id_] for id_ in wanted]
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                state = rows[unfinished[0]]["state"]
-                raise WaitTimeout(f"execution {unfinished[0]} is still {state}", f"waited {timeout:g} s; it goes on",
+                raise WaitTimeout(f"execution {unfinished[0]} is still {states[unfinished[0]]}", f"waited {timeout:g} s; it goes on",
                                   f"functory execution show {unfinished[0]}")
             self._database.wakeup.wait("finished", seen, min(self._settings.poll_seconds, left or 60.0))
 

@@ -219,10 +219,12 @@ def _storable(statement: ast.stmt) -> bool:
 
 def _used(node: ast.AST) -> set[str]:
     names = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
-    # Annotations written as strings name things too.
+    # Annotations written as strings name things too; any other string is only text.
     for child in ast.walk(node):
-        if isinstance(child, ast.Constant) and isinstance(child.value, str) and len(child.value) < 200:
-            names.update(NAME.findall(child.value))
+        for annotation in (getattr(child, "annotation", None), getattr(child, "returns", None)):
+            for part in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    names.update(NAME.findall(part.value))
     return names
 
 

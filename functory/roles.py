@@ -10,12 +10,14 @@ Run as many of each as you like: rows are claimed, so none is a leader by config
 
 from __future__ import annotations
 
+import sys
 import time
 
 from engine import metrics
 from engine.broker import Broker, publish_outbox
 from engine.codec import encode
 from engine.database import Database
+from engine.dispatch import LEAST_WINDOW
 from engine.events import envelope
 from engine.settings import Settings
 from functory.loop import Loop
@@ -27,12 +29,18 @@ from workers.executor import Executor, worker_name
 from workers.reaper import Reaper
 from workers.sandbox.runner import Runner
 
+# Events that the publisher takes in one transaction.
+OUTBOX_BATCH = 200
+
+# How long a thread may hold the interpreter while others wait: the embedded roles gain a third by it.
+SWITCH_SECONDS = 0.0005
+
 
 def router_loops(database: Database, settings: Settings) -> list[Loop]:
     """Router, publisher and dispatcher."""
     router = Router(database, settings)
     return [
-        Loop("router", lambda: bool(router.route_batch().events), wakeup=database.wakeup, topic="events", poll=settings.poll_seconds),
+        Loop("router", lambda: router.route_batch().events >= settings.batch_size, wakeup=database.wakeup, topic="events", poll=settings.poll_seconds),
         publisher_loop(database, settings),
         dispatcher_loop(database, settings),
     ]
@@ -50,7 +58,7 @@ def publisher_loop(database: Database, settings: Settings) -> Loop:
     def work() -> bool:
         start = time.perf_counter()
         try:
-            rows = publish_outbox(database, broker)
+            rows = publish_outbox(database, broker, OUTBOX_BATCH)
         except Exception:
             metrics.outbox_publish.labels("error").observe(time.perf_counter() - start)
             raise
@@ -59,7 +67,7 @@ def publisher_loop(database: Database, settings: Settings) -> Loop:
         for row in rows:
             metrics.events_published.labels(metrics.type_label(row["type"])).inc()
             metrics.event_size.observe(len(encode(envelope(row))))
-        return bool(rows)
+        return len(rows) >= OUTBOX_BATCH
 
     return Loop("publisher", work, wakeup=database.wakeup, topic="outbox", poll=settings.poll_seconds, close=broker.close)
 
@@ -67,7 +75,7 @@ def publisher_loop(database: Database, settings: Settings) -> Loop:
 def dispatcher_loop(database: Database, settings: Settings) -> Loop:
     """Sends queued executions to the workers."""
     dispatcher = Dispatcher(database, settings, make_app(settings))
-    return Loop("dispatcher", lambda: bool(dispatcher.dispatch_batch()), wakeup=database.wakeup, topic="executions",
+    return Loop("dispatcher", lambda: dispatcher.dispatch_batch() >= LEAST_WINDOW, wakeup=database.wakeup, topic="executions",
                 poll=settings.poll_seconds, until=dispatcher.due_in, close=dispatcher.close)
 
 
@@ -90,6 +98,8 @@ class Embedded:
 
     def start(self) -> None:
         """Start everything; returns when the worker consumes."""
+        # The threads here hand work to each other in steps far shorter than the default 5 ms.
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         self._database.watch()
         app = make_app(self._settings)
         executor = Executor(self._database, self._settings, self._runner, f"embedded:{worker_name()}")

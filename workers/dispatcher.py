@@ -26,11 +26,12 @@ class Dispatcher:
         self._app = app
         self._connection: Any = None
         self._producer: Any = None
+        self._pace = dispatch.Pace()
 
     def dispatch_batch(self) -> int:
         """Send due executions. Returns how many. Raises :class:`Unavailable` without a broker or database."""
         sent = dispatch.dispatch(self._database, self._send, redispatch=self._settings.redispatch_seconds,
-                                 worker_ttl=self._settings.lease_seconds)
+                                 worker_ttl=self._settings.lease_seconds, pace=self._pace)
         metrics.dispatched.inc(sent)
         return sent
 

@@ -25,9 +25,9 @@ from workers.sandbox.zygote import READY, Fork
 START_SECONDS = 30.0  # 0.1 s on an idle machine; a loaded one may take its time
 _SEND_SECONDS = 10.0  # a zygote that does not take a 100-byte message for so long is stopped or broken
 _ROOT = str(Path(__file__).resolve().parents[2])
-# -I keeps the checkout off the path, so the package's own folder is appended by hand.
+# -I keeps the checkout off the path. First, so that it is this very package; the zygote takes it off again.
 _BOOT = (
-    "import sys; fd, base, root = sys.argv[1:]; sys.path.append(root); "
+    "import sys; fd, base, root = sys.argv[1:]; sys.path.insert(0, root); "
     "from workers.sandbox.zygote import main; main(int(fd), base, root)"
 )
 # Nothing of the worker's environment: no FUNCTORY_*, no secrets. Threads of BLAS and malloc arenas
