@@ -112,10 +112,13 @@ def test_a_copy_of_the_worker_made_by_fork_uses_a_zygote_of_its_own():
         runner.start()
         zygote = runner.zygote_pid
         reading, writing = os.pipe()
+        before = open_files()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
+                # Holding on to the control socket would keep the original's zygote from noticing its end.
+                assert open_files() == before - 1
                 outcome = runner.run(job("def f():\n    return 'copy'"), FakeHost())
                 os.write(writing, f"{outcome.result} {runner.zygote_pid}".encode())
                 runner.close()

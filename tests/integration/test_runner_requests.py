@@ -279,9 +279,12 @@ def test_output_is_captured_and_the_run_can_be_killed_while_a_call_waits(runner)
 
 def test_the_wall_clock_stands_while_the_code_waits_for_others_and_the_total_does_not(runner):
     source = """
-        import time
+        import time, threading
         from functory import call
+        def chat():
+            while not time.sleep(0.05): print("still here")
         def f(then):
+            threading.Thread(target=chat).start()
             call("slow")
             time.sleep(then)
             return "done"

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from workers.sandbox.protocol import DEPTH, pack
 
 _MAX_WARNINGS = 20
+_PLAIN = frozenset({type(None), bool, int, float, list, dict, tuple})
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1  # what msgpack holds, and what most JSON readers do
 
 _repr = reprlib.Repr()
@@ -42,7 +44,7 @@ def portable(value: Any, budget: int, *, strict: bool = False) -> tuple[Any, lis
     instead of replacing anything.
     """
     walk = _Walk(budget, strict)
-    carried = walk.visit(value, "$", 0)
+    carried = walk.visit(value)
     if walk.dropped:
         walk.warnings.append(f"and {walk.dropped} more")
     return carried, walk.warnings, walk.replaced
@@ -100,82 +102,107 @@ class _Walk:
         self._budget = self._left = budget
         self._strict = strict
         self._above: set[int] = set()
+        self._trail: list[Any] = []
 
-    def visit(self, value: Any, path: str, depth: int) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise TooLarge(f"it needs more than the {self._budget} bytes that are allowed")
-        if value is None or value is True or value is False:
+    def visit(self, value: Any) -> Any:
+        self._spend(1)
+        kind = type(value)
+        if kind is str or (kind not in _PLAIN and isinstance(value, str)):
+            return self._text(value)
+        if value is None or kind is bool:
             return value
-        if isinstance(value, str):
-            return self._text(value, path)
         if isinstance(value, int):
             if _MIN_INTEGER <= value <= _MAX_INTEGER:
                 return int.__int__(value)
-            return self._replace(value, path, "an integer beyond 64 bits")
+            return self._replace(value, "an integer beyond 64 bits")
         if isinstance(value, float):
             if math.isfinite(value):
                 return float.__float__(value)
-            return self._replace(value, path, "not a finite number")
+            return self._replace(value, "not a finite number")
         if isinstance(value, list | tuple | dict):
-            if depth >= DEPTH - 2:
-                return self._replace(value, path, f"nested deeper than {DEPTH} levels")
+            if len(self._trail) >= DEPTH - 2:
+                return self._replace(value, f"nested deeper than {DEPTH} levels")
             if id(value) in self._above:
-                return self._replace(value, path, "a reference to something that contains it")
+                return self._replace(value, "a reference to something that contains it")
             self._above.add(id(value))
+            self._trail.append(None)
             try:
-                if isinstance(value, dict):
-                    return self._mapping(value, path, depth)
-                return [self.visit(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+                return self._mapping(value) if isinstance(value, dict) else self._sequence(value)
             finally:
+                self._trail.pop()
                 self._above.discard(id(value))
-        return self._replace(value, path, f"a {type_name(type(value))}")
+        return self._replace(value, f"a {type_name(kind)}")
 
-    def _text(self, value: str, path: str) -> Any:
-        self._left -= len(value)
+    def _spend(self, size: int) -> None:
+        self._left -= size
         if self._left < 0:
             raise TooLarge(f"it needs more than the {self._budget} bytes that are allowed")
+
+    def _text(self, value: str) -> Any:
+        self._spend(len(value))
         if not value.isascii():
             try:
                 value.encode()
             except UnicodeEncodeError:
-                return self._replace(value, path, "text with unpaired surrogates")
+                return self._replace(value, "text with unpaired surrogates")
         return str.__str__(value)
 
-    def _mapping(self, value: dict, path: str, depth: int) -> Any:
-        carried = {}
-        for key, item in value.items():
-            name = key
-            if not isinstance(key, str):
-                # The names that json.dumps gives to such keys.
-                if key is None or key is True or key is False:
-                    name = {None: "null", True: "true", False: "false"}[key]
-                elif isinstance(key, int) and _MIN_INTEGER <= key <= _MAX_INTEGER:
-                    name = int.__repr__(key)
-                elif isinstance(key, float) and math.isfinite(key):
-                    name = float.__repr__(key)
-                else:
-                    return self._replace(value, path, f"an object with a key of type {type_name(type(key))}")
-                self._warn(f"at {path}: the key {name} became text")
-            name = self._text(name, path)
-            if not isinstance(name, str):
-                return self._replace(value, path, "an object with unpaired surrogates in a key")
-            if name in carried:
-                return self._replace(value, path, f"an object with two keys that read {name!r} as text")
-            carried[name] = self.visit(item, f"{path}.{name}", depth + 1)
+    def _sequence(self, value: Sequence[Any]) -> Any:
+        carried = []
+        for index, item in enumerate(value):
+            self._trail[-1] = index
+            carried.append(self.visit(item))
         return carried
 
-    def _replace(self, value: Any, path: str, what: str) -> dict[str, str]:
+    def _mapping(self, value: dict) -> Any:
+        carried = {}
+        for key, item in value.items():
+            self._trail[-1] = None
+            name = key if type(key) is str else self._name(key)
+            if name is None:
+                return self._replace(value, f"an object with a key of type {type_name(type(key))}")
+            name = self._text(name)
+            if not isinstance(name, str):
+                return self._replace(value, "an object with unpaired surrogates in a key")
+            if name in carried:
+                return self._replace(value, f"an object with two keys that read {name!r} as text")
+            self._trail[-1] = name
+            carried[name] = self.visit(item)
+        return carried
+
+    def _name(self, key: Any) -> str | None:
+        """The name that ``json.dumps`` gives to a key; None when it gives none."""
+        if isinstance(key, str):
+            return str.__str__(key)
+        name = None
+        if key is None or key is True or key is False:
+            name = {None: "null", True: "true", False: "false"}[key]
+        elif isinstance(key, int) and _MIN_INTEGER <= key <= _MAX_INTEGER:
+            name = int.__repr__(key)
+        elif isinstance(key, float) and math.isfinite(key):
+            name = float.__repr__(key)
+        if name is not None and not self._strict:
+            self._warn(f"the key {name} became text")
+        return name
+
+    def _replace(self, value: Any, what: str) -> dict[str, str]:
         if self._strict:
-            raise TypeError(f"at {path}: {what}; only JSON values travel to another execution")
+            raise TypeError(f"at {self._place()}: {what}; only JSON values travel to another execution")
         self.replaced = True
-        self._warn(f"at {path}: {what} is not JSON, stored as its repr")
+        self._warn(f"{what} is not JSON, stored as its repr")
         text = typed_repr(value, min(_REPR_CHARACTERS, max(0, self._left)))
         self._left -= len(text["$repr"])
         return text
 
+    def _place(self) -> str:
+        steps = (
+            "" if step is None else f"[{step}]" if isinstance(step, int) else f".{step}"
+            for step in self._trail
+        )
+        return "$" + "".join(steps)
+
     def _warn(self, text: str) -> None:
         if len(self.warnings) < _MAX_WARNINGS:
-            self.warnings.append(clean(text)[:1000])
+            self.warnings.append(clean(f"at {self._place()}: {text}")[:1000])
         else:
             self.dropped += 1
