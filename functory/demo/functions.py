@@ -1,0 +1,83 @@
+"""The functions of the licence watch, as a user would write them: ordinary Python, importable and testable.
+
+:mod:`functory.demo.watch` stores them. Inside an execution ``functory`` is the engine's own small module,
+and ``read_headers`` is there by name because ``parse_metadata`` declares it as a dependency.
+"""
+
+from __future__ import annotations
+
+from email.parser import HeaderParser
+from typing import Any
+
+
+def read_headers(text: str) -> dict[str, list[str]]:
+    """The header fields of a METADATA file, names in lower case, every value of each.
+
+    The file has the form of an e-mail's head (Python packaging guide, "Core metadata specifications").
+    """
+    fields: dict[str, list[str]] = {}
+    for name, value in HeaderParser().parsestr(text).items():
+        fields.setdefault(name.lower(), []).append(str(value).strip())
+    return fields
+
+
+def parse_metadata(text: str) -> dict[str, Any]:
+    """Name, version and licence of a package; ``said_in`` names the field that told the licence."""
+    fields = read_headers(text)
+    found = {"package": fields["name"][0], "version": fields["version"][0], "licence": None, "said_in": None}
+    for field in ("license-expression", "license"):
+        # Some packages put the whole text of the licence here: its first line names it.
+        lines = fields.get(field, [""])[0].splitlines()
+        if lines and lines[0].strip() and lines[0].strip().upper() != "UNKNOWN":
+            return found | {"licence": lines[0].strip()[:80], "said_in": field}
+    for classifier in fields.get("classifier", []):
+        if classifier.startswith("License :: "):
+            return found | {"licence": classifier.split(" :: ")[-1], "said_in": "classifier"}
+    return found
+
+
+# What an output of parse_metadata must look like to be reported as an output.matched event.
+PATTERNS = {
+    "copyleft": {
+        "licence": [
+            {"wildcard": f"*{word}*"}
+            for word in ("GPL", "GNU", "MPL", "Mozilla", "EPL", "Eclipse", "EUPL", "CDDL")
+        ]
+    },
+    "missing": {"licence": [None]},
+}
+
+
+def review_licence(found: dict[str, Any], pattern: str) -> dict[str, Any]:
+    """What to do about a licence that a pattern has found: one row of the report."""
+    licence = found["licence"] or "none named"
+    if pattern == "missing":
+        verdict = "ask the author before you use it"
+    elif any(word in licence for word in ("LGPL", "Lesser", "MPL", "Mozilla", "EPL", "Eclipse", "CDDL")):
+        verdict = "use it as it is; publish changes of its files"
+    else:
+        verdict = "ask before you distribute a work with it"
+    return {"package": found["package"], "version": found["version"], "licence": licence, "verdict": verdict}
+
+
+def validate_parse_metadata(event: dict[str, Any]) -> dict[str, Any]:
+    """Run the version that an event tells of on the stored samples; fail at the first wrong answer."""
+    from functory import call, state
+
+    version = event["data"]["version"]
+    samples = state.get("samples", [])
+    if not samples:
+        raise LookupError("no samples are stored, so nothing can be said about this version")
+    for sample in samples:
+        found = call(f"parse_metadata@{version}", sample["text"])
+        if found != sample["expected"]:
+            raise ValueError(f"version {version} reads {found}, expected {sample['expected']}")
+    return {"version": version, "samples": len(samples)}
+
+
+def roll_back(event: dict[str, Any]) -> dict[str, Any]:
+    """A validation has failed: activate the older version of the function that it validates."""
+    from functory import functions
+
+    back = functions.rollback(event["data"]["function"].removeprefix("validate_"))
+    return {"function": back["name"], "active": back["active"]}

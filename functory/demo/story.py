@@ -1,0 +1,165 @@
+"""The order in which the demo shows things; what happens is in ``watch``, how it looks in ``screen``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import functory
+from engine.errors import FunctoryError
+from engine.settings import load_settings
+from functory.demo.screen import Screen
+from functory.demo.watch import PATIENCE, LicenceWatch, change
+from functory.local import Functory
+
+
+def tell(home: Path, *, kept: bool, quiet: bool) -> int:
+    """Run and show the licence watch in ``home``. Returns the exit code."""
+    start = lap = time.monotonic()
+    screen = Screen(quiet=quiet)
+
+    def done(what: str, detail: str) -> None:
+        nonlocal lap
+        now = time.monotonic()
+        screen.done(what, detail, now - lap)
+        lap = now
+
+    screen.line()
+    place = f"in {home}" if kept else "in a temporary folder, deleted at the end; --keep to keep it"
+    screen.line(f"functory {functory.__version__}   demo: the licence watch   ({place})", "bold")
+    screen.line()
+    # Whatever this shell is set to: the demo has a database and a broker of its own, and the usual guards.
+    settings = load_settings(
+        home=home, database_url=None, broker_url="memory://", max_depth=16, root_budget=1000
+    )
+    with Functory(settings, author="demo") as engine:
+        done("database", "SQLite")
+        watch = LicenceWatch(engine)
+        saved, triggers = watch.save()
+        done("saved", f"{saved} functions, {triggers} triggers")
+        engine.start()
+        done("roles", f"router, scheduler, worker with {settings.worker_slots} slots")
+        screen.line(f"! {'isolation':<16}" + _isolation(engine.runner.isolation), "yellow")
+        try:
+            root = _play(watch, screen)
+        except FunctoryError as error:
+            return _fail([str(error)], home, kept)
+        faults = watch.faults(root)
+        report = watch.report()
+        _write_report(report, home)
+        _end(watch, screen, root, report)
+    if faults:
+        return _fail(faults, home, kept)
+    screen.line(f"All of this was checked against the database.   {time.monotonic() - start:.1f} s", "green")
+    screen.line()
+    if kept:
+        _next(screen, home)
+    return 0
+
+
+def _play(watch: LicenceWatch, screen: Screen) -> str:
+    """Both chains. Returns the root of the second: the update's event."""
+    examples = watch.examples()
+    rest = [path for path in watch.files if path not in examples]
+    screen.title(
+        f"1. Watch an event travel ({len(examples)} of the {len(watch.files)} packages that are installed here)"
+    )
+    for path in examples:
+        id_ = watch.emit(path)
+        watch.engine.settle(PATIENCE)
+        screen.journey(watch.engine.lineage.tree(id_).nodes)
+        screen.line()
+    start = time.monotonic()
+    with screen.counting("parsed", len(watch.files)) as told:
+        for path in rest:
+            watch.emit(path)
+        watch.finished(told)
+    screen.line(f"… and {len(rest)} more in {time.monotonic() - start:.1f} s, the same way")
+    samples = watch.store_samples()
+    screen.title("2. Break a function, and watch it being put right")
+    screen.line(f"parse_metadata v2 is saved and active. Its new line:  {change()}", "dim")
+    screen.line(
+        f"{samples} samples are stored, one for each way in which a package names its licence.", "dim"
+    )
+    screen.line()
+    root = watch.break_it()
+    watch.engine.settle(PATIENCE)
+    screen.journey(watch.engine.lineage.tree(root).nodes)
+    screen.line()
+    screen.line(
+        "roll_back made version 1 active again. That is an event as well; it would start the next validation, and"
+    )
+    screen.line(
+        "so on in a circle. The guard finds the trigger in the event's own chain already, and stops it there."
+    )
+    return root
+
+
+def _end(watch: LicenceWatch, screen: Screen, root: str, report: list[dict[str, Any]]) -> None:
+    """Report, tree and totals."""
+    screen.title(f"3. The report: {len(report)} of {len(watch.files)} packages need a look")
+    screen.table(["package", "version", "licence", "verdict"], [list(row.values()) for row in report])
+    screen.title(f"4. All that followed from the update (functory event tree {root})")
+    screen.tree(watch.engine.lineage.tree(root).nodes)
+    totals = watch.engine.lineage.totals()
+    screen.line()
+    screen.line(_sentence(totals), "bold")
+
+
+def _sentence(totals: Mapping[str, int]) -> str:
+    executions = sum(count for name, count in totals.items() if name.startswith("executions "))
+    parts = [
+        f"{totals['events']} events",
+        f"{executions} executions",
+        f"{totals['spans']} spans",
+        f"{totals.get('executions failed', 0)} failed as they should",
+        f"{totals.get('firings suppressed', 0)} loop stopped",
+    ]
+    return ", ".join(parts) + "."
+
+
+def _isolation(tier: str) -> str:
+    if tier == "none":
+        return "off in this version: functions run in processes of their own, but may do what this user may"
+    return tier
+
+
+def _write_report(report: list[dict[str, Any]], home: Path) -> None:
+    lines = [
+        "# Licences that need a look",
+        "",
+        "| package | version | licence | verdict |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        "| " + " | ".join(str(value).replace("|", "\\|") for value in row.values()) + " |" for row in report
+    ]
+    (home / "report.md").write_text("\n".join(lines) + "\n")
+
+
+def _fail(faults: list[str], home: Path, kept: bool) -> int:
+    told = [f"error: the demo did not do what it should\n  {fault}" for fault in faults]
+    log = (home / "demo.log").read_text().splitlines()[-10:]
+    where = f"look into {home}" if kept else "functory demo --keep"
+    sys.stderr.write("\n".join([*told, *(f"  log: {line}" for line in log), f"try: {where}"]) + "\n")
+    return 1
+
+
+def _next(screen: Screen, home: Path) -> None:
+    screen.line("Kept. Try next:")
+    screen.line()
+    for command in (
+        f"export FUNCTORY_HOME={shlex.quote(str(home.absolute()))}",
+        "functory function show parse_metadata",
+        "functory execution list --function review_licence",
+        "functory execution list --state failed",
+        "functory trigger list",
+        'functory function run parse_metadata --input "text=Name: mine\nVersion: 1"',
+        "cat $FUNCTORY_HOME/report.md",
+    ):
+        screen.line(f"  {command}")
+    screen.line()
