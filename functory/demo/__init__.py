@@ -42,8 +42,9 @@ def run(*, keep: bool = False, folder: Path | None = None, quiet: bool = False) 
 def _log_into(file: Path) -> Iterator[None]:
     """Send this process's log into ``file`` meanwhile: the demo says itself what its reader must know."""
     before: dict[str, Any] = structlog.get_config() if structlog.is_configured() else {}
-    handler: logging.Handler = logging.FileHandler(file)
-    handlers, logging.root.handlers = logging.root.handlers, [handler]
+    handler = logging.FileHandler(file)
+    before_root = list(logging.root.handlers)
+    logging.root.handlers[:] = [handler]
     with file.open("a") as stream:
         structlog.configure(
             processors=[
@@ -59,5 +60,5 @@ def _log_into(file: Path) -> Iterator[None]:
             yield
         finally:
             structlog.configure(**before) if before else structlog.reset_defaults()
-            logging.root.handlers = handlers
+            logging.root.handlers[:] = before_root
             handler.close()

@@ -66,7 +66,7 @@ def _play(watch: LicenceWatch, screen: Screen) -> str:
     examples = watch.examples()
     rest = [path for path in watch.files if path not in examples]
     screen.title(
-        f"1. Watch an event travel ({len(examples)} of the {len(watch.files)} packages that are installed here)"
+        f"1. Watch an event travel ({len(examples)} of the {len(watch.files)} packages installed here)"
     )
     for path in examples:
         id_ = watch.emit(path)
@@ -91,10 +91,10 @@ def _play(watch: LicenceWatch, screen: Screen) -> str:
     screen.journey(watch.engine.lineage.tree(root).nodes)
     screen.line()
     screen.line(
-        "roll_back made version 1 active again. That is an event as well; it would start the next validation, and"
+        "roll_back made version 1 active again. That is an event as well; it would start the next validation,"
     )
     screen.line(
-        "so on in a circle. The guard finds the trigger in the event's own chain already, and stops it there."
+        "and so on in a circle. The guard finds the trigger in the chain of the event already, and stops it."
     )
     return root
 
