@@ -1,8 +1,8 @@
 """Events: rows of the outbox, and their CloudEvents 1.0 envelope.
 
 An event is written in the transaction of the change that it tells of (:func:`record`). From then
-on it is *pending* until the router has decided about it, and *unpublished* until it went onto the
-exchange; both are partial indexes, so open work is found at a cost that does not grow with history.
+on it is *pending* until the router has decided about it (a partial index), and in the *outbox* until it
+went onto the exchange: open work is found at a cost that does not grow with history.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine import causes, codec
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Invalid, NotFound
-from engine.tables import event
+from engine.tables import event, outbox
 
 TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
@@ -70,6 +70,7 @@ def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
     """Write event rows into the outbox and wake router and publisher after the commit."""
     if rows:
         tx.insert(event, rows)
+        tx.insert(outbox, [{"event_id": row["id"], "time": row["time"]} for row in rows])
         tx.wake("events", "outbox")
 
 
@@ -131,6 +132,7 @@ class Events:
             if dedup_key is None:
                 add(tx, [row])
             elif tx.insert_new(event, row):
+                tx.insert(outbox, [{"event_id": row["id"], "time": row["time"]}])
                 tx.wake("events", "outbox")
             else:
                 return str(tx.scalar(sa.select(event.c.id).where(event.c.dedup_key == dedup_key)))
@@ -183,13 +185,13 @@ class Events:
 
 def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` events that are not on the exchange yet, in their order."""
-    statement = sa.select(event).where(event.c.published_at.is_(None)).order_by(event.c.id).limit(limit)
-    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+    statement = sa.select(event).join(outbox, outbox.c.event_id == event.c.id).order_by(outbox.c.event_id).limit(limit)
+    return tx.rows(statement.with_for_update(of=outbox, skip_locked=True) if tx.dialect == "postgresql" else statement)
 
 
 def mark_published(tx: Tx, ids: Sequence[str]) -> None:
     """Note that the exchange has confirmed these events."""
-    tx.execute(sa.update(event).where(event.c.id.in_(ids)).values(published_at=tx.now))
+    tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(ids)))
 
 
 def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from engine.database import Database, Tx
 from engine.errors import NotFound
 from engine.events import as_id
-from engine.tables import budget, event, execution, firing, log, span, trigger
+from engine.tables import budget, event, execution, firing, log, outbox, span, trigger
 
 # A tree larger than this is cut: nobody reads it, and a bomb must not fill the reader's memory.
 MOST = 5000
@@ -121,7 +121,7 @@ class Lineage:
         with self._database.read() as tx:
             return {
                 "pending events": _count(tx, event, event.c.state == "pending"),
-                "unpublished events": _count(tx, event, event.c.published_at.is_(None)),
+                "unpublished events": _count(tx, outbox),
                 "queued executions": _count(tx, execution, execution.c.state == "queued"),
                 "running executions": _count(tx, execution, execution.c.state == "running"),
             }
@@ -197,5 +197,5 @@ def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list
     return tx.rows(sa.select(table).where(column == root).order_by(table.c.id).limit(MOST))
 
 
-def _count(tx: Tx, table: sa.Table, condition: Any) -> int:
-    return int(tx.scalar(sa.select(sa.func.count()).select_from(table).where(condition)) or 0)
+def _count(tx: Tx, table: sa.Table, *conditions: Any) -> int:
+    return int(tx.scalar(sa.select(sa.func.count()).select_from(table).where(*conditions)) or 0)

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from engine.database import Database
 from engine.errors import FunctoryError
-from engine.tables import event, execution, function, worker
+from engine.tables import event, execution, function, outbox, worker
 
 OTHER = "_other"
 
@@ -89,8 +89,8 @@ class StateCollector(Collector):
                 states = dict(tx.execute(sa.select(execution.c.state, sa.func.count())
                                          .where(execution.c.state.in_(("queued", "running"))).group_by(execution.c.state)).all())
                 oldest = tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(execution.c.state == "queued"))
-                pending = tx.scalar(sa.select(sa.func.count()).select_from(event).where(event.c.published_at.is_(None)))
-                waiting = tx.scalar(sa.select(sa.func.min(event.c.time)).where(event.c.published_at.is_(None)))
+                pending = tx.scalar(sa.select(sa.func.count()).select_from(outbox))
+                waiting = tx.scalar(sa.select(sa.func.min(outbox.c.time)))
                 unrouted = tx.scalar(sa.select(sa.func.min(event.c.time)).where(event.c.state == "pending"))
                 functions = tx.scalar(sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted"))
                 workers = tx.scalar(sa.select(sa.func.count()).select_from(worker))

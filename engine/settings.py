@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     worker_slots: int = Field(4, ge=1, le=512, description="executions that one worker runs at a time")
     batch_size: int = Field(100, ge=1, le=1000, description="events that the router takes in one transaction")
     message_size: int = Field(10, ge=1, le=100, description="execution ids in one Celery message under load")
-    poll_seconds: float = Field(0.1, gt=0, le=60, description="how often roles look for work without a wake-up")
+    poll_seconds: float = Field(0.5, gt=0, le=60, description="how often roles look for work without a wake-up")
     lease_seconds: float = Field(30.0, gt=0, le=3600, description="an attempt without a heartbeat is lost after this")
     heartbeat_seconds: float = Field(10.0, gt=0, le=600, description="time between two heartbeats of a worker")
     redispatch_seconds: float = Field(60.0, gt=0, le=3600, description="a queued execution is sent again after this")

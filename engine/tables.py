@@ -157,13 +157,18 @@ event = Table(
     Column("route_after", Instant),
     Column("problem", Words),
     Column("routed_at", Instant),
-    Column("published_at", Instant),
 )
 _open("ix_event_pending", event, [event.c.id], "state = 'pending'")
-_open("ix_event_unpublished", event, [event.c.id], "published_at IS NULL")
 Index("ix_event_root_id", event.c.root_id)
 Index("ix_event_cause_execution_id", event.c.cause_execution_id)
 Index("ix_event_type", event.c.type, event.c.id)
+
+# What is not on the broker yet. A table of its own, so that publisher and router never lock the same rows.
+outbox = Table(
+    "outbox", metadata,
+    Column("event_id", Id, ForeignKey("event.id"), primary_key=True),
+    Column("time", Instant, nullable=False),
+)
 
 firing = Table(
     "firing", metadata,

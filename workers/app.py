@@ -1,15 +1,18 @@
 """The Celery application: one task whose only argument is a list of execution ids.
 
 Celery carries the hint and manages worker processes. It is not the retry, schedule, state or result
-system: those are rows. ``functory worker`` and ``celery -A workers.app worker`` both start this.
+system: those are rows. ``functory worker`` and ``celery -A workers.app worker`` both start the program
+in ``workers.program`` with this application; ``docs/reference/settings.md`` gives the reasons of its options.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
-from celery import Celery, signals
+from celery import Celery
 from kombu import Queue
+from kombu.utils.objects import cached_property
 
 from engine.broker import transport_options
 from engine.settings import Settings, load_settings
@@ -18,10 +21,34 @@ from workers.executor import Executor
 TASK = "functory.execute"
 
 
-def make_app(settings: Settings) -> Celery:
-    """A Celery app for these settings. The worker's ``executor`` is put on it when a worker starts."""
-    app = Celery("functory", broker=settings.broker, set_as_current=False)
-    queue = f"{settings.namespace}.executions"
+class Application(Celery):
+    """Celery with our settings, our worker program, and the executor of this process once there is one."""
+
+    settings: Settings
+    executor: Executor | None = None
+
+    @cached_property
+    def Worker(self) -> Any:
+        """The worker program that ``celery worker`` starts."""
+        return self.subclass_with_self("workers.program:Worker")
+
+    def open_executor(self, slots: int) -> Executor:
+        """Start the executor of this worker process, for ``slots`` executions at a time."""
+        self.executor = Executor.open(self.settings.model_copy(update={"worker_slots": slots}))
+        self.executor.start()
+        return self.executor
+
+    def close_executor(self) -> None:
+        """Give back what still runs and sign the worker off; nothing without an executor."""
+        executor, self.executor = self.executor, None
+        if executor is not None:
+            executor.close()
+
+
+def make_app(settings: Settings) -> Application:
+    """The application for these settings; cheap, connected to nothing."""
+    app = Application("functory", broker=settings.broker, set_as_current=False)
+    queue = queue_name(settings)
     app.conf.update(
         task_default_queue=queue,
         task_queues=[Queue(queue, durable=True, routing_key=queue)],
@@ -38,92 +65,36 @@ def make_app(settings: Settings) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         task_publish_retry=False,
+        worker_pool="threads",
+        worker_concurrency=settings.worker_slots,
+        # A loaded machine may take longer than Celery's four seconds to start a child with its zygote.
+        worker_proc_alive_timeout=60.0,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
         worker_send_task_events=False,
         worker_enable_remote_control=False,
         worker_max_tasks_per_child=None,
         task_store_errors_even_if_ignored=False,
         enable_utc=True,
     )
-    app.settings = settings  # type: ignore[attr-defined]
-    app.executor = None  # type: ignore[attr-defined]
+    app.settings = settings
 
     @app.task(name=TASK, bind=True, ignore_result=True, max_retries=0, shared=False)
     def execute(self: Any, ids: list[str]) -> None:
-        executor_of(self.app).execute(ids)
+        executor = self.app.executor
+        if executor is not None:
+            executor.execute(ids)
 
     return app
 
 
-def executor_of(app: Celery) -> Executor:
-    """The executor of this worker process, started at its first use."""
-    executor = app.executor  # type: ignore[attr-defined]
-    if executor is None:
-        executor = Executor.open(app.settings)  # type: ignore[attr-defined]
-        app.executor = executor  # type: ignore[attr-defined]
-        executor.start()
-    return executor
-
-
-@signals.worker_ready.connect
-def _started(sender: Any = None, **_: Any) -> None:
-    app = sender.app
-    # A prefork parent runs nothing itself: its children start theirs after the fork.
-    if getattr(app, "settings", None) is not None and not _is_prefork(sender):
-        executor_of(app)
-
-
-@signals.worker_process_init.connect
-def _forked(sender: Any = None, **_: Any) -> None:
-    if _module_app is not None:
-        _module_app.executor = None  # type: ignore[attr-defined]
-        executor_of(_module_app)
-
-
-@signals.worker_process_shutdown.connect
-def _child_ends(**_: Any) -> None:
-    _close(_module_app)
-
-
-@signals.worker_shutting_down.connect
-def _ending(sender: Any = None, **_: Any) -> None:
-    for app in list(_running):
-        executor = app.executor  # type: ignore[attr-defined]
-        if executor is not None:
-            executor.drain()
-
-
-@signals.worker_init.connect
-def _initialised(sender: Any = None, **_: Any) -> None:
-    global _module_app
-    app = sender.app
-    if getattr(app, "settings", None) is not None:
-        _running.add(app)
-        _module_app = app
-
-
-@signals.worker_shutdown.connect
-def _ended(sender: Any = None, **_: Any) -> None:
-    app = sender.app
-    _running.discard(app)
-    _close(app)
-
-
-def _close(app: Celery | None) -> None:
-    executor = getattr(app, "executor", None)
-    if app is not None and executor is not None:
-        app.executor = None  # type: ignore[attr-defined]
-        executor.close()
-
-
-def _is_prefork(worker: Any) -> bool:
-    return "prefork" in str(getattr(getattr(worker, "pool_cls", None), "__module__", ""))
-
-
-# Celery's signals name the worker, not the app; these say whose worker runs in this process.
-_running: set[Celery] = set()
-_module_app: Celery | None = None
+def queue_name(settings: Settings) -> str:
+    """The queue of execution ids. In-memory queues belong to the whole process: there each database has its own."""
+    queue = f"{settings.namespace}.executions"
+    if settings.embedded:
+        queue += "." + hashlib.sha256(settings.database.encode()).hexdigest()[:12]
+    return queue
 
 
 def __getattr__(name: str) -> Any:

@@ -1,52 +1,48 @@
 """A Celery worker in a thread of this process, for the embedded mode.
 
-It is the same worker, app and task as in production, over Celery's in-memory transport, with a
-thread pool: the executions themselves run in child processes either way.
+It is the same worker, application and task as in production, over Celery's in-memory transport, with a
+thread pool: the executions themselves run in child processes either way. Two parts of Celery are replaced:
+its consumer loop, which notices a request to end only after two seconds, and the thread pool, whose
+threads do not know which application they work for.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from celery import Celery
+from celery.bootsteps import RUN
+from celery.concurrency.thread import TaskPool
+from celery.exceptions import WorkerShutdown
+from celery.worker import WorkController
+from celery.worker.consumer import Consumer
 
 from engine.errors import Unavailable
+from workers.app import Application
+
+# How long one wait for messages lasts, and so how long a request to end may go unnoticed.
+DRAIN_SECONDS = 0.05
 
 
 class EmbeddedWorker:
-    """Started and stopped with the process that embeds it."""
+    """Started and stopped with the process that embeds it; runs what ``app.executor`` executes."""
 
-    def __init__(self, app: Celery, slots: int) -> None:
+    def __init__(self, app: Application, slots: int) -> None:
         self._app = app
         self._slots = slots
+        self._ending = threading.Event()
         self._thread: threading.Thread | None = None
-        self._controller: object | None = None
 
     def start(self, timeout: float = 20.0) -> None:
         """Start and wait until it consumes. Raises :class:`Unavailable`."""
-        from celery.concurrency.thread import TaskPool
-        from celery.worker import WorkController
-
         ready = threading.Event()
         failed: list[BaseException] = []
-
-        app = self._app
-
-        class Pool(TaskPool):
-            """Celery's tracer asks for the *current* app: in these threads it is ours, not a default one."""
-
-            def __init__(self, *args: object, **options: object) -> None:
-                super().__init__(*args, **options)
-                self.executor = ThreadPoolExecutor(max_workers=self.limit, initializer=app.set_current)
-
-        class Controller(WorkController):
-            def on_consumer_ready(self, consumer: object) -> None:
-                ready.set()
-
-        controller = Controller(
-            app=app, pool_cls=Pool, concurrency=self._slots, hostname=f"embedded@{id(self):x}", loglevel="ERROR",
-            without_gossip=True, without_mingle=True, without_heartbeat=True, send_events=False,
+        controller = _Controller(
+            app=self._app, pool_cls=_Pool, concurrency=self._slots, hostname=f"embedded@{id(self):x}", loglevel="ERROR",
+            consumer_cls=_Consumer, without_gossip=True, without_mingle=True, without_heartbeat=True, send_events=False,
+            ready_callback=lambda _: ready.set(), ending=self._ending,
         )
 
         def run() -> None:
@@ -54,9 +50,9 @@ class EmbeddedWorker:
                 controller.start()
             except BaseException as error:
                 failed.append(error)
+            finally:
                 ready.set()
 
-        self._controller = controller
         self._thread = threading.Thread(target=run, name="functory-worker", daemon=True)
         self._thread.start()
         in_time = ready.wait(timeout)
@@ -65,10 +61,47 @@ class EmbeddedWorker:
             raise Unavailable("the embedded worker did not start", reason)
 
     def stop(self) -> None:
-        """Stop consuming, and end the thread."""
-        controller, self._controller = self._controller, None
-        if controller is not None:
-            controller.stop()  # type: ignore[attr-defined]
-        if self._thread is not None:
-            self._thread.join(timeout=10)
-            self._thread = None
+        """Give back what still runs, stop consuming, and end the thread."""
+        self._ending.set()
+        self._app.close_executor()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join(timeout=10)
+
+
+class _Pool(TaskPool):
+    """Celery's tracer asks for the *current* application: in these threads it is ours, not a default one."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.executor = ThreadPoolExecutor(max_workers=self.limit, initializer=self.app.set_current)
+
+
+class _Controller(WorkController):
+    def setup_instance(self, *args: Any, ending: threading.Event, **options: Any) -> None:
+        self.ending = ending
+        super().setup_instance(*args, **options)
+
+
+class _Consumer(Consumer):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.loop = _consume
+
+
+def _consume(consumer: Any, connection: Any, tasks: Any, blueprint: Any, _hub: Any, qos: Any, *_: Any, **__: Any) -> None:
+    """Celery's ``synloop``, for a transport that is never away, ended by an event instead of a signal."""
+    tasks.on_message = consumer.create_task_handler()
+    tasks.consume()
+    consumer.on_ready()
+    while blueprint.state == RUN:
+        if consumer.controller.ending.is_set():
+            # Raised in the worker's own thread, it stops the whole controller in order.
+            raise WorkerShutdown(0)
+        if qos.prev != qos.value:
+            qos.update()
+        consumer.perform_pending_operations()
+        try:
+            connection.drain_events(timeout=DRAIN_SECONDS)
+        except socket.timeout:
+            continue

@@ -27,7 +27,7 @@ from workers.sandbox.zygote import ENDED, REFUSED, STARTED, STATUS
 
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
-_DEATH_SECONDS = 10.0  # between SIGKILL and the zygote's word; only a broken zygote or kernel needs longer
+_DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's word; only a broken zygote or kernel needs longer
 _EOF_SECONDS = 0.25  # after the channel closed, for the exit status that tells how the child died
 
 
