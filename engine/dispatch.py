@@ -91,3 +91,18 @@ def due_in(database: Database) -> float | None:
         first = tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(
             execution.c.state == "queued", execution.c.run_at > tx.now, execution.c.dispatched_at.is_(None)))
     return None if first is None else max(0.0, (first - tx.now).total_seconds())
+
+
+def recall(database: Database, ids: Sequence[str] | None = None) -> int:
+    """Let queued executions be sent again at once, because their message is known to be lost.
+
+    ``ids`` None means all of them: the in-memory broker ended with its process. Returns how many.
+    """
+    lost = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
+    if ids is not None:
+        lost = sa.and_(lost, execution.c.id.in_(ids))
+    with database.write() as tx:
+        changed = tx.execute(sa.update(execution).where(lost).values(dispatched_at=None)).rowcount
+        if changed:
+            tx.wake("executions")
+    return changed

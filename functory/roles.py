@@ -10,13 +10,15 @@ Run as many of each as you like: rows are claimed, so none is a leader by config
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
-from engine import metrics
+from engine import dispatch, metrics
 from engine.broker import Broker, publish_outbox
 from engine.codec import encode
 from engine.database import Database
+from engine.errors import Unavailable
 from engine.dispatch import LEAST_WINDOW
 from engine.events import envelope
 from engine.settings import Settings
@@ -103,8 +105,10 @@ class Embedded:
         self._database.watch()
         app = make_app(self._settings)
         executor = Executor(self._database, self._settings, self._runner, f"embedded:{worker_name()}")
-        app.executor = executor  # type: ignore[attr-defined]
+        app.executor = executor
         executor.start()
+        # What a killed process had put on its in-memory broker is gone with it.
+        dispatch.recall(self._database)
         self._worker = EmbeddedWorker(app, self._settings.worker_slots)
         self._worker.start()
         self._loops = [*router_loops(self._database, self._settings), reaper_loop(self._database, self._settings)]
@@ -125,4 +129,7 @@ class Embedded:
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
+            # Another process with the same file need not wait for what is still on our in-memory broker.
+            with contextlib.suppress(Unavailable):
+                dispatch.recall(self._database)
         self._loops = []

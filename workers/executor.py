@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from engine import metrics, schemas, workers
+from engine import dispatch, metrics, schemas, workers
 from engine.attempts import Attempts, Claim, Ending
 from engine.database import Database
 from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
@@ -95,15 +95,19 @@ class Executor:
     def execute(self, ids: Sequence[str]) -> None:
         """Claim those of ``ids`` that are still to be run, run them one after another, finish them."""
         if self._draining.is_set():
+            # The message is used up: another worker shall get a new one now, not after the redispatch time.
+            dispatch.recall(self._database, ids)
             return
         for running in self._claim(ids):
             self._run(running)
 
-    def drain(self) -> None:
-        """Take nothing new; after the grace time give back what still runs. Returns at once."""
-        if not self._draining.is_set():
-            self._draining.set()
-            threading.Thread(target=self._give_back, name="functory-drain", daemon=True).start()
+    def drain(self, grace: float) -> None:
+        """Take nothing new; after ``grace`` seconds give back what still runs. Returns at once.
+
+        May be called again with less grace.
+        """
+        self._draining.set()
+        threading.Thread(target=self._give_back, args=(grace,), name="functory-drain", daemon=True).start()
 
     def close(self) -> None:
         """Give back everything that runs, and stop. Nothing that was claimed stays behind."""
@@ -280,8 +284,8 @@ class Executor:
         if waiting:
             self._attempts.release(waiting, "it waited behind a long execution")
 
-    def _give_back(self) -> None:
-        deadline = time.monotonic() + self._settings.grace_seconds
+    def _give_back(self, grace: float) -> None:
+        deadline = time.monotonic() + grace
         while self._running and time.monotonic() < deadline and not self._ended.is_set():
             time.sleep(0.05)
         self._kill_all("shutdown")

@@ -1,0 +1,80 @@
+"""Logging of a role process: structlog for our own lines and for those of the libraries, on stderr.
+
+Every role calls :func:`configure` once at its start; an embedding program does not, and keeps its own
+logging. Lines are text for people or, with ``log_json``, one JSON object each. Whatever is written, a
+password inside a URL is masked in the finished line: libraries put broker and database addresses into
+their messages and tracebacks without asking.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+import structlog
+
+from engine.codec import encode
+
+MASK = "***"
+
+# userinfo of RFC 3986, section 3.2.1: scheme://user:password@host. Passwords that are not encoded may
+# hold "/" or "@", so the last "@" before a blank or a quote ends them.
+_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^\s:/@'\"]*:)[^\s'\"]+(?P<after>@)", re.IGNORECASE)
+
+# Libraries that tell of each message or step at the level at which we tell of states.
+_TALKATIVE = ("celery.worker.strategy", "celery.app.trace", "alembic", "uvicorn", "kombu", "amqp")
+
+
+def mask(text: str) -> str:
+    """``text`` with the passwords of all URLs in it replaced."""
+    return _PASSWORD.sub(rf"\g<before>{MASK}\g<after>", text)
+
+
+def configure(level: str = "info", *, as_json: bool = False, stream: Any = None) -> None:
+    """Send structlog and :mod:`logging` to ``stream`` (stderr) from ``level`` on.
+
+    ``level`` is debug, info, warning or error. May be called again: the last call counts.
+    """
+    stream = stream or sys.stderr
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
+    ]
+    if as_json:
+        tail: list[Any] = [structlog.processors.format_exc_info, _json]
+    else:
+        colours = bool(getattr(stream, "isatty", bool)())
+        tail = [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback)]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *tail, _masked],
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.DEBUG if level == "debug" else max(logging.WARNING, root.level))
+    logging.captureWarnings(True)
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.PositionalArgumentsFormatter(),
+                    structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger, logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _json(_logger: Any, _method: str, fields: Mapping[str, Any]) -> str:
+    # Masked before the quotes of a password are escaped, after which they would look like its end.
+    plain = {key: value if isinstance(value, int | float | bool | None) else mask(str(value)) for key, value in fields.items()}
+    return encode(plain).decode()
+
+
+def _masked(_logger: Any, _method: str, line: str | MutableMapping[str, Any]) -> str:
+    return mask(str(line))
