@@ -34,19 +34,15 @@ def until(fact, seconds: float = 20.0):
     raise AssertionError(f"{fact} never came true")
 
 
-def scratch_folders() -> set[str]:
-    return {str(path) for path in Path(tempfile.gettempdir()).glob("functory-run-*")}
-
-
-def test_hundreds_of_runs_leave_no_descriptor_process_thread_or_folder():
-    folders = scratch_folders()
+def test_hundreds_of_runs_leave_no_descriptor_process_thread_or_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     runner = Runner()
     runner.start()
     source = "from functory import call\ndef f(n):\n    print(n)\n    return call('g', n)"
     host = FakeHost(g=lambda n: n)
     assert runner.run(job(source, input={"n": 0}), host).result == 0
     zygote = runner.zygote_pid
-    (base,) = scratch_folders() - folders
+    (base,) = tmp_path.iterdir()
     gc.collect()
     before = open_files(), open_files(zygote), threading.active_count()
     for n in range(200):
@@ -55,10 +51,10 @@ def test_hundreds_of_runs_leave_no_descriptor_process_thread_or_folder():
     until(lambda: threading.active_count() <= before[2])
     assert (open_files(), open_files(zygote)) == before[:2]
     assert children(zygote) == []
-    assert list(Path(base).iterdir()) == []
+    assert list(base.iterdir()) == []
     runner.close()
     assert not alive(zygote)
-    assert not Path(base).exists()
+    assert not base.exists()
 
 
 def test_many_threads_share_one_zygote():
@@ -181,6 +177,21 @@ def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
         worker.communicate()
     until(lambda: not alive(int(zygote)) and not alive(int(child)))
     assert not Path(folder).parent.exists()
+
+
+def test_a_worker_that_is_killed_while_its_zygote_starts_leaves_no_folder(tmp_path):
+    worker = subprocess.Popen(
+        [sys.executable, "-c", "from workers.sandbox.runner import Runner; Runner().start()"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: children(worker.pid) and list(tmp_path.iterdir()))
+    finally:
+        worker.kill()
+        worker.wait()
+    until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_starting_says_loudly_and_once_that_isolation_is_off():

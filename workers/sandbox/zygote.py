@@ -194,9 +194,12 @@ def main(control_fd: int, base: str, root: str) -> None:
     gc.disable()
     gc.freeze()
     zygote = Zygote(control)
-    control.send(READY)
     try:
+        control.send(READY)
         zygote.serve()
+    except BrokenPipeError:
+        # The worker went while this process was starting.
+        return
     finally:
         zygote.close()
         scratch.remove(base)
