@@ -1,0 +1,61 @@
+"""The three deployments that the acceptance suite runs on: embedded, and two on servers with roles as processes."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.settings import load_settings
+from functory.local import Functory
+from tests.roles import Roles
+
+MODES = ["embedded", "postgres+rabbitmq", "postgres+redis"]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("embedded"),
+        pytest.param("postgres+rabbitmq", marks=[pytest.mark.postgres, pytest.mark.rabbitmq]),
+        pytest.param("postgres+redis", marks=[pytest.mark.postgres, pytest.mark.redis]),
+    ],
+)
+def functory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functory]:
+    """An engine (embedded) or a client whose router, scheduler and two workers run as processes."""
+    folder = tmp_path_factory.mktemp("deployment")
+    with contextlib.ExitStack() as stack:
+        if request.param == "embedded":
+            engine = Functory(_embedded(folder))
+            stack.callback(engine.close)
+            yield engine.start()
+            return
+        database = stack.enter_context(request.getfixturevalue("postgres_server").database())
+        if request.param.endswith("redis"):
+            broker = request.getfixturevalue("redis_server").empty_database()
+        else:
+            broker = stack.enter_context(request.getfixturevalue("rabbitmq_server").virtual_host())
+        roles = stack.enter_context(Roles(folder, database_url=database, broker_url=broker))
+        roles.migrate()
+        for role in ("router", "scheduler"):
+            roles.start(role, wait=False)
+        for _ in range(2):
+            roles.start("worker", "--slots", "2", wait=False)
+        for role in roles.started:
+            role.wait_ready()
+        client = roles.client()
+        stack.callback(client.close)
+        yield client.start()
+
+
+@pytest.fixture
+def name() -> str:
+    """A function name that no other test uses: one deployment serves the whole module."""
+    return f"f_{uuid.uuid4().hex[:10]}"
+
+
+def _embedded(folder: Path):
+    return load_settings(home=folder, namespace=f"t{uuid.uuid4().hex[:10]}", worker_slots=2)
