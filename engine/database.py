@@ -18,6 +18,7 @@ import select
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -25,11 +26,11 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import Connection, CursorResult, Engine, make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from engine import clock as clocks
-from engine.errors import Unavailable
+from engine.errors import Invalid, Unavailable
 from engine.wakeup import Wakeup
 
 CHANNEL = "functory_wakeup"
@@ -85,6 +86,11 @@ class Tx:
         statement = _insert_for(self.dialect)(table).values(**row).on_conflict_do_nothing()
         return self.connection.execute(statement).rowcount == 1
 
+    def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch."""
+        if rows:
+            self.connection.execute(_insert_for(self.dialect)(table).on_conflict_do_nothing(), list(rows))
+
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
         self.topics.update(topics)
@@ -136,6 +142,7 @@ class Database:
         self._turn = threading.Lock()
         self._notifier: _Notifier | None = None
         self._watcher: _Watcher | None = None
+        _databases.add(self)
 
     @property
     def name(self) -> str:

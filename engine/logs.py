@@ -23,14 +23,15 @@ MASK = "***"
 # userinfo of RFC 3986, section 3.2.1: scheme://user:password@host. Passwords that are not encoded may
 # hold "/" or "@", so the last "@" before a blank or a quote ends them.
 _PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^\s:/@'\"]*:)[^\s'\"]+(?P<after>@)", re.IGNORECASE)
+_PARAMETER = re.compile(r"([?&](?:password|sslpassword)=)[^&\s'\"]+", re.IGNORECASE)
 
 # Libraries that tell of each message or step at the level at which we tell of states.
 _TALKATIVE = ("celery.worker.strategy", "celery.app.trace", "alembic", "uvicorn", "kombu", "amqp")
 
 
 def mask(text: str) -> str:
-    """``text`` with the passwords of all URLs in it replaced."""
-    return _PASSWORD.sub(rf"\g<before>{MASK}\g<after>", text)
+    """``text`` with the passwords of all URLs in it replaced, in their authority and in their query."""
+    return _PARAMETER.sub(rf"\1{MASK}", _PASSWORD.sub(rf"\g<before>{MASK}\g<after>", text))
 
 
 def configure(level: str = "info", *, as_json: bool = False, stream: Any = None) -> None:

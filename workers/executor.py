@@ -153,7 +153,7 @@ class Executor:
             if refused is not None:
                 self._finish(claim, refused)
                 return
-            host = EngineHost(claim, self._services, self._lend)
+            host = EngineHost(claim, self._services, self._lend, running.control.ended)
             outcome = self._runner.run(job_of(claim), host, running.control)
             if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
                 if outcome.kill_reason == "shutdown":

@@ -13,12 +13,15 @@ from typing import Any
 
 from engine import binding, codec, executions
 from engine.attempts import Claim
-from engine.errors import Conflict, ExecutionFailed, FunctoryError, Invalid, Refused
+from engine.errors import Conflict, ExecutionFailed, FunctoryError, Invalid, Refused, WaitTimeout
 from engine.events import Events
 from engine.executions import Executions
 from engine.functions import Functions
 from engine.secrets import Secrets
 from engine.state import State
+
+# How often a waiting request looks whether its run is still there.
+WAIT_SECONDS = 1.0
 
 READS = frozenset({"get", "list", "versions"})
 WRITES = frozenset({"save", "update", "activate", "rollback"})
@@ -38,11 +41,12 @@ class Services:
 class EngineHost:
     """The host of one claim. ``lend`` is told of child executions that the claim waits for."""
 
-    def __init__(self, claim: Claim, services: Services, lend: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, claim: Claim, services: Services, lend: Callable[[Sequence[str]], None], ended: threading.Event) -> None:
         self._claim = claim
         self._cause = claim.cause
         self._services = services
         self._lend = lend
+        self._ended = ended
         self._lock = threading.Lock()
         self._emitted: dict[str, int] = {}
         self._children: set[str] = set()
@@ -52,7 +56,7 @@ class EngineHost:
         """A child execution, awaited. Raises :class:`ExecutionFailed`."""
         id_ = self._start(name, version, input, args, kwargs, dispatched=True)
         self._lend([id_])
-        return executions.value_of(self._services.executions.wait([id_])[0])
+        return executions.value_of(self._wait([id_], None)[0])
 
     def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
         """A child execution on any worker; returns its id."""
@@ -65,7 +69,7 @@ class EngineHost:
             raise Refused(f"execution {strangers[0]} is not a child of this one", "only own children can be awaited")
         self._lend(ids)
         results: list[dict[str, Any]] = []
-        for row in self._services.executions.wait(ids, timeout):
+        for row in self._wait(ids, timeout):
             try:
                 results.append({"ok": True, "value": executions.value_of(row)})
             except ExecutionFailed as error:
@@ -133,6 +137,18 @@ class EngineHost:
     def llm(self, arguments: dict[str, Any]) -> Any:
         """There is no gateway yet."""
         raise Conflict("no language model is configured", "the gateway is not installed", "see docs/reference/settings.md")
+
+    def _wait(self, ids: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
+        """Finished rows; gives up when the run itself has ended: nobody can kill a thread in here."""
+        left = timeout
+        while True:
+            slice_ = WAIT_SECONDS if left is None else min(WAIT_SECONDS, left)
+            try:
+                return self._services.executions.wait(ids, slice_)
+            except WaitTimeout:
+                left = None if left is None else left - slice_
+                if self._ended.is_set() or (left is not None and left <= 0):
+                    raise
 
     def _start(self, name: str, version: int | None, input_: dict[str, Any] | None, args: list[Any], kwargs: dict[str, Any],
                *, dispatched: bool) -> str:
