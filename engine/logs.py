@@ -50,7 +50,11 @@ def configure(level: str = "info", *, as_json: bool = False, stream: Any = None)
         tail: list[Any] = [structlog.processors.format_exc_info, _json]
     else:
         colours = bool(getattr(stream, "isatty", bool)())
-        tail = [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback)]
+        tail = [
+            structlog.dev.ConsoleRenderer(
+                colors=colours, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *tail, _masked],
@@ -61,19 +65,29 @@ def configure(level: str = "info", *, as_json: bool = False, stream: Any = None)
     root.handlers = [handler]
     root.setLevel(level.upper())
     for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.DEBUG if level == "debug" else max(logging.WARNING, root.level))
+        logging.getLogger(name).setLevel(
+            logging.DEBUG if level == "debug" else max(logging.WARNING, root.level)
+        )
     logging.captureWarnings(True)
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.PositionalArgumentsFormatter(),
-                    structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.stdlib.BoundLogger, logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
 
 
 def _json(_logger: Any, _method: str, fields: Mapping[str, Any]) -> str:
     # Masked before the quotes of a password are escaped, after which they would look like its end.
-    plain = {key: value if isinstance(value, int | float | bool | None) else mask(str(value)) for key, value in fields.items()}
+    plain = {
+        key: value if isinstance(value, int | float | bool | None) else mask(str(value))
+        for key, value in fields.items()
+    }
     return encode(plain).decode()
 
 

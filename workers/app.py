@@ -11,7 +11,7 @@ import hashlib
 from typing import Any
 
 from celery import Celery
-from kombu import Queue
+from kombu.entity import Queue
 from kombu.utils.objects import cached_property
 
 from engine.broker import transport_options
@@ -47,7 +47,9 @@ class Application(Celery):
 
 def make_app(settings: Settings) -> Application:
     """The application for these settings; cheap, connected to nothing."""
-    app = Application("functory", broker=settings.broker, set_as_current=False)
+    # kombu warns about an address without a host, even where there is none.
+    broker = "memory://localhost/" if settings.embedded else settings.broker
+    app = Application("functory", broker=broker, set_as_current=False)
     queue = queue_name(settings)
     app.conf.update(
         task_default_queue=queue,
@@ -90,7 +92,7 @@ def make_app(settings: Settings) -> Application:
 
 
 def queue_name(settings: Settings) -> str:
-    """The queue of execution ids. In-memory queues belong to the whole process: there each database has its own."""
+    """The queue of execution ids. In-memory queues belong to the process: there each database has its own."""
     queue = f"{settings.namespace}.executions"
     if settings.embedded:
         queue += "." + hashlib.sha256(settings.database.encode()).hexdigest()[:12]

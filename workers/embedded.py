@@ -8,7 +8,6 @@ threads do not know which application they work for.
 
 from __future__ import annotations
 
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,9 +39,18 @@ class EmbeddedWorker:
         ready = threading.Event()
         failed: list[BaseException] = []
         controller = _Controller(
-            app=self._app, pool_cls=_Pool, concurrency=self._slots, hostname=f"embedded@{id(self):x}", loglevel="ERROR",
-            consumer_cls=_Consumer, without_gossip=True, without_mingle=True, without_heartbeat=True, send_events=False,
-            ready_callback=lambda _: ready.set(), ending=self._ending,
+            app=self._app,
+            pool_cls=_Pool,
+            concurrency=self._slots,
+            hostname=f"embedded@{id(self):x}",
+            loglevel="ERROR",
+            consumer_cls=_Consumer,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            send_events=False,
+            ready_callback=lambda _: ready.set(),
+            ending=self._ending,
         )
 
         def run() -> None:
@@ -74,7 +82,8 @@ class _Pool(TaskPool):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.executor = ThreadPoolExecutor(max_workers=self.limit, initializer=self.app.set_current)
+        app: Any = self.app
+        self.executor = ThreadPoolExecutor(max_workers=self.limit, initializer=app.set_current)
 
 
 class _Controller(WorkController):
@@ -89,7 +98,9 @@ class _Consumer(Consumer):
         self.loop = _consume
 
 
-def _consume(consumer: Any, connection: Any, tasks: Any, blueprint: Any, _hub: Any, qos: Any, *_: Any, **__: Any) -> None:
+def _consume(
+    consumer: Any, connection: Any, tasks: Any, blueprint: Any, _hub: Any, qos: Any, *_: Any, **__: Any
+) -> None:
     """Celery's ``synloop``, for a transport that is never away, ended by an event instead of a signal."""
     tasks.on_message = consumer.create_task_handler()
     tasks.consume()
@@ -103,5 +114,5 @@ def _consume(consumer: Any, connection: Any, tasks: Any, blueprint: Any, _hub: A
         consumer.perform_pending_operations()
         try:
             connection.drain_events(timeout=DRAIN_SECONDS)
-        except socket.timeout:
+        except TimeoutError:
             continue

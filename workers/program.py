@@ -4,9 +4,10 @@ Both ``functory worker`` and ``celery -A workers.app worker`` run this class. It
 
 - one :class:`Executor` a process: in this one for the threads and solo pools, in each child of a prefork
   pool (there with one slot), since two processes must not share database connections or zygotes;
-- the first SIGTERM or SIGINT takes nothing new, lets executions end for ``grace_seconds``, then kills them and
-  gives them back, not counted as attempts; a further signal or SIGQUIT gives them back at once. Either way
-  the program ends by itself with 0. Celery's own soft shutdown requeues messages, of which we need none;
+- the first SIGTERM or SIGINT takes nothing new, lets executions end for ``grace_seconds``, then kills
+  them and gives them back, not counted as attempts; a further signal or SIGQUIT gives them back at once.
+  Either way the program ends by itself with 0. Celery's own soft shutdown puts messages back, which is of
+  no use here: a message is only a hint;
 - Celery's banner and its warning about the superuser are left out: the latter is meant for pickled
   messages, and ours are JSON ids.
 """
@@ -84,7 +85,7 @@ class Worker(CeleryWorker):
     @property
     def slots(self) -> int:
         """Executions at a time, of all its processes together."""
-        return 1 if self.pool_name == "solo" else int(self.concurrency)
+        return 1 if self.pool_name == "solo" else int(self.concurrency or 1)
 
     def install_platform_tweaks(self, worker: Any) -> None:
         """Our signal handlers instead of Celery's."""
@@ -114,7 +115,9 @@ class Worker(CeleryWorker):
         self._stopped.on_ring(lambda: executor.drain(0.0))
 
         def drain(*_: Any) -> None:
-            threading.Thread(target=executor.drain, args=(grace,), name="functory-signal", daemon=True).start()
+            threading.Thread(
+                target=executor.drain, args=(grace,), name="functory-signal", daemon=True
+            ).start()
 
         # A supervisor may send its signal to the whole group of processes.
         signal.signal(signal.SIGTERM, drain)

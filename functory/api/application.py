@@ -1,0 +1,42 @@
+"""The FastAPI application: its routes, and one form for every error."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from engine import metrics
+from functory import __version__
+from functory.api import problem
+from functory.api.health import Health
+from functory.local import Functory
+
+
+def create_app(functory: Functory) -> FastAPI:
+    """The application over ``functory``, which the caller starts and closes."""
+    # The pages of documentation load scripts from other hosts: they are left out.
+    app = FastAPI(title="Functory", version=__version__, docs_url=None, redoc_url=None)
+    problem.install(app)
+    health = Health(functory)
+
+    @app.get("/healthz", tags=["health"])
+    def healthz() -> dict[str, str]:
+        """This process is alive."""
+        return {"status": "alive"}
+
+    @app.get(
+        "/readyz", tags=["health"], responses={503: {"description": "Something that is needed is away."}}
+    )
+    def readyz(response: Response) -> dict[str, object]:
+        """Whether work can be taken: each part with ``ok`` and, when it is not, why."""
+        parts = health.parts()
+        ready = all(part["ok"] for part in parts.values())
+        response.status_code = 200 if ready else 503
+        return {"ready": ready, "checks": parts}
+
+    @app.get("/metrics", tags=["health"], response_class=Response)
+    def exposition() -> Response:
+        """The metrics of this process in Prometheus' text format."""
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app

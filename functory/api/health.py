@@ -1,0 +1,70 @@
+"""What ``/readyz`` asks: database, schema, broker, and in an embedded process its loops."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from engine import broker, migrate
+from engine.errors import FunctoryError
+from functory.local import Functory
+
+# A probe may come every second from several sides; a broker is not to be connected to so often.
+FRESH_SECONDS = 3.0
+
+Part = dict[str, Any]
+
+
+class Health:
+    """The parts of one deployment, each asked at most once in a few seconds; many threads may ask."""
+
+    def __init__(self, functory: Functory) -> None:
+        self._functory = functory
+        self._broker = _Remembered(self._ask_broker)
+        self._database = _Remembered(self._ask_database, fresh=1.0)
+
+    def parts(self) -> dict[str, Part]:
+        """Each part with ``ok``, and ``why`` when it is not."""
+        parts = {"database": self._database(), "broker": self._broker()}
+        if self._functory.settings.embedded:
+            loops = self._functory.health
+            sick = sorted(name for name, well in loops.items() if not well)
+            parts["loops"] = {"ok": bool(loops) and not sick}
+            if sick or not loops:
+                parts["loops"]["why"] = f"not working: {', '.join(sick)}" if loops else "not started"
+        return parts
+
+    def _ask_database(self) -> None:
+        self._functory.database.ping()
+        migrate.check(self._functory.database)
+
+    def _ask_broker(self) -> None:
+        if not self._functory.settings.embedded:
+            broker.ping(self._functory.settings)
+
+
+class _Remembered:
+    """An answer that is kept for ``fresh`` seconds; while one asks, the others wait for it."""
+
+    def __init__(self, ask: Callable[[], None], fresh: float = FRESH_SECONDS) -> None:
+        self._ask = ask
+        self._fresh = fresh
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._part: Part = {"ok": False}
+
+    def __call__(self) -> Part:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._part = self._answer()
+                self._until = time.monotonic() + self._fresh
+            return dict(self._part)
+
+    def _answer(self) -> Part:
+        try:
+            self._ask()
+        except FunctoryError as error:
+            return {"ok": False, "what": error.what, "why": error.why, "try": error.try_}
+        return {"ok": True}

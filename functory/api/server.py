@@ -1,0 +1,77 @@
+"""The HTTP server of a role: uvicorn on a thread, without its own signals, banner and access log."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import uvicorn
+from fastapi import FastAPI
+
+from engine.errors import Conflict, Unavailable
+
+
+class Server:
+    """Serves ``app`` from :meth:`start` to :meth:`stop`; ``url`` is known once it has started."""
+
+    def __init__(self, app: FastAPI, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="off")
+        )
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self.url = ""
+
+    def start(self, timeout: float = 20.0) -> None:
+        """Listen and serve. Raises :class:`Conflict` for a port that is taken."""
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            self._socket = socket.socket(family, kind, protocol)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(address)
+            self._socket.listen(2048)
+        except OSError as error:
+            if self._socket is not None:
+                self._socket.close()
+            raise Conflict(
+                f"port {self._port} of {self._host} cannot be used",
+                error.strerror or str(error),
+                "end what uses it, or choose another one with FUNCTORY_PORT or --port",
+            ) from None
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(
+            target=self._uvicorn.run, args=([self._socket],), name="functory-http", daemon=True
+        )
+        self._thread.start()
+        if not self._wait(timeout):
+            raise Unavailable("the HTTP server did not start", f"not ready after {timeout:g} s")
+
+    def stop(self, grace: float) -> bool:
+        """Let open requests end, at most ``grace`` seconds. True when all ended."""
+        self._uvicorn.should_exit = True
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return True
+        thread.join(grace)
+        ended = not thread.is_alive()
+        if not ended:
+            self._uvicorn.force_exit = True
+            thread.join(1.0)
+        if self._socket is not None:
+            self._socket.close()
+        return ended
+
+    def _wait(self, timeout: float) -> bool:
+        pause = threading.Event()
+        for _ in range(int(timeout / 0.01)):
+            if self._uvicorn.started:
+                return True
+            if self._thread is None or not self._thread.is_alive():
+                return False
+            pause.wait(0.01)
+        return False

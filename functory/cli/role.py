@@ -1,0 +1,164 @@
+"""``functory server | router | worker | scheduler | dev``: the processes of a deployment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+Migrate = Annotated[
+    bool, typer.Option("--migrate", help="First bring the database to this version's schema.")
+]
+
+
+class Pool(StrEnum):
+    """How a worker runs executions at a time; each runs in a child process of its own in any case."""
+
+    threads = "threads"
+    prefork = "prefork"
+    solo = "solo"
+
+
+def router(migrate: Migrate = False) -> int:
+    """Turn events into executions, and send events and executions to the broker."""
+    from functory import process, roles
+
+    return process.run_loops("router", roles.router_loops, upgrade=migrate)
+
+
+def scheduler(migrate: Migrate = False) -> int:
+    """Send what is due, and end what nobody owns any more. Run as many as you like."""
+    from functory import process, roles
+
+    return process.run_loops("scheduler", roles.scheduler_loops, upgrade=migrate, tells_state=True)
+
+
+def worker(
+    pool: Annotated[
+        Pool,
+        typer.Option(help="threads: one process. prefork: a process a slot. solo: one execution at a time."),
+    ] = Pool.threads,
+    slots: Annotated[
+        int | None, typer.Option(min=1, max=512, help="Executions at a time (FUNCTORY_WORKER_SLOTS).")
+    ] = None,
+    migrate: Migrate = False,
+) -> int:
+    """Carry out executions: a Celery worker."""
+    from engine.database import Database
+    from functory import process
+    from workers.app import make_app
+
+    settings = process.begin("worker")
+    if slots is not None:
+        settings = settings.model_copy(update={"worker_slots": slots})
+    ending = process.Ending().install()
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(process.metrics_port(settings))
+        # Closed again before the worker starts: a prefork child must inherit no connection.
+        database = Database(settings.database)
+        stack.callback(database.close)
+        if not process.schema_ready(database, ending, upgrade=migrate):
+            return 0
+        database.close()
+
+        def ready(consumer: Any) -> None:
+            process.announce(
+                "worker", settings, pool=pool.value, slots=consumer.controller.slots, metrics=address
+            )
+
+        program = make_app(settings).Worker(
+            pool=pool.value,
+            concurrency=settings.worker_slots,
+            ready_callback=ready,
+            loglevel=settings.log_level.upper(),
+            without_gossip=True,
+            without_mingle=True,
+        )
+        if not ending.asked:
+            # From here on the program has its own signal handlers.
+            program.start()
+        return program.exitcode or 0
+
+
+def server(
+    host: Annotated[str | None, typer.Option(help="Address to listen on (FUNCTORY_HOST).")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one (FUNCTORY_PORT).")
+    ] = None,
+    migrate: Migrate = False,
+) -> int:
+    """Serve HTTP: health and metrics. With the in-memory broker it runs all other roles as well."""
+    from functory import process
+    from functory.local import Functory
+
+    create_app, Server = _http()
+    settings = process.begin("server", embedded=True)
+    settings = settings.model_copy(
+        update={"host": host or settings.host, "port": settings.port if port is None else port}
+    )
+    ending = process.Ending().install()
+    with contextlib.ExitStack() as stack:
+        functory = stack.enter_context(Functory(settings))
+        address = stack.enter_context(process.metrics_port(settings))
+        http = Server(create_app(functory), settings.host, settings.port)
+        http.start()
+        # At once, so that /readyz can tell what is being waited for.
+        process.log.info("listening", url=http.url)
+        if process.schema_ready(functory.database, ending, upgrade=migrate):
+            if settings.embedded:
+                stack.enter_context(process.state_metrics(functory.database))
+            functory.start()
+            if process.broker_ready(settings, ending):
+                process.announce("server", settings, url=http.url, metrics=address or f"{http.url}/metrics")
+                ending.wait()
+        process.log.info("stopping", role="server", grace_seconds=settings.grace_seconds)
+        return 0 if http.stop(settings.grace_seconds) else 1
+
+
+def dev(
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one (FUNCTORY_PORT).")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Delete the data file and start anew.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show events as they happen.")] = False,
+) -> int:
+    """Run all roles in one process, for development. Not for production."""
+    from functory import dev as development
+    from functory import process
+
+    _http()
+    settings = development.settings_of(process.begin("dev", embedded=True), port)
+    if reset:
+        development.reset(settings, agreed=yes)
+    return development.run(settings, quiet=quiet)
+
+
+def _http() -> tuple[Any, Any]:
+    """The parts of the HTTP server. Raises :class:`Invalid` when they are not installed."""
+    from engine.errors import Invalid
+
+    try:
+        from functory.api import create_app
+        from functory.api.server import Server
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise Invalid(
+            "the HTTP server is not installed",
+            f"there is no module {error.name}",
+            "pip install 'functory[server]'",
+        ) from None
+    return create_app, Server
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "server": server,
+    "router": router,
+    "worker": worker,
+    "scheduler": scheduler,
+    "dev": dev,
+}

@@ -1,0 +1,139 @@
+"""``functory dev``: all roles and the HTTP server in one process, with what happens on the screen.
+
+It needs nothing but a folder: SQLite, the in-memory broker, one Ctrl-C to end it. Not for production.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import time
+from pathlib import Path
+
+from engine.errors import Invalid
+from engine.settings import Settings
+from functory import __version__, process
+from functory.api import create_app
+from functory.api.server import Server
+from functory.feed import Feed
+from functory.local import Functory
+
+# An end on Ctrl-C is expected now, not after the grace time of a deployment.
+GRACE_SECONDS = 2.0
+
+
+def settings_of(settings: Settings, port: int | None) -> Settings:
+    """The settings for this run. Raises :class:`Invalid` for a deployment's."""
+    if not settings.embedded:
+        raise Invalid(
+            "functory dev brings its own broker",
+            "FUNCTORY_BROKER_URL names one that processes share",
+            "unset it, or start the roles: functory server, router, worker, scheduler",
+        )
+    return settings.model_copy(update={"port": settings.port if port is None else port})
+
+
+def reset(settings: Settings, *, agreed: bool) -> None:
+    """Delete the data file after asking. Raises :class:`Invalid` without an agreement."""
+    if not settings.database.startswith("sqlite"):
+        raise Invalid(
+            "only a data file can be reset",
+            "FUNCTORY_DATABASE_URL names a server",
+            "empty that database yourself",
+        )
+    file = data_file(settings)
+    if not file.exists():
+        return
+    if not agreed:
+        if not sys.stdin.isatty():
+            raise Invalid(
+                f"--reset would delete {file}", "there is nobody to ask", "functory dev --reset --yes"
+            )
+        answer = input(f"Delete {file} with all its functions and executions? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            raise Invalid(f"{file} was not deleted", "you did not agree", "functory dev")
+    # The write-ahead log first: left alone it would belong to no database.
+    for name in (f"{file}-wal", f"{file}-shm", str(file)):
+        Path(name).unlink(missing_ok=True)
+
+
+def data_file(settings: Settings) -> Path:
+    """The SQLite file of these settings."""
+    return Path(settings.database.split(":///", 1)[1].split("?")[0])
+
+
+def run(settings: Settings, *, quiet: bool) -> int:
+    """Run until Ctrl-C. Returns the exit status."""
+    began = time.monotonic()
+    ending = process.Ending().install()
+    # Said below, in the words of this screen.
+    logging.getLogger("workers.sandbox.runner").setLevel(logging.ERROR)
+    logging.getLogger("celery").setLevel(logging.WARNING)
+    with contextlib.ExitStack() as stack:
+        functory = stack.enter_context(Functory(settings))
+        server = Server(create_app(functory), settings.host, settings.port)
+        server.start()
+        stack.callback(server.stop, GRACE_SECONDS)
+        stack.enter_context(process.state_metrics(functory.database))
+        own_port = stack.enter_context(process.metrics_port(settings))
+        feed = Feed(functory)
+        functory.start()
+        for line in _head(functory, server.url, own_port or f"{server.url}/metrics"):
+            say(line)
+        say(f"  Ready in {time.monotonic() - began:.1f} s.  {_next(functory)}   Quit: Ctrl-C\n")
+        if not quiet:
+            feed.start(say)
+            stack.callback(feed.stop)
+        ending.wait()
+        say("\n  stopping")
+    return 0
+
+
+def say(line: str) -> None:
+    """One line on stdout, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _head(functory: Functory, url: str, metrics: str) -> list[str]:
+    settings = functory.settings
+    functions, triggers = len(functory.functions.list()), len(functory.triggers.list())
+    sqlite = settings.database.startswith("sqlite")
+    data = _short(data_file(settings)) if sqlite else functory.database.name
+    rows = [
+        ("API", url, "health /healthz /readyz"),
+        ("Metrics", metrics, ""),
+        ("Data", data, "functory dev --reset to start anew" if sqlite else ""),
+        ("Stored", f"{_count(functions, 'function')}, {_count(triggers, 'trigger')}", ""),
+        ("Worker", f"{settings.worker_slots} slots", f"isolation: {functory.runner.isolation}"),
+    ]
+    kind = "SQLite" if sqlite else "PostgreSQL"
+    lines = [
+        "",
+        f"  functory {__version__}   dev    NOT FOR PRODUCTION: no authentication, {kind}, in-memory broker",
+        "",
+    ]
+    lines += [f"  {label:<11} {value:<33} {note}".rstrip() for label, value, note in rows]
+    if functory.runner.isolation == "none":
+        lines += [
+            "",
+            "  ISOLATION IS OFF: a function can do whatever you can. Run only functions that you trust.",
+        ]
+    return [*lines, ""]
+
+
+def _next(functory: Functory) -> str:
+    names = [row["name"] for row in functory.functions.list()]
+    return f"Try:  functory function run {names[0]}" if names else "Try:  functory function add FILE"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

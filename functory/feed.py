@@ -1,0 +1,110 @@
+"""What happens, one line an event, for the screen of ``functory dev``.
+
+The lines come from the event rows, so they tell of every process that shares the data file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.errors import FunctoryError
+from engine.events import RESERVED
+from functory.local import Functory
+
+# Events asked for at a time. In a burst of more, a screen helps nobody: the rest is counted.
+PAGE = 100
+REMEMBERED = 2000
+
+_BAD = ("execution.failed", "execution.timed_out", "execution.dead", "execution.expired", "worker.lost")
+_SILENT = ("execution.started",)
+
+
+class Feed:
+    """Calls ``show(line)`` for each event after :meth:`start`, on a thread of its own."""
+
+    def __init__(self, functory: Functory) -> None:
+        self._functory = functory
+        self._seen: deque[str] = deque(maxlen=REMEMBERED)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, show: Callable[[str], None]) -> None:
+        """Show what is written from now on."""
+        self._seen.extend(row["id"] for row in self._functory.events.list(limit=PAGE))
+        self._thread = threading.Thread(target=self._watch, args=(show,), name="functory-feed", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Show what is left, and end."""
+        self._ended.set()
+        self._functory.database.wakeup.signal(["events"])
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def _watch(self, show: Callable[[str], None]) -> None:
+        wakeup = self._functory.database.wakeup
+        while True:
+            last = self._ended.is_set()
+            generation = wakeup.generation("events")
+            try:
+                self._show_new(show)
+            except FunctoryError:
+                # The roles tell of a database that is away; here the next round shows what was missed.
+                self._ended.wait(1.0)
+            if last:
+                return
+            wakeup.wait("events", generation, 1.0)
+
+    def _show_new(self, show: Callable[[str], None]) -> None:
+        seen = set(self._seen)
+        page = self._functory.events.list(limit=PAGE)
+        rows = [row for row in reversed(page) if row["id"] not in seen]
+        if len(rows) == PAGE and seen:
+            show(f"  {'':8}  … more events than lines; functory event list shows all")
+        for row in rows:
+            self._seen.append(row["id"])
+            if row["type"] not in _SILENT:
+                show(line_of(row))
+
+
+def line_of(row: Mapping[str, Any]) -> str:
+    """One event as a line: local time, mark, type, and what it is about."""
+    mark = "✗" if row["type"] in _BAD else "■" if row["type"] == "trigger.suppressed" else " "
+    time = row["time"].astimezone().strftime("%H:%M:%S")
+    return f"  {time}  {mark} {_plain(row['type']):<26} {_plain(_about(row))}".rstrip()
+
+
+def _about(row: Mapping[str, Any]) -> str:
+    data = row["data"] if isinstance(row["data"], Mapping) else {}
+    family = row["type"].split(".")[0]
+    if family == "execution":
+        parts = [f"{data.get('function')} v{data.get('version')}"]
+        if data.get("duration_seconds") is not None:
+            parts.append(f"{data['duration_seconds'] * 1000:.0f} ms")
+        error = data.get("error")
+        if isinstance(error, Mapping):
+            parts.append(f"{error.get('type')}: {error.get('message')}")
+        return "  ".join(parts)
+    if row["type"] == "trigger.suppressed":
+        return (
+            f"{data.get('trigger')}  stopped by {data.get('reason')} (limit {data.get('limit')})  "
+            + " → ".join(data.get("chain") or ())
+        )
+    if family == "function" and data.get("version") is not None:
+        return f"{row['subject']} v{data['version']}"
+    return (
+        ""
+        if row["subject"] is None
+        else str(row["subject"])
+        if family in RESERVED
+        else f"subject {row['subject']}"
+    )
+
+
+def _plain(text: str) -> str:
+    """At most 160 characters without any that a terminal would obey: names and messages come from outside."""
+    cut = text if len(text) <= 160 else text[:159] + "…"
+    return "".join(c if c.isprintable() else " " for c in cut)

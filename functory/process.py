@@ -1,0 +1,208 @@
+"""A role as a process: settings, logs, schema, metrics port, and an end in order.
+
+``functory.cli.role`` composes these steps, each role in the same order: :func:`begin`, then whatever it
+runs, then :func:`announce` once it is connected, then :meth:`Ending.wait`. A database or broker that is
+away is told once and waited for: a role that ended instead would only be started again by its supervisor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import structlog
+
+from engine import broker, logs, metrics, migrate
+from engine.codec import dumps
+from engine.database import Database
+from engine.errors import Conflict, Invalid, Unavailable
+from engine.settings import Settings, load_settings
+from functory import __version__
+from functory.loop import LONGEST_PAUSE, Loop
+
+log = structlog.get_logger("functory.role")
+
+
+class Ending:
+    """The wish to end: :meth:`wait` hears the first SIGTERM or SIGINT, a second ends the process at once.
+
+    Claims and batches are transactions, so a hard end loses nothing: leases and redispatch mend it.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        # Written by the signal handler: locks, which an event has, may be held by the code it interrupts.
+        self._heard, self._bell = os.pipe()
+
+    def install(self) -> Ending:
+        """Take over the signals; in the main thread only."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        return self
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the wish, at most ``timeout`` seconds. True when it was heard."""
+        return bool(select.select([self._heard], [], [], timeout)[0])
+
+    def _on_signal(self, number: int, _frame: Any) -> None:
+        if self.asked:
+            os._exit(128 + number)
+        self.asked = True
+        os.write(self._bell, b".")
+
+
+def begin(role: str, *, embedded: bool = False) -> Settings:
+    """Read the settings and set up logs and build information. Raises :class:`Invalid`.
+
+    A role that is a process of its own needs a broker that processes share; ``embedded`` says that this
+    one brings all roles along.
+    """
+    settings = load_settings()
+    logs.configure(settings.log_level, as_json=settings.log_json)
+    if settings.embedded and not embedded:
+        raise Invalid(
+            f"the {role} cannot run by itself with the in-memory broker",
+            "messages in memory do not reach another process",
+            "functory dev runs all roles in one process; or set FUNCTORY_BROKER_URL to amqp://… or redis://…",
+        )
+    metrics.describe(role, __version__)
+    return settings
+
+
+def patiently(attempt: Callable[[], None], what: str, ending: Ending) -> bool:
+    """Call ``attempt`` until it is not :class:`Unavailable`. False when the end was asked for meanwhile."""
+    pause, told = 0.1, False
+    while not ending.asked:
+        try:
+            attempt()
+        except Unavailable as error:
+            if not told:
+                log.warning(f"waiting for the {what}", what=error.what, why=error.why, hint=error.try_)
+                told = True
+            ending.wait(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+        else:
+            if told:
+                log.info(f"the {what} is there")
+            return True
+    return False
+
+
+def schema_ready(database: Database, ending: Ending, *, upgrade: bool) -> bool:
+    """Wait for the database, then check its schema or bring it there. False when the end was asked for.
+
+    Raises :class:`Conflict` for another schema.
+    """
+
+    def attempt() -> None:
+        database.ping()
+        if upgrade:
+            migrate.upgrade(database)
+        migrate.check(database)
+
+    return patiently(attempt, "database", ending)
+
+
+def broker_ready(settings: Settings, ending: Ending) -> bool:
+    """Wait for the broker. False when the end was asked for."""
+    return patiently(lambda: broker.ping(settings), "broker", ending)
+
+
+@contextlib.contextmanager
+def metrics_port(settings: Settings) -> Iterator[str | None]:
+    """Serve /metrics on ``metrics_port`` inside the block; gives its URL, None without the setting."""
+    if settings.metrics_port is None:
+        yield None
+        return
+    try:
+        port, stop = metrics.serve(settings.metrics_port, settings.host)
+    except OSError as error:
+        raise Conflict(
+            f"port {settings.metrics_port} of {settings.host} cannot be used for metrics",
+            error.strerror or str(error),
+            "set FUNCTORY_METRICS_PORT to a free one, or to 0",
+        ) from None
+    try:
+        yield f"http://{settings.host}:{port}/metrics"
+    finally:
+        stop()
+
+
+@contextlib.contextmanager
+def state_metrics(database: Database) -> Iterator[None]:
+    """Offer the gauges that are asked from the database, for the processes that tell them for all."""
+    collector = metrics.StateCollector(database)
+    metrics.registry.register(collector)
+    try:
+        yield
+    finally:
+        metrics.registry.unregister(collector)
+
+
+def announce(role: str, settings: Settings, **fields: Any) -> None:
+    """Print the ready line on stdout: the role and what it is connected to, without any password."""
+    connected = {
+        "database": logs.mask(settings.database).split("?")[0],
+        "broker": logs.mask(settings.broker).split("?")[0],
+        "namespace": settings.namespace,
+    }
+    shown = connected | {name: value for name, value in fields.items() if value is not None}
+    if settings.log_json:
+        line = dumps({"event": "ready", "role": role, "version": __version__, **shown})
+    else:
+        line = f"functory {role} ready  " + " ".join(f"{name}={value}" for name, value in shown.items())
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def run_loops(
+    role: str,
+    make: Callable[[Database, Settings], Sequence[Loop]],
+    *,
+    upgrade: bool,
+    tells_state: bool = False,
+) -> int:
+    """Run a role that consists of loops until it is asked to end. Returns the exit status.
+
+    ``tells_state``: also offer the gauges that are asked from the database. The status is 1 when a loop
+    did not end within ``grace_seconds``.
+    """
+    settings = begin(role)
+    ending = Ending().install()
+    database = Database(settings.database)
+    loops: list[Loop] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(database.close)
+        address = stack.enter_context(metrics_port(settings))
+        if schema_ready(database, ending, upgrade=upgrade):
+            database.watch()
+            if tells_state:
+                stack.enter_context(state_metrics(database))
+            loops += make(database, settings)
+            for loop in loops:
+                loop.start()
+            if broker_ready(settings, ending):
+                announce(role, settings, metrics=address)
+                ending.wait()
+        log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
+        ended = end_loops(loops, settings.grace_seconds)
+    return 0 if ended else 1
+
+
+def end_loops(loops: Sequence[Loop], grace: float) -> bool:
+    """Let every loop finish its round; False when one was not done after ``grace`` seconds."""
+    for loop in loops:
+        loop.stop()
+    deadline = time.monotonic() + grace
+    for loop in loops:
+        loop.join(max(0.0, deadline - time.monotonic()))
+    late = [loop.role for loop in loops if loop.is_alive()]
+    if late:
+        log.warning("did not end in time", loops=late)
+    return not late
