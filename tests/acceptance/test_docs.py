@@ -19,9 +19,12 @@ import struct
 import subprocess
 import sys
 import termios
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -134,35 +137,64 @@ def names(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A word in the environment of all that a page starts; what still has it at the end is killed."""
+    word = uuid.uuid4().hex
+    yield word
+    for process in psutil.process_iter():
+        try:
+            ours = process.environ().get("PAGE_MARK") == word
+        except psutil.Error:
+            continue
+        if ours:
+            process.kill()
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", PAGES, ids=names)
-def test_what_a_page_says_to_type_works(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_what_a_page_says_to_type_works(
+    page: Path, tmp_path: Path, mark: str, request: pytest.FixtureRequest
+) -> None:
     steps, needs, _ = read(page)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FUNCTORY_")}
     binaries = Path(sys.executable).parent
-    environment |= {"PATH": f"{binaries}:{environment['PATH']}", "NO_COLOR": "1", "TERM": "xterm", "USER": "ada"}
+    environment |= {
+        "PATH": f"{binaries}:{environment['PATH']}",
+        "NO_COLOR": "1",
+        "TERM": "xterm",
+        "USER": "ada",
+        "PAGE_MARK": mark,
+    }
     for server in needs:
         environment[f"{server.upper()}_URL"] = request.getfixturevalue(f"{server}_url")
     folder = tmp_path / "page"
     folder.mkdir()
     state = shlex.quote(str(tmp_path / "state"))
-    keep = f"code=$?; {{ export -p; echo cd \"$(printf %q \"$PWD\")\"; }} > {state}; exit $code"
+    keep = f'code=$?; {{ export -p; echo cd "$(printf %q "$PWD")"; }} > {state}; exit $code'
     for step in steps:
         where = f"{names(page)}:{step.line}"
         if step.path:
             # A page saves into the folder where it stands.
-            here = subprocess.run(["bash", "-c", f"[ ! -e {state} ] || . {state}; pwd"], cwd=folder, capture_output=True, text=True)
+            here = subprocess.run(
+                ["bash", "-c", f"[ ! -e {state} ] || . {state}; pwd"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+            )
             target = Path(here.stdout.strip()) / step.path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(step.text)
             continue
-        status, said = in_terminal(f"[ ! -e {state} ] || . {state}\n{step.command}\n{keep}", folder, environment)
+        status, said = in_terminal(
+            f"[ ! -e {state} ] || . {state}\n{step.command}\n{keep}", folder, environment
+        )
         shown = "\n".join(said)
         fails = any(line.startswith(("error:", "Traceback")) for line in step.answer)
         assert (status != 0) == fails, f"{where}: $ {step.command}\nended with {status} and said\n{shown}"
         if any(line.strip() for line in step.answer):
-            assert matches(step.answer, said), f"{where}: $ {step.command}\nsaid\n{shown}\n\nthe page shows\n" + "\n".join(
-                step.answer
+            assert matches(step.answer, said), (
+                f"{where}: $ {step.command}\nsaid\n{shown}\n\nthe page shows\n" + "\n".join(step.answer)
             )
 
 
@@ -192,7 +224,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         text=True,
     )
     assert built.returncode == 0, built.stdout + built.stderr
-    remote = re.compile(r'<(?:script|img|iframe)[^>]+src="https?:|<link[^>]+(?:stylesheet|preconnect)[^>]+href="https?:')
+    remote = re.compile(
+        r'<(?:script|img|iframe)[^>]+src="https?:|<link[^>]+(?:stylesheet|preconnect)[^>]+href="https?:'
+    )
     pages = list((tmp_path / "site").rglob("*.html"))
     assert pages
     assert [page.name for page in pages if remote.search(page.read_text())] == []
