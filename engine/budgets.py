@@ -28,18 +28,15 @@ def take(tx: Tx, wanted: Mapping[str, int], maximum: int) -> dict[str, tuple[int
     statement = sa.select(budget).where(budget.c.root_id.in_(roots)).order_by(budget.c.root_id)
     if tx.dialect == "postgresql":
         statement = statement.with_for_update()
-    rows = {row["root_id"]: row for row in tx.rows(statement)}
-    missing = [root for root in roots if root not in rows]
-    if missing:
-        for root in missing:
-            tx.insert_new(budget, {"root_id": root, "used": 0, "maximum": maximum, "created_at": tx.now})
-        rows = {row["root_id"]: row for row in tx.rows(statement)}
-    for root in roots:
-        row = rows[root]
-        granted = max(0, min(wanted[root], row["maximum"] - row["used"]))
-        result[root] = (granted, row["used"], row["maximum"])
-        if granted:
-            tx.execute(sa.update(budget).where(budget.c.root_id == root).values(used=budget.c.used + granted))
+    # New rows first: whoever waits for a row that somebody else inserts must not hold a lock yet.
+    tx.insert_missing(budget, [{"root_id": root, "used": 0, "maximum": maximum, "created_at": tx.now} for root in roots])
+    for row in tx.rows(statement):
+        granted = max(0, min(wanted[row["root_id"]], row["maximum"] - row["used"]))
+        result[row["root_id"]] = (granted, row["used"], row["maximum"])
+    raised = [{"root": root, "more": granted} for root, (granted, _, _) in sorted(result.items()) if granted]
+    if raised:
+        tx.execute(sa.update(budget).where(budget.c.root_id == sa.bindparam("root"))
+                   .values(used=budget.c.used + sa.bindparam("more")), raised)
     return result
 
 

@@ -26,7 +26,14 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import Connection, CursorResult, Engine, make_url
-from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from engine import clock as clocks
@@ -44,6 +51,8 @@ NOTIFY_SECONDS = 0.003
 
 # Transactions of one process that share a commit, at the most.
 GROUP = 64
+# PostgreSQL ends one of two transactions that wait for each other; it is tried again this often.
+DEADLOCK_TRIES = 3
 
 T = TypeVar("T")
 
@@ -154,19 +163,26 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """The connection pool of this process. A forked child gets one of its own: two processes on
-        one socket read each other's rows."""
-        if self._engine is None or self._pid != os.getpid():
+        """The connection pool of this process, opened at its first use."""
+        if self._engine is None:
             with self._open_lock:
-                if self._engine is None or self._pid != os.getpid():
-                    if self._engine is not None:
-                        self._engine.dispose(close=False)
-                        self._notifier = None
-                        self._tickets, self._tickets_lock, self._turn = [], threading.Lock(), threading.Lock()
-                        self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
+                if self._engine is None:
                     self._engine = self._connect()
-                    self._pid = os.getpid()
         return self._engine
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: two processes on one socket read each other's rows, and a lock
+        that another thread of the parent held at that moment would stay locked for ever."""
+        if self._engine is not None:
+            # Never collected: closing them here would end the parent's sessions and file locks.
+            _inherited.append(self._engine)
+        self._engine = self._notifier = self._watcher = None
+        self._open_lock = threading.Lock()
+        self._tickets, self._tickets_lock, self._turn = [], threading.Lock(), threading.Lock()
+        self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
+        self.wakeup = Wakeup()
+        if isinstance(self.clock, clocks.ServerClock):
+            self.clock = clocks.ServerClock(self._server_time)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Tx]:
@@ -205,6 +221,20 @@ class Database:
         return ticket.result
 
     def _carry_out(self, tickets: list[_Ticket]) -> None:
+        try:
+            self._share(tickets)
+            for _ in range(DEADLOCK_TRIES):
+                # Two processes that lock the same rows in another order: one by one, orders cannot cross.
+                for ticket in tickets:
+                    if _is_deadlock(ticket.error):
+                        ticket.error = None
+                        self._share([ticket])
+        finally:
+            for ticket in tickets:
+                ticket.done = True
+
+    def _share(self, tickets: Sequence[_Ticket]) -> None:
+        """Do the work of ``tickets`` in one transaction; each ends with its result or its error."""
         if not tickets:
             return
         try:
@@ -216,9 +246,10 @@ class Database:
                     topics, callbacks = set(tx.topics), len(tx.callbacks)
                     savepoint = tx.connection.begin_nested()
                     try:
-                        ticket.result = ticket.work(tx)
+                        with _translated(self.name):
+                            ticket.result = ticket.work(tx)
                         savepoint.commit()
-                    except (OperationalError, InterfaceError):
+                    except Unavailable:
                         raise
                     except Exception as error:
                         savepoint.rollback()
@@ -231,9 +262,6 @@ class Database:
                 ticket.error = ticket.error or error
             if not isinstance(error, Exception):
                 raise
-        finally:
-            for ticket in tickets:
-                ticket.done = True
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Tx]:
@@ -242,6 +270,12 @@ class Database:
             now = self.clock.now()
             with self.engine.connect() as connection, connection.begin():
                 yield Tx(connection, now, self.new_id, self.dialect)
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A bare connection, for migrations. Raises :class:`Unavailable`."""
+        with _translated(self.name), self.engine.connect() as connection:
+            yield connection
 
     def watch(self) -> None:
         """Start to hear the wake-ups of other processes; until :meth:`close`."""
@@ -265,16 +299,18 @@ class Database:
             self._notifier.stop()
             self._notifier = None
         if self._engine is not None:
-            self._engine.dispose(close=self._pid == os.getpid())
+            self._engine.dispose()
             self._engine = None
 
     def _after_commit(self, tx: Tx) -> None:
         if tx.topics:
             self.wakeup.signal(tx.topics)
             if self.dialect == "postgresql":
-                if self._notifier is None:
-                    self._notifier = _Notifier(self)
-                self._notifier.send(tx.topics)
+                with self._open_lock:
+                    if self._notifier is None:
+                        self._notifier = _Notifier(self)
+                    notifier = self._notifier
+                notifier.send(tx.topics)
         for callback in tx.callbacks:
             callback()
 
@@ -284,8 +320,10 @@ class Database:
 
     def _connect(self) -> Engine:
         if self.dialect == "postgresql":
+            # Parameters hold inputs and results: they do not belong into the text of an error.
             return sa.create_engine(
                 self._url, pool_size=self._pool_size, max_overflow=self._pool_size, pool_pre_ping=True, pool_timeout=30,
+                hide_parameters=True,
                 connect_args={"connect_timeout": 5, "application_name": "functory"},
             )
         memory = self._url.database in (None, "", ":memory:")
@@ -294,10 +332,22 @@ class Database:
             options["poolclass"] = sa.pool.StaticPool
         else:
             options |= {"pool_size": self._pool_size, "max_overflow": self._pool_size * 4}
-        engine = sa.create_engine(self._url, **options)
+        engine = sa.create_engine(self._url, hide_parameters=True, **options)
         hooks.listen(engine, "connect", _prepare_sqlite)
         hooks.listen(engine, "begin", _begin_sqlite)
         return engine
+
+
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_inherited: list[Engine] = []
+
+
+def _forked() -> None:
+    for database in list(_databases):
+        database.after_fork()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
@@ -319,7 +369,8 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def _translated(name: str) -> Iterator[None]:
-    """Turn a driver's word for "cannot be used now" into :class:`Unavailable`."""
+    """Turn a driver's word for "cannot be used now" into :class:`Unavailable`, and its word for "no such
+    value" (a NUL or a lone surrogate in a key, a number beyond 64 bits) into :class:`Invalid`."""
     try:
         yield
     except PoolTimeout:
@@ -328,10 +379,24 @@ def _translated(name: str) -> Iterator[None]:
     except (OperationalError, InterfaceError) as error:
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
         raise Unavailable(f"the database {name} cannot be used", reason, _mend(reason)) from error
+    except DataError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        raise Invalid("the database cannot hold that value", reason) from error
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise Invalid("the database cannot hold that value", str(error)) from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unavailable(f"the connection to {name} was lost", str(error.orig), "it is retried") from error
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+        if isinstance(error, ProgrammingError) and "does not exist" in reason:
+            raise Unavailable(f"the database {name} cannot be used", reason, _mend(reason)) from error
         raise
+
+
+def _is_deadlock(error: BaseException | None) -> bool:
+    """PostgreSQL's deadlock_detected and serialization_failure (manual, appendix A)."""
+    cause = error.__cause__ if isinstance(error, Unavailable) else None
+    return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in ("40P01", "40001")
 
 
 def _mend(reason: str) -> str:
@@ -340,6 +405,8 @@ def _mend(reason: str) -> str:
         return "free disk space; nothing was written"
     if "no such table" in lowered or "does not exist" in lowered:
         return "functory db upgrade"
+    if "deadlock" in lowered:
+        return "it is tried again; nothing was written"
     if "locked" in lowered:
         return "another process holds the file; try again"
     return "check that the server runs and that FUNCTORY_DATABASE_URL is right"
@@ -412,7 +479,8 @@ class _Watcher(threading.Thread):
                         self._listen(connection)
                     else:
                         self._look(connection)
-            except (SQLAlchemyError, OSError):
+            except Exception:
+                # Whatever the driver raises, without wake-ups everything waits for its poll interval.
                 self._ended.wait(1.0)
 
     def _listen(self, connection: Connection) -> None:
@@ -420,9 +488,11 @@ class _Watcher(threading.Thread):
         raw.autocommit = True
         try:
             raw.execute(f"LISTEN {CHANNEL}")
+            # Not select(): it refuses file numbers from 1024 on.
+            readable = select.poll()
+            readable.register(raw.fileno(), select.POLLIN)
             while not self._ended.is_set():
-                ready, _, _ = select.select([raw.fileno()], [], [], 0.5)
-                if ready:
+                if readable.poll(500):
                     for note in raw.notifies(timeout=0):
                         self._database.wakeup.signal(t for t in note.payload.split(",") if t)
         finally:
