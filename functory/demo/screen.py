@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from engine.lineage import Node
+from functory.cli.failure import clean
+from functory.cli.tree import children, label, problem
 
 _MARKS = {
     "succeeded": ("✓", "green"),
@@ -57,11 +59,21 @@ class Screen:
             self._travel(child, depth if node.kind == "event" else depth + 1)
 
     def tree(self, tops: Sequence[Node]) -> None:
-        self.journey(tops)
+        """The causal tree as the command line draws it, without the ids."""
+        for top in tops:
+            self._branch(top, "", "")
+
+    def _branch(self, node: Node, first: str, rest: str) -> None:
+        parts = [(clean(text), style) for text, style in label(node) if node.id not in text]
+        self.line(Text.assemble((first, "dim"), *parts))
+        below = children(node, everything=False)
+        for place, child in enumerate(below, 1):
+            last = place == len(below)
+            self._branch(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Aligned columns."""
-        cells = [[str(cell) for cell in row] for row in [heads, *rows]]
+        cells = [[clean(str(cell)) for cell in row] for row in [heads, *rows]]
         widths = [max(len(row[n]) for row in cells) for n in range(len(heads))]
         for index, row in enumerate(cells):
             text = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -90,7 +102,7 @@ def _shown(node: Node, depth: int) -> Text | None:
             _moment(row["time"], indent)
             .append("event  ", "dim")
             .append(f"{row['type']:<20}", "cyan")
-            .append(f"{detail}")
+            .append(clean(detail))
         )
     if node.kind == "execution":
         mark, colour = _MARKS.get(row["state"], (row["state"], "yellow"))
@@ -105,7 +117,7 @@ def _shown(node: Node, depth: int) -> Text | None:
         )
         text.append(mark, colour).append(f" {took:<8}", "dim").append(f"{why}", "dim")
         if row["error"]:
-            text.append(f"   {row['error']['type']}: {row['error']['message']}".split("\n")[0][:100], "red")
+            text.append(f"   {clean(problem(row['error']))[:100]}", "red")
         return text
     if node.kind == "suppressed":
         text = (

@@ -57,7 +57,7 @@ def tell(home: Path, *, kept: bool, quiet: bool) -> int:
     screen.line(f"All of this was checked against the database.   {time.monotonic() - start:.1f} s", "green")
     screen.line()
     if kept:
-        _next(screen, home)
+        _next(screen, home, root)
     return 0
 
 
@@ -103,7 +103,7 @@ def _end(watch: LicenceWatch, screen: Screen, root: str, report: list[dict[str, 
     """Report, tree and totals."""
     screen.title(f"3. The report: {len(report)} of {len(watch.files)} packages need a look")
     screen.table(["package", "version", "licence", "verdict"], [list(row.values()) for row in report])
-    screen.title(f"4. All that followed from the update (functory event tree {root})")
+    screen.title("4. All that followed from the update, as `functory execution tree` shows it")
     screen.tree(watch.engine.lineage.tree(root).nodes)
     totals = watch.engine.lineage.totals()
     screen.line()
@@ -149,7 +149,7 @@ def _fail(faults: list[str], home: Path, kept: bool) -> int:
     return 1
 
 
-def _next(screen: Screen, home: Path) -> None:
+def _next(screen: Screen, home: Path, root: str) -> None:
     screen.line("Kept. Try next:")
     screen.line()
     for command in (
@@ -157,8 +157,10 @@ def _next(screen: Screen, home: Path) -> None:
         "functory function show parse_metadata",
         "functory execution list --function review_licence",
         "functory execution list --state failed",
+        f"functory execution tree {root}",
+        f"functory event why {root}",
         "functory trigger list",
-        'functory function run parse_metadata --input "text=Name: mine\nVersion: 1"',
+        "functory run parse_metadata --input text=$'Name: mine\\nVersion: 1'",
         "cat $FUNCTORY_HOME/report.md",
     ):
         screen.line(f"  {command}")
