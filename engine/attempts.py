@@ -129,7 +129,9 @@ class Attempts:
     def _claim(self, tx: Tx, ids: Sequence[str]) -> list[Claim]:
         rows = tx.rows(
             sa.update(execution)
-            .where(execution.c.id.in_(ids), execution.c.state == "queued", execution.c.run_at <= tx.now)
+            # What was dispatched is due by the dispatcher's clock; ours may be a moment behind.
+            .where(execution.c.id.in_(ids), execution.c.state == "queued",
+                   sa.or_(execution.c.run_at <= tx.now, execution.c.dispatched_at.is_not(None)))
             .values(state="running", attempt=execution.c.attempt + 1, fence=execution.c.fence + 1,
                     lease_until=tx.now + self._lease, worker_id=self._worker_id, dispatched_at=None,
                     started_at=sa.func.coalesce(execution.c.started_at, tx.now))

@@ -36,11 +36,11 @@ class SystemClock:
 class ServerClock:
     """The clock of a database server, seen from here.
 
-    ``ask`` returns the server's time. The offset to this machine's monotonic clock is measured
+    ``ask`` returns a pair: the local monotonic time and the server's time of one moment. The offset to this machine's monotonic clock is measured
     once and again after ``refresh`` seconds, so that a step of the local wall clock has no effect.
     """
 
-    def __init__(self, ask: Callable[[], datetime], refresh: float = 30.0) -> None:
+    def __init__(self, ask: Callable[[], tuple[float, datetime]], refresh: float = 30.0) -> None:
         self._ask = ask
         self._refresh = refresh
         self._lock = threading.Lock()
@@ -64,9 +64,7 @@ class ServerClock:
                 return self._anchor or (time.monotonic(), datetime.now(UTC))
             self._measuring = True
         try:
-            before = time.monotonic()
-            server = self._ask()
-            anchor = ((before + time.monotonic()) / 2, server)
+            anchor = self._ask()
         except Exception:
             if stale is None:
                 raise

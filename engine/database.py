@@ -93,7 +93,9 @@ class Tx:
     def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
         """Insert ``row`` unless a unique key has it already. True when it was inserted."""
         statement = _insert_for(self.dialect)(table).values(**row).on_conflict_do_nothing()
-        return self.connection.execute(statement).rowcount == 1
+        # Without the option the driver's count of an INSERT is not kept.
+        result = self.connection.execute(statement, execution_options={"preserve_rowcount": True})
+        return result.rowcount == 1
 
     def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
         """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch."""
@@ -314,9 +316,13 @@ class Database:
         for callback in tx.callbacks:
             callback()
 
-    def _server_time(self) -> datetime:
+    def _server_time(self) -> tuple[float, datetime]:
+        """One moment on both clocks. The connection is made before: its time would be the error."""
         with self.engine.connect() as connection:
-            return connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one().astimezone(UTC)
+            connection.execute(sa.select(sa.literal(1)))
+            before = time.monotonic()
+            server = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+            return (before + time.monotonic()) / 2, server.astimezone(UTC)
 
     def _connect(self) -> Engine:
         if self.dialect == "postgresql":
