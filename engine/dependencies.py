@@ -1,7 +1,7 @@
 """Which function needs which: pins, cycles, and the exact versions of one run.
 
-A dependency is written ``parse`` (floats on the active version), ``parse@3`` (pinned), or
-``{"name": "parse", "as": "p"}``; inside the function it is simply there by its bare name.
+A dependency is written ``parse`` (floats on the active version), ``parse@3`` (pinned), or as it is
+stored, ``{"name": "parse", "pin": 3}``; inside the function it is simply there by its bare name.
 """
 
 from __future__ import annotations

@@ -85,9 +85,8 @@ class Functions:
         Raises :class:`NotFound` for an unknown function, and as :meth:`save`.
         """
         text = changes.pop("source", None)
+        self.get(name)
         parsed = source.parse(text, name) if text is not None else None
-        if parsed is None:
-            self.get(name)
         return self._write(parsed or name, changes, True, author, expected_version, activate, cause)
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
@@ -136,6 +135,8 @@ class Functions:
             version = load(tx, name, number)
             if version is None:
                 raise self._missing(tx, name, number)
+            # What this version needs may need it by now: a version that slept was not asked.
+            _resolve(tx, name, version["dependencies"])
             if row["active"] != number or row["state"] != "enabled":
                 tx.execute(sa.update(function).where(function.c.id == row["id"])
                            .values(active=number, state="enabled", updated_at=tx.now))
@@ -195,7 +196,7 @@ class Functions:
             alive = row is not None and row["state"] != "deleted"
             _check_expected(row if alive else None, expected_version)
             base = (load(tx, name, None) or load_latest(tx, name)) if alive else None
-            if isinstance(parsed, str) and base is None:
+            if partial and base is None:
                 raise self._missing(tx, name, None)
             content = _content(parsed, declared, base if partial else None, _same_source(tx, parsed), signature)
             warnings = content.pop("warnings")
@@ -205,8 +206,11 @@ class Functions:
             sha256 = _hash(content)
             if alive and base is not None and base["sha256"] == sha256 and row["active"] == base["number"]:
                 return base | {"created": False}
+            latest = load_latest(tx, name) if alive and not activate else None
+            if latest is not None and latest["sha256"] == sha256:
+                return latest | {"created": False}
             number = (row["latest"] if row else 0) + 1
-            active = number if activate or (row or {}).get("active") is None else row["active"] if row else number
+            active = number if activate else row["active"] if row else None
             values = {"state": "enabled" if activate or not alive else row["state"] if row else "enabled",
                       "active": active, "latest": number, "updated_at": tx.now}
             if row is None:
@@ -278,15 +282,15 @@ def load_many(tx: Tx, references: Iterable[tuple[str, int | None]]) -> dict[tupl
     wanted = sorted(set(references), key=lambda r: (r[0], r[1] or 0))
     if not wanted:
         return {}
-    clauses = [sa.and_(function.c.name == name,
-                       function_version.c.number == (function.c.active if pin is None else pin)) for name, pin in wanted]
-    rows = tx.rows(_joined().where(function.c.state != "deleted", sa.or_(*clauses)))
-    found: dict[tuple[str, int | None], dict[str, Any]] = {}
-    for row in rows:
-        for pin in (None, row["number"]):
-            if (row["name"], pin) in wanted and (pin is not None or row["active"] == row["number"]):
-                found[row["name"], pin] = row
-    return found
+    # Lists and not a chain of ORs: SQLite refuses expressions of more than a thousand levels.
+    floating = [name for name, pin in wanted if pin is None]
+    pinned = [(name, pin) for name, pin in wanted if pin is not None]
+    rows = tx.rows(_joined().where(function.c.state != "deleted", sa.or_(
+        sa.and_(function.c.name.in_(floating), function_version.c.number == function.c.active),
+        sa.tuple_(function.c.name, function_version.c.number).in_(pinned))))
+    found: dict[tuple[str, int | None], dict[str, Any]] = {(row["name"], row["number"]): row for row in rows}
+    found |= {(row["name"], None): row for row in rows if row["active"] == row["number"]}
+    return {reference: found[reference] for reference in wanted if reference in found}
 
 
 def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
@@ -328,8 +332,8 @@ def _read(declared: Mapping[str, Any]) -> dict[str, Any]:
     if "output_patterns" in given:
         result["output_patterns"] = outputs.check(given["output_patterns"] or {})
     if "limits" in given:
-        result["limits"] = {k: v for k, v in (given["limits"] or {}).items()}
-        limits.read(result["limits"])
+        limits.read(given["limits"])
+        result["limits"] = dict(given["limits"] or {})
     if "input_parameters" in given:
         result["input_schema"] = schemas.declared(given["input_parameters"], "input_parameters")
     if "output_parameters" in given:
@@ -404,8 +408,7 @@ def _content(parsed: source.Source | str, declared: dict[str, Any], base: dict[s
     if "imports" in declared:
         content["imports"] = declared["imports"]
     elif base is not None:
-        content["imports"] = base["imports"] if isinstance(parsed, str) else sorted(
-            {*found["imports"], *(i for i in base["imports"] if isinstance(i, str))}, key=str)
+        content["imports"] = base["imports"] if isinstance(parsed, str) or own["imports"] else found["imports"]
     return content
 
 

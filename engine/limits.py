@@ -46,6 +46,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 def read(value: Mapping[str, Any] | None) -> Limits:
     """Check a mapping of limits. Raises :class:`Invalid` naming the wrong one and its bounds."""
     known = {field.name for field in fields(Limits)}
+    if value is not None and not isinstance(value, Mapping):
+        raise Invalid("limits must be an object", f"got a {type(value).__name__}", 'limits={"timeout": 30}')
     for name, given in (value or {}).items():
         if name not in known:
             raise Invalid(f"unknown limit {name!r}", "known are " + ", ".join(sorted(known)))

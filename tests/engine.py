@@ -1,0 +1,256 @@
+"""A small world for tests of the engine: a migrated database, the services on it, and a worker played by the test.
+
+`world` runs each test on a SQLite file and on PostgreSQL, with a clock that stands still until the test moves
+it; nothing runs in the background, so that a test decides what happens between two transactions. `functory` is
+the real thing instead: an embedded engine with every role and real child processes, in a folder of its own.
+"""
+
+import random
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from engine import migrate, tables
+from engine.attempts import Attempts, Claim, Ending, Next
+from engine.clock import Clock, ManualClock
+from engine.database import Database
+from engine.events import Events
+from engine.executions import Executions
+from engine.functions import Functions
+from engine.lineage import Lineage
+from engine.secrets import Secrets
+from engine.settings import Settings
+from engine.state import State
+from engine.triggers import Triggers
+from functory.local import Functory
+from triggers import definition
+from triggers.router import Router
+
+LEASE = 30.0
+
+
+class World:
+    """The services of one engine over one database; `worker` names who claims."""
+
+    def __init__(self, url: str, home: Path, *, clock: Clock | None = None, **settings: Any) -> None:
+        self.url = url
+        self.home = home
+        self.clock = clock or ManualClock()
+        self.database = Database(url, clock=self.clock)
+        self.settings = Settings(home=home, poll_seconds=0.02, lease_seconds=LEASE, **settings)
+        self.functions = Functions(self.database)
+        self.events = Events(self.database, self.settings.max_event_bytes)
+        self.executions = Executions(self.database, self.settings)
+        self.triggers = Triggers(self.database)
+        self.secrets = Secrets(self.database, self.settings)
+        self.state = State(self.database)
+        self.lineage = Lineage(self.database)
+        self.router = Router(self.database, self.settings)
+        self.worker = self.attempts("worker")
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self.database.dialect
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock."""
+        assert isinstance(self.clock, ManualClock)
+        self.clock.advance(seconds)
+
+    def attempts(self, name: str, seed: int = 0) -> Attempts:
+        """A worker of this name, with predictable jitter."""
+        return Attempts(self.database, name, lease_seconds=LEASE, rng=random.Random(seed))
+
+    def function(
+        self, name: str = "work", parameters: str = "*given, **named", **declared: Any
+    ) -> dict[str, Any]:
+        """Save a function of this name that takes anything."""
+        return self.functions.save(f"def {name}({parameters}):\n    return None\n", **declared)
+
+    def trigger(self, name: str, function: str, on: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+        """Save a trigger in the second spelling."""
+        return self.triggers.save(name, definition.define(on=on, function=function, **fields))
+
+    def start(self, function: str = "work", **options: Any) -> dict[str, Any]:
+        """Queue an execution without input."""
+        return self.executions.start(function, {}, **options)
+
+    def claim(self, row: Mapping[str, Any], worker: Attempts | None = None) -> Claim:
+        """Claim one execution that must be there to be claimed."""
+        (claim,) = (worker or self.worker).claim([row["id"]])
+        return claim
+
+    def finish(self, claim: Claim, outcome: str = "succeeded", result: Any = None, **ending: Any) -> Next:
+        """End an attempt; anything but a success carries an error."""
+        if outcome != "succeeded":
+            ending.setdefault("error", {"type": "ValueError", "message": "no"})
+        return self.worker.finish(claim, Ending(outcome, result=result, **ending))
+
+    def route(self) -> list[tuple[str, str | None]]:
+        """Route until nothing is pending; the new firings in their order as (trigger, reason or None)."""
+        before = {(row["trigger_id"], row["event_id"]) for row in self.rows(tables.firing)}
+        while self.router.route_batch().events:
+            pass
+        names = {row["id"]: row["name"] for row in self.rows(tables.trigger)}
+        return [
+            (names[row["trigger_id"]], row["reason"])
+            for row in self.rows(tables.firing)
+            if (row["trigger_id"], row["event_id"]) not in before
+        ]
+
+    def work(self, act: Callable[[Claim], Any] | None = None) -> int:
+        """Run everything that is due: `act` plays the function (default: it returns None). Returns how many."""
+        claims = self.worker.claim_any(1000)
+        for claim in claims:
+            self.finish(claim, result=act(claim) if act else None)
+        return len(claims)
+
+    def run_all(self, act: Callable[[Claim], Any] | None = None, rounds: int = 200) -> int:
+        """Route and work until nothing is left. Returns the number of executions; fails if there is no end."""
+        total = 0
+        for _ in range(rounds):
+            self.route()
+            done = self.work(act)
+            total += done
+            if not done and not self.lineage.open_work()["pending events"]:
+                return total
+        raise AssertionError(f"no end after {rounds} rounds")
+
+    def rows(self, table: sa.Table, *conditions: Any) -> list[dict[str, Any]]:
+        """The rows of a table, in the order of time."""
+        order = [
+            c
+            for c in (table.c.get("time"), table.c.get("created_at"), *table.primary_key.columns)
+            if c is not None
+        ]
+        with self.database.read() as tx:
+            return tx.rows(sa.select(table).where(*conditions).order_by(*order))
+
+    def types(self, prefix: str = "", subject: str | None = None) -> list[str]:
+        """The types of the events so far that begin with `prefix`, oldest first."""
+        with self.database.read() as tx:
+            rows = tx.rows(sa.select(tables.event.c.type, tables.event.c.subject).order_by(tables.event.c.id))
+        return [
+            row["type"]
+            for row in rows
+            if row["type"].startswith(prefix) and subject in (None, row["subject"])
+        ]
+
+    @contextmanager
+    def statements(self) -> Iterator[list[str]]:
+        """The SQL statements that are sent meanwhile, without BEGIN and COMMIT; a batch counts as one."""
+        sent: list[str] = []
+
+        def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            if not statement.startswith(("BEGIN", "PRAGMA")):
+                sent.append(statement)
+
+        sa.event.listen(self.database.engine, "before_cursor_execute", note)
+        try:
+            yield sent
+        finally:
+            sa.event.remove(self.database.engine, "before_cursor_execute", note)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.database.close()
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file to copy."""
+    file = tmp_path_factory.mktemp("migrated") / "functory.db"
+    database = Database(f"sqlite:///{file}")
+    migrate.upgrade(database)
+    database.close()
+    return file
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server: Any) -> Iterator[str]:
+    """The name of a migrated PostgreSQL database to copy."""
+    with postgres_server.database() as url:
+        database = Database(url)
+        migrate.upgrade(database)
+        database.close()
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without any table, on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'empty.db'}"
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a migrated, empty database, on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        file = tmp_path / "functory.db"
+        shutil.copy(request.getfixturevalue("migrated_file"), file)
+        yield f"sqlite:///{file}"
+        return
+    template = sa.make_url(request.getfixturevalue("migrated_postgres"))
+    server = request.getfixturevalue("postgres_server")
+    name = f"world_{uuid.uuid4().hex[:12]}"
+    with server.start().connect() as connection:
+        connection.execute(f'CREATE DATABASE {name} TEMPLATE "{template.database}"')
+    yield template.set(database=name).render_as_string(hide_password=False)
+    with server.start().connect() as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def make_world(database_url: str, tmp_path: Path) -> Iterator[Callable[..., World]]:
+    """Makes worlds over one database: several of them are several processes."""
+    made: list[World] = []
+
+    def make(**options: Any) -> World:
+        made.append(World(database_url, tmp_path / "home", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """One world with a clock that stands still."""
+    return make_world()
+
+
+def embedded(folder: Path, **settings: Any) -> Functory:
+    """An embedded engine in `folder` that looks for work every 20 ms."""
+    given = {
+        "home": folder / ".functory",
+        "poll_seconds": 0.02,
+        "namespace": f"t{uuid.uuid4().hex[:12]}",
+    } | settings
+    return Functory(Settings(**given), author="test")
+
+
+@pytest.fixture
+def functory(tmp_path: Path) -> Iterator[Functory]:
+    """An embedded engine, not started before its first use."""
+    with embedded(tmp_path) as engine:
+        yield engine
+
+
+def lines(*text: str) -> str:
+    """A source text of these lines."""
+    return "\n".join(text) + "\n"
+
+
+def names(rows: Sequence[Mapping[str, Any]], key: str = "name") -> list[Any]:
+    """One column of rows."""
+    return [row[key] for row in rows]
