@@ -18,8 +18,8 @@ import orjson
 
 from engine.errors import Invalid
 
-# Deeper values would exhaust the recursion of any reader downstream.
-MAX_DEPTH = 200
+# Deeper values would exhaust the recursion of any reader downstream. orjson draws the line here, too.
+MAX_DEPTH = 254
 
 # orjson reads integers beyond 64 bits as floats; texts with so many digits take the exact path.
 _LONG_NUMBER = re.compile(rb"\d{19}")
@@ -73,6 +73,7 @@ def digest(value: Any) -> str:
 
 
 def _encode_slowly(value: Any) -> bytes:
+    _check_shape(value)
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_refuse)
     except RecursionError:
@@ -84,6 +85,22 @@ def _encode_slowly(value: Any) -> bytes:
     except UnicodeEncodeError:
         # Lone surrogates have no UTF-8 form; their escape is JSON and reads back as they were.
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def _check_shape(value: Any) -> None:
+    """What the standard library would let pass: keys that are no text, and any depth."""
+    waiting = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise Invalid("the value is nested too deeply", f"at most {MAX_DEPTH} levels are stored")
+        if isinstance(item, dict):
+            wrong = next((key for key in item if not isinstance(key, str)), None)
+            if wrong is not None or None in item:
+                raise Invalid("the value is not JSON", f"the key {wrong!r} is not text", "use text as keys")
+            waiting.extend((below, depth + 1) for below in item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend((below, depth + 1) for below in item)
 
 
 def _refuse(value: Any) -> Any:

@@ -8,6 +8,7 @@ went onto the exchange: open work is found at a cost that does not grow with his
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -123,8 +124,7 @@ class Events:
         check_type(type_)
         check_data(data, self._max_bytes)
         check_subject(subject)
-        if dedup_key is not None and not 0 < len(dedup_key) <= 255:
-            raise Invalid("wrong dedup_key", "it takes 1 to 255 letters")
+        check_key(dedup_key, "dedup_key")
 
         def work(tx: Tx) -> str:
             causes.hold(tx, cause)
@@ -194,14 +194,25 @@ def mark_published(tx: Tx, ids: Sequence[str]) -> None:
     tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(ids)))
 
 
+def _pending(tx: Tx, what: Any) -> sa.Select[Any]:
+    due = sa.or_(event.c.route_after.is_(None), event.c.route_after <= tx.now)
+    return sa.select(what).where(event.c.state == "pending", due).order_by(event.c.id)
+
+
 def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` events that the router has to decide about, in their order."""
-    statement = (
-        sa.select(event)
-        .where(event.c.state == "pending", sa.or_(event.c.route_after.is_(None), event.c.route_after <= tx.now))
-        .order_by(event.c.id)
-        .limit(limit)
-    )
+    statement = _pending(tx, event).limit(limit)
+    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+
+
+def pending_ids(tx: Tx, limit: int) -> list[str]:
+    """The ids of events to decide about, without reading or locking them."""
+    return [str(id_) for (id_,) in tx.execute(_pending(tx, event.c.id).limit(limit))]
+
+
+def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
+    """Lock one event if it is still to be decided about: a list of it, or an empty one."""
+    statement = _pending(tx, event).where(event.c.id == id_)
     return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
 
 
@@ -228,10 +239,20 @@ def _later(now: datetime, attempts: int) -> datetime:
 
 
 def as_id(value: str, what: str) -> str:
-    """Check that ``value`` has an id's form. Raises :class:`NotFound`: nothing with it can exist."""
-    if not re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value or ""):
+    """An id in its canonical form. Raises :class:`NotFound` for anything else: nothing with it can exist."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value):
         raise NotFound(f"{what} {value!r} not found", "an id looks like 01998c5e-…-… (36 letters)")
-    return value
+    return str(uuid.UUID(value))
+
+
+def check_key(key: str | None, what: str) -> None:
+    """Refuse a key that no database can hold: not 1 to 255 letters, or with a NUL or a lone surrogate in it."""
+    if key is None:
+        return
+    if not isinstance(key, str) or not 0 < len(key) <= 255:
+        raise Invalid(f"wrong {what}", "it is a text of 1 to 255 letters")
+    if "\x00" in key or any("\ud800" <= letter <= "\udfff" for letter in key):
+        raise Invalid(f"wrong {what}", "it holds a NUL or a lone surrogate, which databases cannot store")
 
 
 def check_type(type_: str) -> None:

@@ -32,8 +32,9 @@ class State:
 
         ``expected_version`` (0: must not exist) gives compare-and-set; raises :class:`Conflict`.
         """
-        if not isinstance(key, str) or not 0 < len(key) <= 255:
+        if key is None:
             raise Invalid("wrong state key", "it is a text of 1 to 255 letters")
+        events.check_key(key, "state key")
         events.check_data(value, MAX_BYTES, f"state value {key!r}")
         with self._database.write() as tx:
             causes.hold(tx, cause)

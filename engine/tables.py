@@ -33,13 +33,20 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value as text: the engine never looks inside it with SQL, and text keeps it exact."""
+    """A JSON value as text: the engine never looks inside it with SQL, and text keeps it exact.
+
+    None is stored as NULL, or with ``null`` as the JSON value ``null``.
+    """
 
     impl = sa.Text
     cache_ok = True
 
+    def __init__(self, null: bool = False) -> None:
+        super().__init__()
+        self.null = null
+
     def process_bind_param(self, value: Any, dialect: Any) -> str | None:
-        return None if value is None else codec.dumps(value)
+        return None if value is None and not self.null else codec.dumps(value)
 
     def process_result_value(self, value: str | None, dialect: Any) -> Any:
         return None if value is None else codec.loads(value)
@@ -298,7 +305,7 @@ state = Table(
     "state", metadata,
     Column("function", sa.String(200), primary_key=True),
     Column("key", sa.String(255), primary_key=True),
-    Column("value", Json, nullable=False),
+    Column("value", Json(null=True), nullable=False),
     Column("version", sa.Integer, nullable=False),
     Column("updated_at", Instant, nullable=False),
 )
