@@ -33,6 +33,8 @@ from engine.tables import attempt, execution, log, span
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 OPEN = ("queued", "running")
 
+_RACED = "another execution has just taken this idempotency_key"
+
 
 def row(
     tx: Tx, version: Mapping[str, Any], input_: Mapping[str, Any], *, cause: str, root_id: str | None, depth: int,
@@ -105,10 +107,9 @@ class Executions:
 
         def work(tx: Tx) -> dict[str, Any]:
             causes.hold(tx, parent)
-            if idempotency_key is not None:
-                known = tx.one(sa.select(execution).where(execution.c.idempotency_key == idempotency_key))
-                if known is not None:
-                    return known
+            known = _by_key(tx, idempotency_key, function)
+            if known is not None:
+                return known
             found = functions.load(tx, function, version)
             if found is None:
                 raise functions.Functions._missing(tx, function, version) if version or not _inactive(tx, function) else (
@@ -127,11 +128,20 @@ class Executions:
                 parent_id=parent.execution_id if parent else None, idempotency_key=idempotency_key, delay=delay,
                 priority=priority, dispatched=dispatched,
             )
-            tx.insert(execution, [new])
+            if not tx.insert_new(execution, new):
+                # Somebody else was faster between our look and our insert.
+                raise Conflict(_RACED)
             tx.wake("executions")
             return new
 
-        return self._database.group(work)
+        events.check_key(idempotency_key, "idempotency_key")
+        try:
+            return self._database.group(work)
+        except Conflict as error:
+            if error.what != _RACED:
+                raise
+            # The other one is committed by now: the second look finds it.
+            return self._database.group(work)
 
     def _guard(self, tx: Tx, parent: Cause, function: str) -> None:
         if parent.depth + 1 > self._settings.max_depth:
@@ -181,9 +191,9 @@ class Executions:
         return self._parts(log, id_, log.c.fence, log.c.seq)
 
     def _parts(self, table: sa.Table, id_: str, *order: sa.Column[Any]) -> list[dict[str, Any]]:
-        self.get(id_)
+        found = self.get(id_)
         with self._database.read() as tx:
-            return tx.rows(sa.select(table).where(table.c.execution_id == id_).order_by(*order))
+            return tx.rows(sa.select(table).where(table.c.execution_id == found["id"]).order_by(*order))
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
         """Rows of ``ids`` once all are finished. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
@@ -221,7 +231,7 @@ class Executions:
             if found["state"] == "queued":
                 cancel_queued(tx, found, author)
             elif found["state"] == "running":
-                tx.execute(sa.update(execution).where(execution.c.id == id_, execution.c.cancel_requested_at.is_(None))
+                tx.execute(sa.update(execution).where(execution.c.id == found["id"], execution.c.cancel_requested_at.is_(None))
                            .values(cancel_requested_at=tx.now))
                 tx.wake("executions")
             else:
@@ -240,8 +250,11 @@ class Executions:
             version = functions.load(tx, old["function"], None) if latest else functions.load_version(tx, old["version_id"])
             if version is None:
                 raise NotFound(f"function {old['function']!r} has no active version", try_="functory function list")
+            if version["state"] != "enabled":
+                raise Conflict(f"function {version['name']} is {version['state']}", "no executions are started",
+                               f"functory function activate {version['name']} {version['number']}")
             schemas.check(version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}")
-            new = row(tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=id_)
+            new = row(tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=old["id"])
             tx.insert(execution, [new])
             tx.wake("executions")
         return new
@@ -268,6 +281,17 @@ def value_of(finished: Mapping[str, Any]) -> Any:
     raise ExecutionFailed(f"{finished['function']} v{finished['version']} {finished['state'].replace('_', ' ')}", reason,
                           f"functory execution show {finished['id']}", state=finished["state"], error=error,
                           execution_id=finished["id"])
+
+
+def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
+    """The execution that was started with this key. Raises :class:`Conflict` when it is another function's."""
+    if key is None:
+        return None
+    known = tx.one(sa.select(execution).where(execution.c.idempotency_key == key))
+    if known is not None and known["function"] != function:
+        raise Conflict("the idempotency_key was used for another function",
+                       f"it started {known['function']}, execution {known['id']}", "take another key")
+    return known
 
 
 def _inactive(tx: Tx, function: str) -> bool:

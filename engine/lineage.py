@@ -67,6 +67,7 @@ class Lineage:
 
         Raises :class:`NotFound`.
         """
+        id_ = as_id(id_, "event or execution")
         with self._database.read() as tx:
             root = _root_of(tx, id_)
             events = _of_root(tx, event, event.c.root_id, root)
@@ -86,8 +87,9 @@ class Lineage:
 
     def cause(self, execution_id: str) -> dict[str, Any]:
         """Why an execution exists: its row, and the event, trigger, firing or parent that made it."""
+        execution_id = as_id(execution_id, "execution")
         with self._database.read() as tx:
-            row = tx.one(sa.select(execution).where(execution.c.id == as_id(execution_id, "execution")))
+            row = tx.one(sa.select(execution).where(execution.c.id == execution_id))
             if row is None:
                 raise NotFound(f"execution {execution_id} not found", try_="functory execution list")
             found: dict[str, Any] = {"execution": row, "event": None, "firing": None, "parent": None, "waits_for": None}
@@ -116,15 +118,17 @@ class Lineage:
         with self._database.read() as tx:
             return tx.rows(statement.where(firing.c.decision == "suppressed").order_by(firing.c.time.desc()).limit(limit))
 
-    def open_work(self) -> dict[str, int]:
-        """How much is not done yet: pending events, unpublished events, queued and running executions."""
+    def open_work(self, root_id: str | None = None) -> dict[str, int]:
+        """How much is not done yet, of everything or of one root: pending events, unpublished events, queued
+        and running executions. One statement, so that work cannot move on between two counts."""
+        counts = {
+            "pending events": _counted(event, event.c.state == "pending", root_id),
+            "unpublished events": _counted(event, event.c.id.in_(sa.select(outbox.c.event_id)), root_id),
+            "queued executions": _counted(execution, execution.c.state == "queued", root_id),
+            "running executions": _counted(execution, execution.c.state == "running", root_id),
+        }
         with self._database.read() as tx:
-            return {
-                "pending events": _count(tx, event, event.c.state == "pending"),
-                "unpublished events": _count(tx, outbox),
-                "queued executions": _count(tx, execution, execution.c.state == "queued"),
-                "running executions": _count(tx, execution, execution.c.state == "running"),
-            }
+            return {name: int(count) for name, count in (tx.one(sa.select(*(c.label(n) for n, c in counts.items()))) or {}).items()}
 
     def totals(self) -> dict[str, int]:
         """Counts for a summary: executions by state, events, firings by decision, log lines."""
@@ -187,7 +191,7 @@ def _moment(node: Node) -> str:
 
 def _root_of(tx: Tx, id_: str) -> str:
     for table in (execution, event):
-        root = tx.scalar(sa.select(table.c.root_id).where(table.c.id == as_id(id_, "event or execution")))
+        root = tx.scalar(sa.select(table.c.root_id).where(table.c.id == id_))
         if root is not None:
             return root
     raise NotFound(f"no event or execution {id_}", try_="functory execution list, or functory event list")
@@ -197,5 +201,6 @@ def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list
     return tx.rows(sa.select(table).where(column == root).order_by(table.c.id).limit(MOST))
 
 
-def _count(tx: Tx, table: sa.Table, *conditions: Any) -> int:
-    return int(tx.scalar(sa.select(sa.func.count()).select_from(table).where(*conditions)) or 0)
+def _counted(table: sa.Table, condition: sa.ColumnElement[bool], root_id: str | None) -> sa.ScalarSelect[int]:
+    statement = sa.select(sa.func.count()).select_from(table).where(condition)
+    return (statement if root_id is None else statement.where(table.c.root_id == root_id)).scalar_subquery()

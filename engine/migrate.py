@@ -19,7 +19,7 @@ _LOCK = 7_402_026
 
 def current(database: Database) -> str | None:
     """The revision of the database; None for an empty one."""
-    with database.engine.connect() as connection:
+    with database.connection() as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
@@ -51,7 +51,7 @@ def _run(database: Database, verb: str, revision: str) -> None:
     from alembic import command
     from alembic.config import Config
 
-    with as_file(files("migrations")) as folder, database.engine.connect() as connection, contextlib.ExitStack() as stack:
+    with as_file(files("migrations")) as folder, database.connection() as connection, contextlib.ExitStack() as stack:
         config = Config()
         config.set_main_option("script_location", str(folder))
         config.attributes["connection"] = connection

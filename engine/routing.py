@@ -12,7 +12,7 @@ from typing import Any
 
 from engine import budgets, counters, dependencies, events, executions, functions, triggers
 from engine.database import Database, Tx
-from engine.errors import FunctoryError
+from engine.errors import FunctoryError, Unavailable
 from engine.tables import execution, firing
 
 
@@ -45,7 +45,7 @@ GUARDS = frozenset({"own_event", "cycle", "depth", "budget"})
 
 @dataclass
 class Routed:
-    """What one batch did: counts for metrics and logs."""
+    """What one batch did: counts for metrics and logs. ``events`` were routed, ``failed`` were not."""
 
     events: int = 0
     matched: int = 0
@@ -54,6 +54,15 @@ class Routed:
     failed: list[tuple[str, str]] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     oldest_age: float = 0.0
+
+    def add(self, other: Routed) -> None:
+        """Count in what another transaction did."""
+        self.events += other.events
+        self.matched += other.matched
+        self.fired += other.fired
+        self.suppressed += other.suppressed
+        self.depths += other.depths
+        self.oldest_age = max(self.oldest_age, other.oldest_age)
 
 
 def version(tx: Tx) -> int:
@@ -71,40 +80,31 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
 
     ``prepare`` is called inside it and gives the decision function over the trigger set as of now.
     When the batch fails it is tried event by event: what fails alone is put back with a backoff,
-    and quarantined at its fifth failure.
+    and quarantined at its fifth failure. Raises :class:`Unavailable`.
     """
     try:
         with database.write() as tx:
-            batch = events.take_pending(tx, limit)
-            return _write(tx, batch, prepare, max_budget)
-    except FunctoryError:
+            return _write(tx, events.take_pending(tx, limit), prepare, max_budget)
+    except Unavailable:
         raise
-    except Exception as error:
-        return _one_by_one(database, limit, max_budget, prepare, error)
+    except Exception:
+        return _one_by_one(database, limit, max_budget, prepare)
 
 
-def _one_by_one(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide], first: Exception) -> Routed:
+def _one_by_one(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> Routed:
     total = Routed()
     with database.read() as tx:
-        ids = [row["id"] for row in events.take_pending(tx, limit)]
+        ids = events.pending_ids(tx, limit)
     for id_ in ids:
         try:
             with database.write() as tx:
-                batch = [row for row in events.take_pending(tx, limit) if row["id"] == id_]
-                done = _write(tx, batch, prepare, max_budget)
-        except FunctoryError:
+                total.add(_write(tx, events.take_one(tx, id_), prepare, max_budget))
+        except Unavailable:
             raise
         except Exception as error:
             with database.write() as tx:
                 state = events.mark_failed(tx, id_, f"{type(error).__name__}: {error}")
             total.failed.append((id_, state))
-            continue
-        total.events += done.events
-        total.matched += done.matched
-        total.fired += done.fired
-        total.suppressed += done.suppressed
-    if not ids:
-        raise first
     return total
 
 

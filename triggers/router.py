@@ -42,7 +42,7 @@ class TriggerSet:
         for row in routing.load(tx):
             key = (row["id"], row["version"])
             known = self._compiled.get(key)
-            if known is not None and known.row["state"] == row["state"]:
+            if known is not None and (known.row["state"], known.row["note"]) == (row["state"], row["note"]):
                 fresh[key] = known
                 continue
             try:
@@ -118,11 +118,14 @@ class Router:
 
     @staticmethod
     def _count(done: Routed) -> None:
+        for id_, state in done.failed:
+            metrics.router_events.labels("error").inc()
+            log.error("event cannot be routed", event_id=id_, state=state)
         if not done.events:
             return
         metrics.router_lag.set(done.oldest_age)
         metrics.router_events.labels("matched").inc(done.matched)
-        metrics.router_events.labels("unmatched").inc(done.events - done.matched - len(done.failed))
+        metrics.router_events.labels("unmatched").inc(done.events - done.matched)
         for depth in done.depths:
             metrics.causation_depth.observe(depth)
         for name in done.fired:
