@@ -160,13 +160,13 @@ class Functory:
         self.start()
         return id_
 
-    def settle(self, timeout: float = 60.0) -> None:
-        """Wait until nothing is pending, queued or running. Raises :class:`WaitTimeout`."""
+    def settle(self, timeout: float = 60.0, *, root_id: str | None = None) -> None:
+        """Wait until nothing is pending, queued or running, anywhere or below one root. Raises :class:`WaitTimeout`."""
         self.start()
         deadline = time.monotonic() + timeout
         while True:
             seen = self.database.wakeup.generation("finished")
-            open_ = self.lineage.open_work()
+            open_ = self.lineage.open_work(root_id)
             if not any(open_.values()):
                 return
             if time.monotonic() > deadline:

@@ -1,0 +1,34 @@
+"""The command line: nouns, then verbs. ``main`` is the console script ``functory``.
+
+The rules that every command keeps (``docs/reference/cli.md`` tells them to users):
+
+- data goes to stdout; messages, warnings, progress and errors to stderr;
+- tables for people, tab-separated lines in a pipe, JSON with ``--json``, ids alone with ``-q``;
+- an error is ``error: what``, then why, then ``try:``; the exit status is the error's ``code``.
+
+Importing this package costs nothing: help and version are answered from ``catalogue`` without any
+library, a command imports its own noun, and a noun imports the engine only when it is run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (without the program's name). Returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given in ([], ["--help"], ["-h"], ["help"]):
+        from functory.cli import catalogue
+
+        sys.stdout.write(catalogue.help_text())
+        return 0
+    if given in (["--version"], ["version"]):
+        from functory import __version__
+
+        sys.stdout.write(f"functory {__version__}\n")
+        return 0
+    from functory.cli import root
+
+    return root.run(given)

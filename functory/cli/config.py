@@ -1,0 +1,59 @@
+"""``functory config``: the settings in force, where each comes from, secrets masked."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from functory.cli.screen import AsJson, Screen
+
+
+def config(json: AsJson = False) -> None:
+    """The settings in force and where each comes from. Passwords and keys are masked."""
+    from engine.settings import load_settings
+
+    settings = load_settings()
+    rows = [
+        {
+            "name": name,
+            "value": _shown(settings, name),
+            "source": _source(settings, name),
+            "description": field.description or "",
+        }
+        for name, field in type(settings).model_fields.items()
+    ]
+    Screen(json=json).table(
+        rows, {"name": "SETTING", "value": "VALUE", "source": "SOURCE", "description": "MEANING"}, key="name"
+    )
+
+
+def _shown(settings: Any, name: str) -> Any:
+    if name == "secret_key":
+        return "(set)" if settings.secret_key is not None else None
+    if name == "database_url":
+        return masked(settings.database)
+    if name == "broker_url":
+        return masked(settings.broker)
+    value = getattr(settings, name)
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def masked(url: str) -> str:
+    """A URL without its password. What follows a ``?`` may hold one too, and is left out."""
+    scheme, separator, rest = url.partition("://")
+    rest, question, _ = rest.partition("?")
+    # A password may itself hold an @: the last one before the path ends the credentials.
+    credentials, at, place = rest.rpartition("@")
+    if at:
+        user, colon, _ = credentials.partition(":")
+        credentials = user + (":***" if colon else "")
+    return scheme + separator + credentials + at + place + ("?…" if question else "")
+
+
+def _source(settings: Any, name: str) -> str:
+    variables = {variable.upper() for variable in os.environ}
+    if f"FUNCTORY_{name.upper()}" in variables:
+        return "environment"
+    if name in settings.model_fields_set:
+        return os.environ.get("FUNCTORY_CONFIG", "functory.toml")
+    return "default"

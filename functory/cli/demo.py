@@ -1,0 +1,18 @@
+"""``functory demo``: an event on its way, in a folder that is gone afterwards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the folder, to look at it with the other commands.")
+    ] = False,
+) -> int:
+    """Watch one event travel: functions, triggers, a failure, a loop that is stopped, the lineage."""
+    import functory.demo
+
+    return functory.demo.run(keep=keep) or 0

@@ -1,0 +1,42 @@
+"""What differs between two versions of a function."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+# What a diff compares beside the source.
+FIELDS = (
+    "source",
+    "input_schema",
+    "output_schema",
+    "imports",
+    "dependencies",
+    "secrets",
+    "permissions",
+    "metadata",
+    "output_patterns",
+    "limits",
+)
+
+
+def unified(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """A unified diff (difflib) of the sources, then of each other field as sorted JSON."""
+    lines: list[str] = []
+    for field in FIELDS:
+        if before[field] == after[field]:
+            continue
+        texts = [
+            row[field] if field == "source" else json.dumps(row[field], indent=2, sort_keys=True)
+            for row in (before, after)
+        ]
+        names = [f"{row['name']} v{row['number']} {field}" for row in (before, after)]
+        lines += [
+            line.rstrip("\n")
+            for line in difflib.unified_diff(
+                texts[0].splitlines(), texts[1].splitlines(), names[0], names[1], lineterm=""
+            )
+        ]
+    return lines

@@ -1,0 +1,183 @@
+"""``functory doctor``: each thing that an installation needs, looked at once, with what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from functory.cli import screen, session
+from functory.cli.screen import AsJson, Screen
+
+# Below this much free space a warning; SQLite and PostgreSQL both fail badly on a full disk.
+LEAST_FREE_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's answer: ``verdict`` is ok, warn or fail."""
+
+    check: str
+    verdict: str
+    found: str
+    advice: str = ""
+
+
+def doctor(json: AsJson = False) -> int:
+    """Check this installation and say what to mend. Exit status 1 when something fails."""
+    session.log_to_stderr()
+    findings = examine()
+    out = Screen(json=json)
+    if json:
+        out.value([asdict(finding) for finding in findings])
+    for finding in findings if not json else ():
+        out.styled(
+            (f"{finding.verdict:<5}", screen.STYLES[finding.verdict]),
+            (f" {finding.check:<11}", "bold"),
+            (finding.found, ""),
+        )
+        if finding.advice:
+            out.styled((f"      try: {finding.advice}", "dim"))
+    return 1 if any(finding.verdict == "fail" for finding in findings) else 0
+
+
+def examine() -> list[Finding]:
+    """All findings. Without readable settings there is nothing further to look at."""
+    from engine.errors import FunctoryError
+    from engine.settings import load_settings
+
+    findings = [_python()]
+    try:
+        settings = load_settings()
+    except FunctoryError as error:
+        return [*findings, _failed("settings", error)]
+    findings.append(
+        Finding(
+            "settings",
+            "ok",
+            "embedded: all roles in one process" if settings.embedded else "client of a deployment",
+        )
+    )
+    for name, check in (
+        ("database", _database),
+        ("broker", _broker),
+        ("isolation", _isolation),
+        ("secrets", _secrets),
+        ("disk", _disk),
+    ):
+        findings += _guarded(name, lambda check=check: check(settings))
+    return findings
+
+
+def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    from engine.errors import FunctoryError
+
+    try:
+        return check()
+    except FunctoryError as error:
+        return [_failed(name, error)]
+    except OSError as error:
+        return [Finding(name, "fail", str(error))]
+
+
+def _failed(name: str, error: Any) -> Finding:
+    why = error.why.replace("\n", "; ")
+    return Finding(name, "fail", f"{error.what}: {why}" if why else error.what, error.try_)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", ".".join(map(str, sys.version_info[:3])))
+
+
+def _database(settings: Any) -> list[Finding]:
+    from engine import migrate, workers
+    from engine.database import Database
+
+    if settings.database_url is None and not (settings.home / "functory.db").exists():
+        return [
+            Finding("database", "ok", f"none yet; the first command makes {settings.home / 'functory.db'}")
+        ]
+    database = Database(settings.database, pool_size=1)
+    try:
+        took = database.ping()
+        findings = [Finding("database", "ok", f"{database.name} answers in {screen.seconds(took)}")]
+        found = migrate.current(database)
+        if found != migrate.HEAD:
+            return [
+                *findings,
+                Finding(
+                    "schema",
+                    "fail",
+                    f"{found or 'none'}; this version needs {migrate.HEAD}",
+                    "functory db upgrade",
+                ),
+            ]
+        findings.append(Finding("schema", "ok", found))
+        alive = workers.alive(database, settings.lease_seconds)
+    finally:
+        database.close()
+    if alive:
+        findings.append(Finding("workers", "ok", f"{len(alive)} alive"))
+    elif settings.embedded:
+        findings.append(
+            Finding("workers", "ok", "none alive; commands that wait run their own (or: functory dev)")
+        )
+    else:
+        findings.append(Finding("workers", "warn", "none alive: nothing will run", "functory worker"))
+    return findings
+
+
+def _broker(settings: Any) -> list[Finding]:
+    from engine import broker
+
+    if settings.embedded:
+        return [Finding("broker", "ok", "in memory, in this process")]
+    broker.ping(settings)
+    return [Finding("broker", "ok", f"{settings.broker.split(':', 1)[0]} is reachable")]
+
+
+def _isolation(settings: Any) -> list[Finding]:
+    from workers.sandbox.runner import Runner
+
+    with Runner() as runner:
+        tier = runner.isolation
+    if tier == "none":
+        return [
+            Finding(
+                "isolation",
+                "warn",
+                "OFF: functions run in processes of their own, which nothing confines",
+                "run only functions that you trust, as a user without rights",
+            )
+        ]
+    return [Finding("isolation", "ok", f"tier {tier}")]
+
+
+def _secrets(settings: Any) -> list[Finding]:
+    from engine.database import Database
+    from engine.secrets import Secrets
+
+    file = settings.home / "secret.key"
+    if settings.secret_key is None and settings.embedded and not file.exists():
+        return [Finding("secrets", "ok", f"no key yet; the first secret makes {file}")]
+    Secrets(Database(settings.database), settings).check_key()
+    if settings.secret_key is None and file.stat().st_mode & 0o077:
+        return [Finding("secrets", "warn", f"others may read {file}", f"chmod 600 {file}")]
+    return [
+        Finding(
+            "secrets", "ok", "the key is FUNCTORY_SECRET_KEY" if settings.secret_key else f"the key is {file}"
+        )
+    ]
+
+
+def _disk(settings: Any) -> list[Finding]:
+    place = settings.home.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    text = f"{free / 1e9:.1f} GB free in {place}"
+    if free < LEAST_FREE_BYTES:
+        return [Finding("disk", "warn", text, "free some space, or set FUNCTORY_HOME to another disk")]
+    return [Finding("disk", "ok", text)]

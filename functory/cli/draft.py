@@ -1,0 +1,81 @@
+"""A function as it is given on the command line: which fields a save changes, and which it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from functory.cli import given
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+
+def save(
+    engine: Functory,
+    text: str,
+    *,
+    name: str | None,
+    fields: Mapping[str, Any],
+    expected_version: int | None,
+    activate: bool,
+    author: str | None,
+) -> dict[str, Any]:
+    """Save a source text. Returns the version's row with ``created``.
+
+    A new function has exactly ``fields``. An existing one keeps every field that is not named;
+    metadata, limits and output patterns are merged by name into what it has.
+    """
+    from engine import source
+    from engine.errors import NotFound
+
+    name = source.parse(text, name).name
+    by = author or engine.author
+    try:
+        base = engine.functions.get(name)
+    except NotFound:
+        return engine.functions.save(
+            text, name=name, author=by, expected_version=expected_version, activate=activate, **fields
+        )
+    changes = dict(fields)
+    for field in ("metadata", "limits", "output_patterns"):
+        if field in changes:
+            changes[field] = base[field] | changes[field]
+            # What was merged with a version holds only on top of that version.
+            expected_version = (base["active"] or 0) if expected_version is None else expected_version
+    return engine.functions.update(
+        name, source=text, author=by, expected_version=expected_version, activate=activate, **changes
+    )
+
+
+def fields(
+    *,
+    dependencies: list[str] | None,
+    secrets: list[str] | None,
+    imports: list[str] | None,
+    permissions: list[str] | None,
+    metadata: list[str] | None,
+    patterns: list[str] | None,
+    timeout: float | None,
+    retries: int | None,
+) -> dict[str, Any]:
+    """The fields that were named; ``none`` as the only entry of a list empties it."""
+    found: dict[str, Any] = {}
+    for field, listed in (
+        ("dependencies", dependencies),
+        ("secrets", secrets),
+        ("imports", imports),
+        ("permissions", permissions),
+    ):
+        if listed:
+            found[field] = [] if listed == ["none"] else listed
+    if metadata:
+        found["metadata"] = given.pairs(metadata, "--metadata")
+    if patterns:
+        found["output_patterns"] = given.pairs(patterns, "--pattern")
+    limits = {
+        name: value for name, value in (("timeout", timeout), ("retries", retries)) if value is not None
+    }
+    if limits:
+        found["limits"] = limits
+    return found

@@ -1,0 +1,272 @@
+"""``functory event``: write, read and follow what happened, and ask why nothing came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from functory.cli import given, outcome, screen, session, view
+from functory.cli.noun import noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+app = noun("What happened: every change, every output that matched, every event of your own.")
+
+Id = Annotated[str, typer.Argument(help="The event's id.", metavar="ID", show_default=False)]
+Type = Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)]
+COLUMNS = {"id": "ID", "time": "TIME", "type": "TYPE", "subject": "SUBJECT", "state": "STATE"}
+
+# Events become visible in the order of their commits, their ids are in the order of their making:
+# a follower looks back this far, and tells what it has seen already by the ids.
+_LOOK_BACK_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+
+
+@app.command(epilog='Example: functory event emit order.created --data \'{"sku": "A1"}\' --wait')
+def emit(
+    type_: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE", help="Words joined with dots, such as order.created.", show_default=False
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="JSON text, @file, or - for stdin.", show_default=False)
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="What the event is about.", show_default=False)] = None,
+    dedup_key: Annotated[
+        str | None, typer.Option(help="The same key a second time writes nothing.", show_default=False)
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until everything that follows is done; print its tree.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait at most.")] = 60.0,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one event of your own; prints its id."""
+    from functory.cli import tree
+
+    value = given.document(data, "--data") if data is not None else None
+    out = Screen(json=json, quiet=quiet)
+    with session.engine(start=wait) as engine:
+        id_ = engine.events.emit(type_, value, subject=subject, source="/functory/cli", dedup_key=dedup_key)
+        if wait:
+            row = engine.events.get(id_)
+            engine.settle(timeout, root_id=row["root_id"])
+            tree.draw(engine, id_, out)
+        elif json:
+            out.value(view.event(engine.events.get(id_)))
+        else:
+            out.lines([id_])
+        if not wait:
+            outcome.hint_at_workers(engine, "it starts nothing")
+
+
+@app.command("list", epilog="Example: functory event list --type output.matched -n 20")
+def list_(
+    type_: Type = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Only events about this subject.", show_default=False)
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(help="pending, routed or quarantined.", show_default=False)
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option(help="Only events of this root.", metavar="ID", show_default=False)
+    ] = None,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="How many.")] = 50,
+    before: Annotated[
+        str | None,
+        typer.Option(help="The next page: events before this id.", metavar="ID", show_default=False),
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Events, newest first."""
+    with session.engine() as engine:
+        rows = engine.events.list(
+            type_=type_, subject=subject, state=state, root_id=root, before=before, limit=number
+        )
+    out = Screen(json=json, quiet=quiet)
+    out.table(rows, COLUMNS, data=[view.event(row) for row in rows], empty="no such events")
+    if out.people and len(rows) == number and not json and not quiet:
+        screen.note(f"more: functory event list --before {rows[-1]['id']}")
+
+
+@app.command(epilog="Example: functory event show ID")
+def show(id_: Id, json: AsJson = False) -> None:
+    """One event with its data, and what triggers decided about it."""
+    out = Screen(json=json)
+    with session.engine() as engine:
+        row = engine.events.get(id_)
+        firings = engine.lineage.firings(id_)
+    if json:
+        out.value(view.event(row) | {"firings": [_firing(firing) for firing in firings]})
+        return
+    out.styled((row["type"], "bold"), (f"   {row['state']}", screen.STYLES.get(row["state"], "")))
+    out.record(
+        {
+            "id": row["id"],
+            "time": row["time"],
+            "source": row["source"],
+            "subject": row["subject"],
+            "problem": row["problem"],
+            "caused by": f"execution {row['cause_execution_id']}" if row["cause_execution_id"] else None,
+            "root": row["root_id"] if row["root_id"] != row["id"] else None,
+            "depth": row["depth"],
+            "data": screen.short(row["data"], 10_000) if not out.people else None,
+        }
+    )
+    if out.people:
+        out.title("data")
+        out.value(row["data"])
+    if firings:
+        out.title("triggers")
+    for firing in firings:
+        out.styled(
+            (f"{firing['trigger']} v{firing['trigger_version']}  ", ""),
+            (firing["decision"], screen.STYLES.get(firing["decision"], "")),
+            (
+                f"  execution {firing['execution_id']}"
+                if firing["execution_id"]
+                else f"  {firing['reason']}: {firing['detail'] or ''}",
+                "",
+            ),
+        )
+
+
+@app.command(epilog="Example: functory event tail --type order.created --follow --json")
+def tail(
+    type_: Type = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=0, max=1000, help="How many old ones first.")
+    ] = 10,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """The newest events, a line each (with --json a JSON object a line)."""
+    out = Screen(json=json, quiet=quiet)
+    with session.engine() as engine:
+        known = engine.events.list(type_=type_, limit=1000)
+        for row in reversed(known[:number]):
+            _line(out, row)
+        out.flush()
+        if follow:
+            for row in _new(engine, type_, {row["id"] for row in known}):
+                _line(out, row)
+                out.flush()
+
+
+@app.command(epilog="Example: functory event why ID")
+def why(id_: Id, json: AsJson = False) -> None:
+    """What each trigger decided about an event, and for no match which clause failed."""
+    from triggers.why import explain
+
+    out = Screen(json=json)
+    with session.engine() as engine:
+        row = engine.events.get(id_)
+        answers = explain(
+            row, engine.triggers.list(), engine.lineage.firings(id_), engine.database.clock.now()
+        )
+    if json:
+        out.value(answers)
+        return
+    if row["state"] == "pending":
+        screen.note("the event is pending: no router has taken it yet")
+    out.table(
+        [answer | {"reason": _reason(answer)} for answer in answers],
+        {"trigger": "TRIGGER", "version": "VERSION", "decision": "DECISION", "reason": "REASON"},
+        key="trigger",
+        empty="there are no triggers",
+    )
+    for answer in answers if out.people else ():
+        if answer.get("clauses"):
+            out.title(f"{answer['trigger']} v{answer['version']}")
+            for clause in answer["clauses"]:
+                out.clause(clause)
+
+
+@app.command(epilog="Example: functory event release ID")
+def release(id_: Id) -> None:
+    """Send a quarantined event to the router again."""
+    with session.engine() as engine:
+        engine.events.release(id_)
+    Screen().styled((f"event {id_} is pending again", ""))
+
+
+def _reason(answer: Mapping[str, Any]) -> str:
+    if answer["decision"] == "fired":
+        return f"execution {answer['execution_id']}"
+    words = [answer["reason"] or ""]
+    if answer.get("limit") is not None:
+        words.append(f"limit {answer['limit']}, value {answer['value']}")
+    if answer.get("detail"):
+        words.append(answer["detail"])
+    return "; ".join(word for word in words if word)
+
+
+def _firing(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = {
+        "trigger": "trigger",
+        "trigger_version": "version",
+        "decision": "decision",
+        "reason": "reason",
+        "limit_value": "limit",
+        "actual_value": "value",
+        "detail": "detail",
+        "execution_id": "execution_id",
+        "time": "time",
+    }
+    return {shown: row[name] for name, shown in names.items()}
+
+
+def _line(out: Screen, row: Mapping[str, Any]) -> None:
+    if out.json:
+        from engine import codec
+
+        out.lines([codec.dumps(screen.plain(view.event(row)))])
+    elif out.quiet:
+        out.lines([row["id"]])
+    elif out.people:
+        out.styled(
+            (f"{screen.moment(row['time'])}  ", "dim"),
+            (f"{row['type']:<24} ", "bold"),
+            (f"{row['subject'] or ''}  ", ""),
+            (row["id"], "dim"),
+        )
+    else:
+        out.lines(
+            [
+                "\t".join(
+                    (row["id"], screen.plain(row["time"]), row["type"], screen.clean(row["subject"] or ""))
+                )
+            ]
+        )
+
+
+def _new(engine: Functory, type_: str | None, seen: set[str]) -> Iterator[dict[str, Any]]:
+    """Events that are not ``seen`` yet, without end."""
+    while True:
+        anchor = _id_of(engine.database.clock.now().timestamp() - _LOOK_BACK_SECONDS)
+        fresh: set[str] = set()
+        while page := engine.events.list(type_=type_, after=anchor, limit=1000):
+            for row in page:
+                fresh.add(row["id"])
+                if row["id"] not in seen:
+                    yield row
+            anchor = page[-1]["id"]
+        seen = fresh
+        time.sleep(_POLL_SECONDS)
+
+
+def _id_of(moment: float) -> str:
+    """The least UUIDv7 (RFC 9562 section 5.7) of a time in seconds."""
+    digits = f"{max(0, int(moment * 1000)):012x}"
+    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"

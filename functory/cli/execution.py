@@ -1,0 +1,382 @@
+"""``functory execution``: what ran, with which result, because of what; wait, cancel, replay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from functory.cli import outcome, screen, session, view
+from functory.cli.function import Timeout, Wait
+from functory.cli.noun import noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+app = noun("Runs of functions: results, logs, lineage.")
+
+Id = Annotated[str, typer.Argument(help="The execution's id.", metavar="ID", show_default=False)]
+
+_POLL_SECONDS = 0.2
+
+
+@app.command("list", epilog="Example: functory execution list --state failed -n 20")
+def list_(
+    function: Annotated[
+        str | None, typer.Option(help="Only executions of this function.", show_default=False)
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            help="queued, running, succeeded, failed, timed_out, cancelled, dead or expired.",
+            show_default=False,
+        ),
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option(help="Only executions of this root.", metavar="ID", show_default=False)
+    ] = None,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="How many.")] = 50,
+    before: Annotated[
+        str | None,
+        typer.Option(help="The next page: executions before this id.", metavar="ID", show_default=False),
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Executions, newest first."""
+    with session.engine() as engine:
+        rows = engine.executions.list(
+            function=function, state=state, root_id=root, before=before, limit=number
+        )
+    out = Screen(json=json, quiet=quiet)
+    shown = [row | {"what": f"{row['function']} v{row['version']}", "took": _took(out, row)} for row in rows]
+    columns = {
+        "id": "ID",
+        "what": "FUNCTION",
+        "state": "STATE",
+        "cause": "CAUSE",
+        "took": "TOOK",
+        "created_at": "CREATED",
+    }
+    out.table(shown, columns, data=[view.execution(row) for row in rows], empty="no such executions")
+    if out.people and len(rows) == number and not json and not quiet:
+        screen.note(f"more: functory execution list --before {rows[-1]['id']}")
+
+
+@app.command(epilog="Example: functory execution show ID")
+def show(id_: Id, json: AsJson = False) -> None:
+    """Everything about one execution."""
+    out = Screen(json=json)
+    with session.engine() as engine:
+        found = engine.lineage.cause(id_)
+        row, firing = found["execution"], found["firing"]
+        attempts, spans = engine.executions.attempts(id_), engine.executions.spans(id_)
+        logs = len(engine.executions.logs(id_))
+    if json:
+        out.value(
+            view.execution(row)
+            | {
+                "attempts": [view.part(a) for a in attempts],
+                "spans": [view.part(s) for s in spans],
+                "log_lines": logs,
+            }
+        )
+        return
+    out.styled(
+        (f"{row['function']} v{row['version']}", "bold"),
+        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+    )
+    open_ = row["state"] in ("queued", "running")
+    out.record(
+        {
+            "id": row["id"],
+            "created": row["created_at"],
+            "started": row["started_at"],
+            "finished": row["finished_at"],
+            "took": screen.seconds(view.duration(row)) or None,
+            "due": row["run_at"] if row["state"] == "queued" else None,
+            "cause": row["cause"],
+            "trigger": f"{firing['trigger'] or row['trigger_id']} v{firing['trigger_version']}"
+            if firing
+            else None,
+            "event": f"{found['event']['type']} {row['event_id']}" if found["event"] else row["event_id"],
+            "parent": f"{found['parent']['function']} {row['parent_id']}" if found["parent"] else None,
+            "replay of": row["replay_of"],
+            "root": row["root_id"] if row["root_id"] != row["id"] else None,
+            "depth": row["depth"],
+            "chain": " → ".join(link["name"] for link in row["chain"]) or None,
+            "versions": ", ".join(row["versions"] or ()) or None,
+            "input": screen.short(row["input"], 10_000),
+            "result": screen.short(row["result"], 10_000) if row["state"] == "succeeded" else None,
+            "result is": "a repr: the value is not JSON" if row["result_kind"] == "repr" else None,
+            "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
+            "worker": row["worker_id"] if open_ else None,
+            "log": f"{logs} lines: functory execution logs {id_}" if logs else None,
+            "calls": f"{len(spans)}: functory execution spans {id_}" if spans else None,
+        }
+    )
+    for warning in row["warnings"] or ():
+        out.styled(("warning: ", "yellow"), (warning, ""))
+    if len(attempts) > 1 or any(a["outcome"] not in (None, "succeeded", row["state"]) for a in attempts):
+        out.title("attempts")
+        for attempt in attempts:
+            _attempt(out, attempt)
+    if row["error"]:
+        _error(out, row["error"])
+
+
+@app.command(epilog="Example: functory execution logs ID --follow")
+def logs(
+    id_: Id,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the execution has finished.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """What it printed and logged (with --json a JSON object a line)."""
+    from engine import codec
+    from engine.executions import TERMINAL
+
+    out = Screen(json=json)
+    seen: set[tuple[int, int]] = set()
+    with session.engine(start=follow) as engine:
+        while True:
+            finished = engine.executions.get(id_)["state"] in TERMINAL
+            for line in engine.executions.logs(id_):
+                if (line["fence"], line["seq"]) in seen:
+                    continue
+                seen.add((line["fence"], line["seq"]))
+                if json:
+                    out.lines([codec.dumps(screen.plain(view.part(line)))])
+                else:
+                    out.styled(
+                        (f"+{line['offset_seconds']:.3f} ", "dim"),
+                        (f"{line['stream']:<6} ", "dim"),
+                        (line["text"].rstrip("\n"), _level(line)),
+                    )
+            out.flush()
+            if finished or not follow:
+                break
+            time.sleep(_POLL_SECONDS)
+    if not seen and not json:
+        screen.note(
+            "it has printed nothing" if finished else "nothing yet: lines are stored when an attempt ends"
+        )
+
+
+@app.command(epilog="Example: functory execution spans ID")
+def spans(id_: Id, json: AsJson = False) -> None:
+    """The dependencies that it called, with input, output and time."""
+    with session.engine() as engine:
+        rows = engine.executions.spans(id_)
+    out = Screen(json=json)
+    shown = [
+        row
+        | {
+            "what": "  " * _depth(rows, row) + f"{row['function']} v{row['version']}",
+            "at": f"+{screen.seconds(row['offset_seconds'])}",
+            "took": screen.seconds(row["duration_seconds"]),
+            "in": screen.short(row["input"], 80),
+            "key": row["seq"],
+            "out": screen.short(row["error"] or row["output"], 80),
+        }
+        for row in rows
+    ]
+    out.table(
+        shown,
+        {"what": "CALL", "at": "AT", "took": "TOOK", "in": "INPUT", "out": "OUTPUT"},
+        key="key",
+        data=[view.part(row) for row in rows],
+        empty="it called no dependencies",
+    )
+
+
+@app.command("tree", epilog="Example: functory execution tree ID --below")
+def tree_(
+    id_: Annotated[
+        str, typer.Argument(help="The id of an execution or event.", metavar="ID", show_default=False)
+    ],
+    below: Annotated[
+        bool, typer.Option("--below", help="Only what it caused, not what it came from.")
+    ] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", "-a", help="Also the engine's events that started nothing.")
+    ] = False,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """The whole causal tree that it belongs to."""
+    from functory.cli import tree
+
+    with session.engine() as engine:
+        tree.draw(engine, id_, Screen(json=json, quiet=quiet), whole=not below, everything=all_)
+
+
+@app.command("why", epilog="Example: functory execution why ID")
+def why_(id_: Id, json: AsJson = False) -> None:
+    """Why it ran, waits or failed, and what to do about it."""
+    from engine import workers
+    from functory.cli import why
+
+    out = Screen(json=json)
+    with session.engine() as engine:
+        found = engine.lineage.cause(id_)
+        waiting = [
+            row
+            for state in ("queued", "running")
+            for row in engine.executions.list(parent_id=id_, state=state)
+        ]
+        alive = len(workers.alive(engine.database, engine.settings.lease_seconds))
+        embedded = engine.settings.embedded
+    said = why.sentences(found, children=waiting, workers=alive, embedded=embedded)
+    if json:
+        out.value(
+            {
+                "execution": view.execution(found["execution"]),
+                "event": view.event(found["event"]) if found["event"] else None,
+                "trigger": {"name": found["firing"]["trigger"], "version": found["firing"]["trigger_version"]}
+                if found["firing"]
+                else None,
+                "parent": view.execution(found["parent"]) if found["parent"] else None,
+                "suppressed": [
+                    {
+                        "trigger": s["trigger"],
+                        "version": s["trigger_version"],
+                        "event_type": s["type"],
+                        "event_id": s["event_id"],
+                        "reason": s["reason"],
+                        "limit": s["limit_value"],
+                        "value": s["actual_value"],
+                        "detail": s["detail"],
+                    }
+                    for s in found["stopped"]
+                ],
+                "why": said,
+            }
+        )
+        return
+    for sentence in said:
+        out.styled((sentence, ""))
+
+
+@app.command(epilog="Example: functory execution wait ID --timeout 60")
+def wait(
+    id_: Id,
+    timeout: Timeout = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Wait for it and print its result. Exit status 1 when it fails, 124 when the time is over."""
+    with session.engine(start=True) as engine:
+        outcome.tell(engine, engine.executions.wait([id_], timeout)[0], Screen(json=json, quiet=quiet))
+
+
+@app.command(epilog="Example: functory execution cancel ID")
+def cancel(id_: Id, json: AsJson = False) -> None:
+    """Stop one that is queued or running."""
+    with session.engine() as engine:
+        row = engine.executions.cancel(id_, author=engine.author)
+    out = Screen(json=json)
+    if json:
+        out.value(view.execution(row))
+    else:
+        done = (
+            "is cancelled"
+            if row["state"] == "cancelled"
+            else "is running; its worker has been asked to stop it"
+        )
+        out.styled((f"execution {id_} {done}", ""))
+
+
+@app.command(epilog="Example: functory execution replay ID --latest")
+def replay(
+    id_: Id,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="With the active version instead of the one that ran.")
+    ] = False,
+    wait: Wait = True,
+    timeout: Timeout = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a finished one again, with the same input, as a new execution."""
+    _again(id_, latest, wait, timeout, Screen(json=json, quiet=quiet), failed_only=False)
+
+
+@app.command(epilog="Example: functory execution retry ID --latest")
+def retry(
+    id_: Id,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="With the active version instead of the one that ran.")
+    ] = False,
+    wait: Wait = True,
+    timeout: Timeout = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """As replay, for one that did not succeed."""
+    _again(id_, latest, wait, timeout, Screen(json=json, quiet=quiet), failed_only=True)
+
+
+def _again(
+    id_: str, latest: bool, wait: bool, timeout: float | None, out: Screen, *, failed_only: bool
+) -> None:
+    from engine.errors import Conflict
+
+    with session.engine() as engine:
+        if failed_only and engine.executions.get(id_)["state"] == "succeeded":
+            raise Conflict(
+                f"execution {id_} succeeded", "there is nothing to retry", f"functory execution replay {id_}"
+            )
+        row = engine.executions.replay(id_, latest=latest)
+        if not wait:
+            outcome.queued(engine, row, out)
+            return
+        engine.start()
+        outcome.tell(engine, engine.executions.wait([row["id"]], timeout)[0], out)
+
+
+def _took(out: Screen, row: Mapping[str, Any]) -> Any:
+    took = view.duration(row)
+    return (screen.seconds(took) or None) if out.people else took
+
+
+def _level(line: Mapping[str, Any]) -> str:
+    return {"error": "red", "critical": "red", "warning": "yellow"}.get(
+        line["level"], "red" if line["stream"] == "stderr" else ""
+    )
+
+
+def _depth(rows: list[dict[str, Any]], row: Mapping[str, Any]) -> int:
+    above = {(r["fence"], r["seq"]): r["parent_seq"] for r in rows}
+    depth, at = 0, row["parent_seq"]
+    while at is not None and depth < len(rows):
+        depth, at = depth + 1, above.get((row["fence"], at))
+    return depth
+
+
+def _attempt(out: Screen, attempt: Mapping[str, Any]) -> None:
+    from functory.cli.tree import problem
+
+    ended = attempt["outcome"] or "running"
+    took = screen.seconds(attempt["duration_seconds"])
+    out.styled(
+        (f"{attempt['number']:>3}  ", "dim"),
+        (f"{screen.moment(attempt['started_at'])}  ", "dim"),
+        (f"{ended:<10}", screen.STYLES.get(ended, "")),
+        (f" {took:<9}", ""),
+        (f" on {attempt['worker_id']}", "dim"),
+        (f"  {problem(attempt['error'])}" if attempt["error"] else "", "red"),
+    )
+
+
+def _error(out: Screen, error: Mapping[str, Any]) -> None:
+    from functory.cli.tree import problem
+
+    out.title("error")
+    trace = error.get("traceback")
+    if trace:
+        for line in str(trace).rstrip("\n").split("\n"):
+            out.styled((line, ""))
+    else:
+        out.styled((problem(error), "red"))

@@ -1,0 +1,400 @@
+"""``functory function``: save, read, compare, activate and run functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from functory.cli import draft, given, outcome, portrait, screen, session, view
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+app = noun("Functions and their immutable versions.")
+
+Name = Annotated[str, typer.Argument(help="The function's name.", show_default=False)]
+Reference = Annotated[
+    str, typer.Argument(help="name, or name@3 for version 3.", metavar="NAME[@N]", show_default=False)
+]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait for the result, or print the execution's id at once.")
+]
+Timeout = Annotated[
+    float | None, typer.Option(help="Wait at most so many seconds; then exit status 124.", show_default=False)
+]
+
+
+@app.command(epilog="Example: functory function add parse.py --dep clean --retries 3 --metadata team=data")
+def add(
+    file: Annotated[
+        str, typer.Argument(help="Python file with exactly one function, or - for stdin.", show_default=False)
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Refuse a source that defines another function.", show_default=False)
+    ] = None,
+    dep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A function that it calls by name; name@3 pins it. Repeatable; 'none' for no one.",
+            show_default=False,
+        ),
+    ] = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(help="A secret that it may read. Repeatable.", show_default=False)
+    ] = None,
+    import_: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="A package that it imports. Repeatable.", show_default=False),
+    ] = None,
+    permission: Annotated[
+        list[str] | None,
+        typer.Option(help="functions:read or functions:write. Repeatable.", show_default=False),
+    ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(help="key=value; the value is JSON if it is JSON. Repeatable.", show_default=False),
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="name=pattern over its output: JSON, or a regular expression. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds that one attempt may take.", show_default=False)
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option(help="Further attempts after a failure.", show_default=False)
+    ] = None,
+    expected_version: Annotated[
+        int | None,
+        typer.Option(help="Refuse unless this is the active version (0: none).", show_default=False),
+    ] = None,
+    activate: Annotated[
+        bool, typer.Option("--activate/--no-activate", help="Make the new version the active one.")
+    ] = True,
+    author: Annotated[
+        str | None, typer.Option(help="Who made it; the user's name by default.", show_default=False)
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Save a function. An existing one gets a new version and keeps what is not named."""
+    text = given.text_of(file)
+    fields = draft.fields(
+        dependencies=dep,
+        secrets=secret,
+        imports=import_,
+        permissions=permission,
+        metadata=metadata,
+        patterns=pattern,
+        timeout=timeout,
+        retries=retries,
+    )
+    with session.engine() as engine:
+        row = draft.save(
+            engine,
+            text,
+            name=name,
+            fields=fields,
+            expected_version=expected_version,
+            activate=activate,
+            author=author,
+        )
+        _saved(engine, row, Screen(json=json, quiet=quiet))
+
+
+@app.command("list", epilog="Example: functory function list")
+def list_(json: AsJson = False, quiet: Quiet = False) -> None:
+    """All functions with their active version."""
+    with session.engine() as engine:
+        rows = engine.functions.list()
+    shown = [
+        row
+        | {
+            "version": row["number"],
+            "needs": ", ".join(map(portrait.dependency_name, row["dependencies"])),
+            "description": portrait.description(row),
+        }
+        for row in rows
+    ]
+    columns = {
+        "name": "NAME",
+        "version": "VERSION",
+        "state": "STATE",
+        "needs": "NEEDS",
+        "created_at": "SAVED",
+        "description": "DESCRIPTION",
+    }
+    Screen(json=json, quiet=quiet).table(
+        shown,
+        columns,
+        key="name",
+        data=[view.function(row) for row in rows],
+        empty="no functions yet; try: functory function add FILE.py",
+    )
+
+
+@app.command(epilog="Example: functory function show parse@2 --source > parse.py")
+def show(
+    name: Reference,
+    source: Annotated[bool, typer.Option("--source", help="Print nothing but the source text.")] = False,
+    json: AsJson = False,
+) -> None:
+    """A version: source, schemas, dependencies as they resolve now, warnings; and all versions."""
+    from functory.cli import needs
+
+    out = Screen(json=json)
+    with session.engine() as engine:
+        row = _get(engine, name)
+        if source:
+            out.lines([row["source"].rstrip("\n")])
+            return
+        versions = engine.functions.versions(row["name"])
+        dependencies = [d | {"exists": needs.exists(engine, d)} for d in row["dependencies"]]
+        missing = engine.secrets.missing(row["secrets"])
+        users = engine.functions.dependents(row["name"])
+    if json:
+        numbers = [
+            {"number": v["number"], "author": v["author"], "created_at": v["created_at"]} for v in versions
+        ]
+        out.value(
+            view.function(row, source=True)
+            | {
+                "dependencies": dependencies,
+                "missing_secrets": missing,
+                "used_by": users,
+                "versions": numbers,
+            }
+        )
+        return
+    portrait.draw(out, row, versions, dependencies=dependencies, missing_secrets=missing, used_by=users)
+
+
+@app.command(epilog="Example: EDITOR=nano functory function edit parse")
+def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
+    """Open the active version in $EDITOR and save what changed as a new version."""
+    from engine.errors import Invalid
+    from functory.cli import editor
+
+    with session.engine() as engine:
+        row = engine.functions.get(name)
+        text = editor.edited(row["source"])
+        if text is None or text == row["source"]:
+            screen.note(f"{name} v{row['number']} is unchanged")
+            return
+        try:
+            saved = engine.functions.update(
+                name, source=text, author=engine.author, expected_version=row["active"] or 0
+            )
+        except Invalid as error:
+            kept = editor.keep(name, text)
+            raise Invalid(
+                error.what, error.why, f"{error.try_ + '; ' if error.try_ else ''}your text is kept in {kept}"
+            ) from None
+        _saved(engine, saved, Screen(json=json, quiet=quiet))
+
+
+@app.command(epilog="Example: functory function diff parse 1 3")
+def diff(
+    name: Name,
+    older: Annotated[int, typer.Argument(metavar="A", help="A version's number.", show_default=False)],
+    newer: Annotated[
+        int | None,
+        typer.Argument(metavar="[B]", help="Another one; the active version by default.", show_default=False),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """What changed between two versions: source and all other fields, as a unified diff."""
+    from functory.cli import difference
+
+    with session.engine() as engine:
+        before, after = engine.functions.get(name, older), engine.functions.get(name, newer)
+    lines = difference.unified(before, after)
+    out = Screen(json=json)
+    if json:
+        changed = [field for field in difference.FIELDS if before[field] != after[field]]
+        out.value(
+            {
+                "name": name,
+                "from": before["number"],
+                "to": after["number"],
+                "changed": changed,
+                "diff": "\n".join(lines),
+            }
+        )
+        return
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in lines:
+        out.styled((line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], "")))
+    if not lines:
+        screen.note(f"v{before['number']} and v{after['number']} of {name} are equal")
+
+
+@app.command(epilog="Example: functory function versions parse")
+def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
+    """All versions, newest first."""
+    with session.engine() as engine:
+        rows = engine.functions.versions(name)
+    shown = [
+        row
+        | {
+            "is_active": "active" if row["active"] == row["number"] else "",
+            "short": row["sha256"][:12],
+            "reference": f"{row['name']}@{row['number']}",
+        }
+        for row in rows
+    ]
+    columns = {
+        "number": "VERSION",
+        "is_active": "ACTIVE",
+        "created_at": "SAVED",
+        "author": "AUTHOR",
+        "short": "SHA256",
+    }
+    Screen(json=json, quiet=quiet).table(
+        shown, columns, key="reference", data=[view.function(row) for row in rows]
+    )
+
+
+@app.command(epilog="Example: functory function activate parse 2")
+def activate(
+    name: Name,
+    number: Annotated[int, typer.Argument(metavar="N", help="The version's number.", show_default=False)],
+    expected_version: Annotated[
+        int | None, typer.Option(help="Refuse unless this is the active version.", show_default=False)
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Make a version the active one; also enables a disabled function."""
+    with session.engine() as engine:
+        row = engine.functions.activate(name, number, author=engine.author, expected_version=expected_version)
+    _done(f"{name} v{row['number']} is active", view.function(row), json)
+
+
+@app.command(epilog="Example: functory function rollback parse")
+def rollback(name: Name, json: AsJson = False) -> None:
+    """Activate the version before the active one."""
+    with session.engine() as engine:
+        row = engine.functions.rollback(name, author=engine.author)
+    _done(f"{name} v{row['number']} is active again", view.function(row), json)
+
+
+@app.command(epilog="Example: functory function disable parse")
+def disable(name: Name, json: AsJson = False) -> None:
+    """Start no more executions of it; its versions stay."""
+    with session.engine() as engine:
+        engine.functions.disable(name, author=engine.author)
+        row = engine.functions.get(name)
+    _done(
+        f"{name} is disabled; to enable it: functory function activate {name} {row['number']}",
+        view.function(row),
+        json,
+    )
+
+
+@app.command(epilog="Example: functory function delete parse --yes")
+def delete(
+    name: Name,
+    force: Annotated[bool, typer.Option("--force", help="Also when functions or triggers need it.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Delete a function. Its executions and versions stay readable."""
+    with session.engine() as engine:
+        engine.functions.get(name)
+        confirm(f"Delete the function {name}?", yes)
+        engine.functions.delete(name, force=force, author=engine.author)
+    _done(f"{name} is deleted", {}, False)
+
+
+@app.command(epilog="Example: functory function run parse --input 'rows=[1, 2]' --timeout 10")
+def run(
+    name: Reference,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="parameter=value; the value is JSON if it is JSON. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    input_json: Annotated[
+        str | None,
+        typer.Option(help="The whole input as JSON text, @file, or - for stdin.", show_default=False),
+    ] = None,
+    wait: Wait = True,
+    timeout: Timeout = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a function and print its result as JSON. Exit status 1 when it fails."""
+    from engine import dependencies
+
+    values = given.object_of(input_json, "--input-json") if input_json is not None else {}
+    values |= given.pairs(input_ or (), "--input")
+    out = Screen(json=json, quiet=quiet)
+    with session.engine() as engine:
+        function, version = dependencies.reference(name)
+        row = engine.executions.start(function, values, version=version, cause="manual")
+        if not wait:
+            outcome.queued(engine, row, out)
+            return
+        engine.start()
+        outcome.tell(engine, engine.executions.wait([row["id"]], timeout)[0], out)
+
+
+@app.command(epilog="Example: functory function deps parse")
+def deps(name: Reference, json: AsJson = False) -> None:
+    """What a function needs, and what that needs, as it resolves now."""
+    from functory.cli import needs
+
+    out = Screen(json=json)
+    with session.engine() as engine:
+        top = needs.grow(engine, _get(engine, name))
+        users = engine.functions.dependents(top["name"])
+    if json:
+        out.value(top | {"used_by": users})
+        return
+    for depth, node in needs.walk(top):
+        missing = (" does not exist", "red") if node["version"] is None else (f" v{node['version']}", "dim")
+        out.styled(
+            ("   " * depth + ("└▶ " if depth else "") + node["name"], ""),
+            missing,
+            (" pinned" if node.get("pin") else "", "yellow"),
+        )
+    if users:
+        out.styled(("used by: " + ", ".join(users), "dim"))
+
+
+def _get(engine: Functory, reference: str) -> dict[str, Any]:
+    from engine import dependencies
+
+    name, number = dependencies.reference(reference)
+    return engine.functions.get(name, number)
+
+
+def _saved(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
+    for warning in row["warnings"]:
+        screen.warn(warning)
+    active = "" if row["active"] == row["number"] else f" (active is v{row['active']})"
+    if out.json:
+        out.value(view.function(row) | {"created": row["created"]})
+    elif out.quiet:
+        out.lines([f"{row['name']}@{row['number']}"])
+    elif row["created"]:
+        out.styled((f"saved {row['name']} v{row['number']}{active}", ""))
+    else:
+        out.styled((f"{row['name']} v{row['number']} is the same already; nothing was saved", ""))
+    if row["created"] and engine.triggers.list():
+        outcome.hint_at_workers(engine, "no trigger fires on this")
+
+
+def _done(message: str, data: Mapping[str, Any], json: bool) -> None:
+    out = Screen(json=json)
+    out.value(data) if json else out.styled((message, ""))

@@ -1,0 +1,87 @@
+"""What users write on the command line: ``k=v`` pairs, JSON texts, ``@file``, ``-`` for stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from engine import codec
+from engine.errors import Invalid
+
+# More than any document that is taken; a larger file is refused instead of read into memory.
+LONGEST = 64 * 1024 * 1024
+
+
+def text_of(place: str) -> str:
+    """The text of a file, or of stdin for ``-``. Raises :class:`Invalid`."""
+    name = "the standard input" if place == "-" else place
+    try:
+        if place == "-":
+            raw = sys.stdin.buffer.read(LONGEST + 1)
+        else:
+            with Path(place).open("rb") as stream:
+                raw = stream.read(LONGEST + 1)
+        if len(raw) > LONGEST:
+            raise Invalid(f"{name} is too large", f"at most {LONGEST:,} bytes are read")
+        return raw.decode()
+    except OSError as error:
+        raise Invalid(f"{name} cannot be read", error.strerror or str(error), "check the path") from None
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{name} is not UTF-8 text", f"byte {error.start}", "save it as UTF-8") from None
+
+
+def document(given: str, what: str) -> Any:
+    """The JSON value of a text, of ``@file``, or of stdin for ``-``. ``what`` names it in errors."""
+    if given == "-" or given.startswith("@"):
+        text = text_of(given if given == "-" else given[1:])
+    else:
+        text = given
+    try:
+        return codec.loads(text)
+    except Invalid as error:
+        raise Invalid(
+            f"{what} is not JSON",
+            error.why,
+            'write JSON in single quotes, \'{"name": "Ada"}\', or @file, or - for stdin',
+        ) from None
+
+
+def value(text: str) -> Any:
+    """The value of a ``v`` in ``k=v``: JSON when it is JSON, else the text itself."""
+    try:
+        return codec.loads(text)
+    except Invalid:
+        return text
+
+
+def pairs(given: Iterable[str], option: str) -> dict[str, Any]:
+    """``k=v`` pairs as an object. Raises :class:`Invalid` for one without ``=`` or given twice."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise Invalid(
+                f"{option} takes name=value", f"got {pair!r}", f"{option} name=Ada, or {option} 'rows=[1, 2]'"
+            )
+        if name in found:
+            raise Invalid(
+                f"{option} {name} is given twice",
+                "the second would hide the first",
+                f"a list: {option} '{name}=[…]'",
+            )
+        found[name] = value(text)
+    return found
+
+
+def object_of(given: str, what: str) -> dict[str, Any]:
+    """As :func:`document`, but it must be an object."""
+    found = document(given, what)
+    if not isinstance(found, dict):
+        raise Invalid(
+            f"{what} must be a JSON object",
+            f"got {codec.dumps(found)[:80]}",
+            'for example \'{"name": "Ada"}\'',
+        )
+    return found

@@ -1,0 +1,45 @@
+"""What a function needs, and what that needs, as it resolves now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import NotFound
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+
+def grow(
+    engine: Functory, row: Mapping[str, Any], pin: int | None = None, above: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The tree below a version: ``name``, ``version`` (None: it does not exist), ``pin``, ``needs``.
+
+    ``above`` are the names on the way here: a ring, which only an old version can be part of, is cut.
+    """
+    found: list[dict[str, Any]] = []
+    for needed in row["dependencies"]:
+        if needed["name"] in above:
+            continue
+        try:
+            below = engine.functions.get(needed["name"], needed["pin"])
+        except NotFound:
+            found.append({"name": needed["name"], "version": None, "pin": needed["pin"], "needs": []})
+            continue
+        found.append(grow(engine, below, needed["pin"], (*above, row["name"])))
+    return {"name": row["name"], "version": row["number"], "pin": pin, "needs": found}
+
+
+def walk(node: Mapping[str, Any], depth: int = 0) -> list[tuple[int, Mapping[str, Any]]]:
+    """(depth, node) of the whole tree, each node before what is below it."""
+    return [(depth, node), *(pair for below in node["needs"] for pair in walk(below, depth + 1))]
+
+
+def exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
+    """Whether a stored dependency resolves now."""
+    try:
+        engine.functions.get(dependency["name"], dependency["pin"])
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""How ``functory function show`` draws a version for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from functory.cli import screen
+from functory.cli.screen import Screen
+
+
+def draw(
+    out: Screen,
+    row: Mapping[str, Any],
+    versions: Sequence[Mapping[str, Any]],
+    *,
+    dependencies: Sequence[Mapping[str, Any]],
+    missing_secrets: Sequence[str],
+    used_by: Sequence[str],
+) -> None:
+    """Print one version, and the list of all. ``dependencies`` say with ``exists`` whether they resolve now."""
+    active = (
+        "active"
+        if row["active"] == row["number"]
+        else f"active is v{row['active']}"
+        if row["active"]
+        else "none is active"
+    )
+    out.styled((f"{row['name']} v{row['number']}", "bold"), (f"   {row['state']}, {active}", ""))
+    out.record(
+        {
+            "saved": f"{screen.moment(row['created_at'])} by {row['author']}",
+            "description": description(row) or None,
+            "sha256": row["sha256"],
+            "imports": ", ".join(map(str, row["imports"])) or None,
+            "needs": ", ".join(
+                dependency_name(d) + ("" if d["exists"] else " (does not exist)") for d in dependencies
+            )
+            or None,
+            "used by": ", ".join(used_by) or None,
+            "secrets": ", ".join(s + (" (not set)" if s in missing_secrets else "") for s in row["secrets"])
+            or None,
+            "permissions": ", ".join(row["permissions"]) or None,
+            "metadata": row["metadata"] or None,
+            "limits": row["limits"] or None,
+            "patterns": row["output_patterns"] or None,
+            "input": _schema(row["input_schema"]),
+            "output": _schema(row["output_schema"]),
+        }
+    )
+    for warning in row["warnings"]:
+        out.styled(("warning when it was saved: ", "yellow"), (warning, ""))
+    out.title("source")
+    out.code(row["source"])
+    out.title("versions")
+    for version in versions:
+        mark = "active" if version["number"] == version["active"] else ""
+        out.styled(
+            (f"v{version['number']:<5}", ""),
+            (f"{screen.moment(version['created_at'])}  {version['author']:<12} ", "dim"),
+            (mark, "green"),
+        )
+
+
+def dependency_name(dependency: Mapping[str, Any]) -> str:
+    """A stored dependency as users write it: name, or name@3."""
+    return dependency["name"] + (f"@{dependency['pin']}" if dependency["pin"] else "")
+
+
+def description(row: Mapping[str, Any]) -> str:
+    """What its metadata say that it does."""
+    found = row["metadata"].get("description")
+    return found if isinstance(found, str) else ""
+
+
+def _schema(schema: Mapping[str, Any] | None) -> str | None:
+    """A schema on one line: its parameters when it has some, else the JSON."""
+    if not schema:
+        return None
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return screen.short(schema, 200)
+    needed = schema.get("required", ())
+    words = []
+    for name, kind in properties.items():
+        type_ = kind.get("type") if isinstance(kind, Mapping) else None
+        words.append(
+            name
+            + (f": {type_ if isinstance(type_, str) else '|'.join(type_)}" if type_ else "")
+            + ("" if name in needed else " (optional)")
+        )
+    return ", ".join(words) or "nothing"

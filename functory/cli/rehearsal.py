@@ -1,0 +1,100 @@
+"""``functory trigger test``: what a trigger would do about an event, clause by clause, without doing it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from engine import dependencies, events, schemas
+from engine.errors import FunctoryError
+from functory.cli import given, screen
+from functory.cli.screen import Screen
+from triggers.definition import compile_definition
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+
+def read_event(engine: Functory, place: str) -> dict[str, Any]:
+    """A stored event's envelope, or the one in a file, filled up to a whole envelope."""
+    if re.fullmatch(r"[0-9a-fA-F-]{36}", place):
+        return events.envelope(engine.events.get(place))
+    found = given.object_of(place if place == "-" else f"@{place}", "the event")
+    base = {
+        "specversion": "1.0",
+        "id": engine.database.new_id(),
+        "source": "/functory/cli",
+        "time": screen.plain(engine.database.clock.now()),
+        "datacontenttype": "application/json",
+        "data": None,
+        "functorydepth": 0,
+    }
+    return base | found
+
+
+def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
+    """What the trigger would do about an event, without the guards: those need a real chain."""
+    compiled = compile_definition(row)
+    matches = compiled.pattern.matches(envelope)
+    answer: dict[str, Any] = {
+        "trigger": row["name"],
+        "version": row["version"],
+        "fires": matches,
+        "clauses": [asdict(clause) for clause in compiled.pattern.explain(envelope)],
+        "condition": None,
+        "function": compiled.function,
+        "input": None,
+        "problem": None,
+    }
+    verdict = compiled.holds(envelope, engine.database.clock.now()) if matches else None
+    if verdict is not None:
+        answer["condition"] = {
+            "text": row["definition"]["when"],
+            "holds": verdict.matched,
+            "problem": verdict.problem,
+        }
+        answer["fires"] = verdict.matched
+    if answer["fires"]:
+        try:
+            target = engine.functions.get(*dependencies.reference(compiled.function))
+            answer["input"] = compiled.make_input(envelope, target["parameters"])
+        except FunctoryError as error:
+            return answer | {"fires": False, "problem": _told(error)}
+        try:
+            schemas.check(
+                target["input_schema"], answer["input"], f"input of {target['name']} v{target['number']}"
+            )
+        except FunctoryError as error:
+            answer["problem"] = f"the execution would fail: {_told(error)}"
+    if answer["fires"] and row["state"] != "enabled":
+        answer |= {
+            "fires": False,
+            "problem": f"the trigger is {row['state']}; functory trigger resume {row['name']}",
+        }
+    return answer
+
+
+def _told(error: FunctoryError) -> str:
+    return ": ".join(part.replace("\n", "; ") for part in (error.what, error.why) if part)
+
+
+def draw(out: Screen, row: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    """Print the answer for people."""
+    out.styled(
+        (f"{row['name']} v{row['version']} ", "bold"),
+        (f"would run {answer['function']}", "green") if answer["fires"] else ("would not fire", "yellow"),
+    )
+    for clause in answer["clauses"]:
+        out.clause(clause)
+    condition = answer["condition"]
+    if condition is not None:
+        found = condition["problem"] or ("true" if condition["holds"] else "false")
+        out.clause(
+            {"matched": condition["holds"], "path": "when", "expected": condition["text"], "found": found}
+        )
+    if answer["problem"]:
+        out.styled(("  ✗ ", "red"), (answer["problem"], ""))
+    if answer["input"] is not None:
+        out.styled(("  input ", "bold"), (screen.short(answer["input"], 2000), ""))

@@ -1,0 +1,239 @@
+"""How answers look: tables for people, tab-separated lines in a pipe, JSON, or ids alone.
+
+A command makes one :class:`Screen` from its ``--json`` and ``-q`` and hands it rows; nothing here
+knows what a function or an event is. Rich is imported only when something is drawn on a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from functory.cli.failure import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print ids or names only.")]
+
+# One answer's word, and the colour it has on a terminal.
+STYLES = {
+    "succeeded": "green",
+    "ok": "green",
+    "enabled": "green",
+    "fired": "green",
+    "yes": "green",
+    "failed": "red",
+    "dead": "red",
+    "timed_out": "red",
+    "fail": "red",
+    "quarantined": "red",
+    "no": "red",
+    "error": "red",
+    "running": "cyan",
+    "queued": "yellow",
+    "pending": "yellow",
+    "paused": "yellow",
+    "suppressed": "yellow",
+    "warn": "yellow",
+    "cancelled": "magenta",
+    "expired": "magenta",
+    "disabled": "magenta",
+    "no match": "dim",
+}
+
+# Nothing is wrapped or cut in a pipe.
+_ENDLESS = 100_000
+
+
+class Screen:
+    """Where a command's answer goes."""
+
+    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.people = sys.stdout.isatty()
+
+    def table(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Mapping[str, str],
+        *,
+        key: str = "id",
+        empty: str = "",
+        data: Sequence[Any] | None = None,
+    ) -> None:
+        """Rows: ``columns`` maps a row's key to its title. ``key`` is what ``-q`` prints; ``data`` the
+        values of ``--json`` when they are more than the columns; ``empty`` what people read for no rows."""
+        if self.json:
+            self.value(list(data) if data is not None else [dict(row) for row in rows])
+        elif self.quiet:
+            self.lines(str(row[key]) for row in rows)
+        elif not self.people:
+            self.lines("\t".join(_cell(row.get(name), False) for name in columns) for row in rows)
+        elif not rows:
+            note(empty or "nothing found")
+        else:
+            from rich.table import Table
+            from rich.text import Text
+
+            drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+            for name, title in columns.items():
+                drawn.add_column(
+                    title,
+                    no_wrap=name in ("id", "name"),
+                    overflow="fold",
+                    justify="right"
+                    if all(isinstance(row.get(name), int | float) for row in rows)
+                    else "left",
+                )
+            for row in rows:
+                cells = [_cell(row.get(name), True) for name in columns]
+                drawn.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in cells))
+            self.console().print(drawn)
+
+    def record(self, fields: Mapping[str, Any]) -> None:
+        """Names and values, a line each; what is None is left out."""
+        shown = {name: value for name, value in fields.items() if value is not None}
+        width = max((len(name) for name in shown), default=0) + 2
+        for name, value in shown.items():
+            text = _cell(value, self.people, lines=True).replace("\n", "\n" + " " * width)
+            self.styled((f"{name:<{width}}", "bold"), (text, STYLES.get(text, "")))
+
+    def title(self, text: str) -> None:
+        """The heading of a part."""
+        self.styled(("", ""))
+        self.styled((text, "bold"))
+
+    def styled(self, *parts: tuple[str, str]) -> None:
+        """One line of (text, style) parts."""
+        if not self.people:
+            self.lines(["".join(clean(text) for text, _ in parts).rstrip()])
+            return
+        from rich.text import Text
+
+        self.console().print(Text.assemble(*((clean(text), style) for text, style in parts)), soft_wrap=True)
+
+    def clause(self, clause: Mapping[str, Any]) -> None:
+        """One line of an explanation: what was expected where, and what was found."""
+        matched = clause["matched"]
+        self.styled(
+            ("  ✓ ", "green") if matched else ("  ✗ ", "red"),
+            (clause["path"], "bold"),
+            (f"  expected {clause['expected']}", ""),
+            (f", found {clause['found']}", "" if matched else "yellow"),
+        )
+
+    def code(self, text: str, language: str = "python") -> None:
+        """Source text with line numbers; highlighted on a terminal."""
+        text = clean(text.rstrip("\n"))
+        if self.people:
+            from rich.syntax import Syntax
+
+            self.console().print(
+                Syntax(text, language, line_numbers=True, theme="ansi_dark", background_color="default")
+            )
+        else:
+            self.lines(f"{number:>4}  {line}".rstrip() for number, line in enumerate(text.split("\n"), 1))
+
+    def value(self, value: Any) -> None:
+        """One JSON value: indented for people, on one line in a pipe."""
+        import json
+
+        from engine import codec
+
+        ready = plain(value)
+        if self.people and not self.quiet:
+            self.lines([json.dumps(ready, indent=2, ensure_ascii=True)])
+        else:
+            self.lines([codec.dumps(ready)])
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Lines as they are."""
+        for line in lines:
+            sys.stdout.write(line + "\n")
+
+    def flush(self) -> None:
+        """Let a reader of a stream see what there is."""
+        sys.stdout.flush()
+
+    def console(self) -> Console:
+        """Rich's console on stdout."""
+        from rich.console import Console
+
+        return Console(
+            file=sys.stdout,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            width=None if self.people else _ENDLESS,
+        )
+
+
+def note(message: str) -> None:
+    """A message to people, on stderr."""
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        sys.stderr.write(f"\x1b[2m{clean(message)}\x1b[0m\n")
+    else:
+        sys.stderr.write(f"{clean(message)}\n")
+
+
+def warn(message: str) -> None:
+    """A warning, on stderr."""
+    sys.stderr.write(f"warning: {clean(message)}\n")
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON values: times in ISO 8601."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def moment(value: datetime | None) -> str:
+    """A time as people read it: local, to the second."""
+    return "" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def seconds(value: float | None) -> str:
+    """A duration as people read it."""
+    if value is None:
+        return ""
+    if value < 0.001:
+        return f"{value * 1_000_000:.0f} µs"
+    if value < 1:
+        return f"{value * 1000:.3g} ms" if value < 0.9995 else "1 s"
+    if value < 120:
+        return f"{value:.3g} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def short(value: Any, length: int = 60) -> str:
+    """A JSON value on one line, cut to ``length`` letters."""
+    from engine import codec
+
+    text = codec.dumps(plain(value))
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _cell(value: Any, people: bool, lines: bool = False) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return moment(value) if people else plain(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = clean(str(value) if isinstance(value, str | int) else short(value, 10_000))
+    return text if lines else " ".join(text.split("\n")).replace("\t", " ")

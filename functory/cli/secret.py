@@ -1,0 +1,53 @@
+"""``functory secret``: sealed values. No command prints one, and none takes one as an argument."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from functory.cli import given, session
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+app = noun("Sealed values that functions may use.")
+
+Name = Annotated[str, typer.Argument(help="The secret's name, such as API_KEY.", show_default=False)]
+
+
+@app.command("set", epilog="Example: functory secret set API_KEY < key.txt")
+def set_(name: Name) -> None:
+    """Seal a value: typed at a hidden prompt, or read from stdin. Set again, it is rotated."""
+    if sys.stdin.isatty():
+        value = typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        # A file's last line ends with a newline that is not part of the value.
+        value = given.text_of("-").removesuffix("\n").removesuffix("\r")
+    with session.engine() as engine:
+        version = engine.secrets.set(name, value, author=engine.author)
+    Screen().styled(
+        (f"secret {name} is set" if version == 1 else f"secret {name} is rotated, version {version}", "")
+    )
+
+
+@app.command("list", epilog="Example: functory secret list")
+def list_(json: AsJson = False, quiet: Quiet = False) -> None:
+    """Names, versions and times; never values."""
+    with session.engine() as engine:
+        rows = engine.secrets.list()
+    Screen(json=json, quiet=quiet).table(
+        rows,
+        {"name": "NAME", "version": "VERSION", "updated_at": "SET"},
+        key="name",
+        empty="no secrets yet; try: functory secret set NAME",
+    )
+
+
+@app.command(epilog="Example: functory secret delete API_KEY --yes")
+def delete(name: Name, yes: Yes = False) -> None:
+    """Forget a secret."""
+    confirm(f"Delete the secret {name}?", yes)
+    with session.engine() as engine:
+        engine.secrets.delete(name)
+    Screen().styled((f"secret {name} is deleted", ""))

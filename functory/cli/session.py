@@ -1,0 +1,60 @@
+"""One command's engine: opened from the settings, closed at the end whatever happened."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from functory.cli import failure, screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+
+@contextlib.contextmanager
+def engine(*, start: bool = False) -> Iterator[Functory]:
+    """The engine by the settings. With ``start`` its roles run here (embedded mode only).
+
+    Raises :class:`Invalid` for wrong settings, :class:`Unavailable` without a database, and
+    :class:`Conflict` for a database of another schema.
+    """
+    from engine import migrate
+    from engine.settings import load_settings
+    from functory.local import Functory
+
+    log_to_stderr()
+    settings = load_settings()
+    fresh = settings.database_url is None and not (settings.home / "functory.db").exists()
+    with Functory(settings) as opened:
+        if fresh:
+            screen.note(f"made the database {settings.home / 'functory.db'}")
+        if start:
+            opened.start()
+        elif not settings.embedded:
+            migrate.check(opened.database)
+        yield opened
+
+
+def log_to_stderr() -> None:
+    """Warnings of the libraries go to stderr, a line each: stdout belongs to the answer."""
+    import structlog
+
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s: %(message)s")
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, _one_line],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _one_line(logger: Any, method: str, entry: MutableMapping[str, Any]) -> str:
+    """A log entry as a message to people: ``warning: what: name value, name value``."""
+    level, what, trace = entry.pop("level"), entry.pop("event"), entry.pop("exception", None)
+    rest = ", ".join(
+        str(value) if name in ("why", "advice", "consequence") else f"{name} {value}"
+        for name, value in entry.items()
+    )
+    return failure.clean(f"{level}: {what}" + (f": {rest}" if rest else "") + (f"\n{trace}" if trace else ""))

@@ -1,0 +1,62 @@
+"""``functory state``: the small values that functions keep between their runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from functory.cli import given, session
+from functory.cli.noun import noun
+from functory.cli.screen import AsJson, Screen
+
+app = noun("Small values that functions keep between runs.")
+
+Function = Annotated[str, typer.Argument(help="The function whose value it is.", show_default=False)]
+Key = Annotated[str, typer.Argument(help="The value's key.", show_default=False)]
+
+
+@app.command(epilog="Example: functory state get counter total")
+def get(function: Function, key: Key, json: AsJson = False) -> None:
+    """Print a value as JSON (with --json also its version)."""
+    from engine.errors import NotFound
+
+    with session.engine() as engine:
+        found = engine.state.get(function, key)
+    if found is None:
+        raise NotFound(
+            f"{function} keeps nothing under {key!r}", try_=f"functory state set {function} {key} VALUE"
+        )
+    Screen().value(
+        {"function": function, "key": key, "value": found[0], "version": found[1]} if json else found[0]
+    )
+
+
+@app.command("set", epilog="Example: functory state set counter total 12")
+def set_(
+    function: Function,
+    key: Key,
+    value: Annotated[
+        str, typer.Argument(help="JSON if it is JSON, else text; @file or - reads JSON.", show_default=False)
+    ],
+    expected_version: Annotated[
+        int | None, typer.Option(help="Refuse unless this is the version (0: none).", show_default=False)
+    ] = None,
+) -> None:
+    """Store a value."""
+    read = given.document(value, "the value") if value == "-" or value.startswith("@") else given.value(value)
+    with session.engine() as engine:
+        engine.functions.get(function)
+        version = engine.state.set(function, key, read, expected_version=expected_version)
+    Screen().styled((f"{function} keeps {key}, version {version}", ""))
+
+
+@app.command(epilog="Example: functory state delete counter total")
+def delete(function: Function, key: Key) -> None:
+    """Forget a value."""
+    from engine.errors import NotFound
+
+    with session.engine() as engine:
+        if not engine.state.delete(function, key):
+            raise NotFound(f"{function} keeps nothing under {key!r}")
+    Screen().styled((f"{function} has forgotten {key}", ""))

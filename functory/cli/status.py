@@ -1,0 +1,69 @@
+"""``functory status``: is everything there, and how much is left to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from functory.cli import screen, session
+from functory.cli.screen import AsJson, Screen
+
+
+def status(json: AsJson = False) -> int:
+    """Database, broker, workers, open work and counts. Exit status 6 when the broker is away."""
+    from engine import broker, migrate, workers
+    from engine.errors import Unavailable
+
+    out = Screen(json=json)
+    with session.engine() as engine:
+        settings = engine.settings
+        found: dict[str, Any] = {
+            "database": {
+                "name": engine.database.name,
+                "reachable": True,
+                "round_trip_seconds": round(engine.database.ping(), 6),
+                "schema": migrate.current(engine.database),
+            },
+            "broker": {"kind": settings.broker.split(":", 1)[0], "reachable": True, "problem": None},
+            "workers": workers.alive(engine.database, settings.lease_seconds),
+            "open": engine.lineage.open_work(),
+            "totals": engine.lineage.totals(),
+            "functions": len(engine.functions.list()),
+            "triggers": len(engine.triggers.list()),
+        }
+        if not settings.embedded:
+            try:
+                broker.ping(settings)
+            except Unavailable as error:
+                found["broker"] |= {"reachable": False, "problem": f"{error.what}: {error.why}"}
+    if json:
+        out.value(found)
+    else:
+        _draw(out, found, settings.embedded)
+    return 0 if found["broker"]["reachable"] else Unavailable.code
+
+
+def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
+    database, broker, workers = found["database"], found["broker"], found["workers"]
+    took = screen.seconds(database["round_trip_seconds"])
+    slots = sum(worker["slots"] for worker in workers)
+    out.record(
+        {
+            "database": f"{database['name']}, schema {database['schema']}, answers in {took}",
+            "broker": "in memory (embedded)"
+            if embedded
+            else f"{broker['kind']}, {broker['problem'] or 'reachable'}",
+            "workers": f"{len(workers)} alive, {slots} slots" if workers else "none alive",
+            "functions": found["functions"],
+            "triggers": found["triggers"],
+        }
+    )
+    for worker in workers:
+        since = screen.moment(worker["started_at"])
+        line = f"  {worker['id']}  {worker['slots']} slots, isolation {worker['isolation']}, since {since}"
+        out.styled((line, "dim"))
+    for title, counts in (("open work", found["open"]), ("so far", found["totals"])):
+        out.title(title)
+        out.record(counts)
+    if not workers and any(count for name, count in found["open"].items() if name != "unpublished events"):
+        start = "functory dev" if embedded else "functory worker"
+        screen.note(f"no worker is alive: open work waits (try: {start})")

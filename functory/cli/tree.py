@@ -1,0 +1,173 @@
+"""Draws a causal tree: events, the triggers that fired or were stopped, executions, and calls in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from functory.cli import screen, view
+from functory.cli.screen import STYLES, Screen
+
+if TYPE_CHECKING:
+    from engine.lineage import Node, Tree
+    from functory.local import Functory
+
+Part = tuple[str, str]
+
+_MARKS = {"succeeded": "✓", "running": "▶", "queued": "…"}
+
+
+def draw(engine: Functory, id_: str, out: Screen, *, whole: bool = True, everything: bool = False) -> None:
+    """Print the tree that an event or execution belongs to; only what is below it unless ``whole``.
+
+    ``everything`` also shows the engine's own events that started nothing, which are most of them.
+    Raises :class:`NotFound`.
+    """
+    found = engine.lineage.tree(id_, whole=whole)
+    if out.json:
+        out.value(as_json(found))
+        return
+    if out.quiet:
+        out.lines(
+            node.id for top in found.nodes for node in top.walk() if node.kind in ("event", "execution")
+        )
+        return
+    nodes = found.nodes if everything else [node for node in found.nodes if _tells(node)] or found.nodes
+    if out.people:
+        _draw_rich(out, nodes, everything, id_)
+    else:
+        for node in nodes:
+            out.lines(_plain(node, everything, "", ""))
+    if found.cut:
+        screen.warn("the tree is larger than what is shown")
+    if found.budget is not None:
+        used, maximum = found.budget
+        screen.note(f"{used} of at most {maximum} executions caused by root {found.root_id}")
+
+
+def as_json(found: Tree) -> dict[str, Any]:
+    """The tree as nested data."""
+    used, maximum = found.budget or (None, None)
+    return {
+        "root_id": found.root_id,
+        "cut": found.cut,
+        "budget": {"used": used, "maximum": maximum} if found.budget else None,
+        "nodes": [node.as_json() for node in found.nodes],
+    }
+
+
+def label(node: Node) -> list[Part]:
+    """One node on one line."""
+    row = node.row
+    if node.kind == "event":
+        return _event(row)
+    if node.kind == "execution":
+        return _execution(row)
+    if node.kind == "suppressed":
+        return _suppressed(row)
+    return _span(row)
+
+
+def children(node: Node, everything: bool) -> Sequence[Node]:
+    """Below a node, what is worth showing: an engine's event that started nothing is not."""
+    return node.children if everything else [child for child in node.children if _tells(child)]
+
+
+def _tells(node: Node) -> bool:
+    return node.kind != "event" or not node.row["type"].startswith("execution.") or bool(node.children)
+
+
+def _event(row: Mapping[str, Any]) -> list[Part]:
+    parts = [("event ", "dim"), (row["type"], "bold")]
+    data = row["data"]
+    if row["type"] == "output.matched" and isinstance(data, Mapping):
+        parts.append((f" {data.get('pattern')}", "bold"))
+    if row["subject"]:
+        parts.append((f" {row['subject']}", ""))
+    if row["state"] != "routed":
+        parts.append((f" {row['state']}", STYLES.get(row["state"], "")))
+    return [*parts, (f"  {row['id']}", "dim")]
+
+
+def _execution(row: Mapping[str, Any]) -> list[Part]:
+    state = row["state"]
+    style = STYLES.get(state, "")
+    parts = [
+        (f"{_MARKS.get(state, '✗')} ", style),
+        (row["function"], "bold"),
+        (f" v{row['version']}", ""),
+        (f" {state}", style),
+    ]
+    took = view.duration(row)
+    if took is not None:
+        parts.append((f" in {screen.seconds(took)}", ""))
+    if row["attempt"] > 1:
+        parts.append((f", attempt {row['attempt']}", "yellow"))
+    if row.get("trigger"):
+        parts.append((f"  trigger {row['trigger']} v{row['trigger_version']}", "cyan"))
+    if row["cause"] == "replay":
+        parts.append((f"  replay of {row['replay_of']}", "cyan"))
+    if row["error"] and state != "succeeded":
+        parts.append((f"  {problem(row['error'])}", "red"))
+    return [*parts, (f"  {row['id']}", "dim")]
+
+
+def _suppressed(row: Mapping[str, Any]) -> list[Part]:
+    parts = [
+        ("⊘ ", "yellow"),
+        (f"trigger {row['trigger'] or row['trigger_id']} v{row['trigger_version']}", ""),
+        (f" suppressed: {row['reason']}", "yellow"),
+    ]
+    if row["limit_value"] is not None:
+        parts.append((f" (limit {row['limit_value']}, value {row['actual_value']})", "yellow"))
+    if row["detail"]:
+        parts.append((f"  {row['detail'].splitlines()[0]}", ""))
+    return parts
+
+
+def _span(row: Mapping[str, Any]) -> list[Part]:
+    took = "not finished" if row["duration_seconds"] is None else screen.seconds(row["duration_seconds"])
+    parts = [
+        ("call ", "dim"),
+        (row["function"], ""),
+        (f" v{row['version']}  {took} at +{screen.seconds(row['offset_seconds'])}", "dim"),
+    ]
+    if row["error"]:
+        parts.append((f"  {problem(row['error'])}", "red"))
+    return parts
+
+
+def problem(error: Mapping[str, Any]) -> str:
+    """A recorded error on one line."""
+    message = str(error.get("message") or "").split("\n")[0]
+    return f"{error.get('type', 'error')}: {message}".rstrip(": ")
+
+
+def _plain(node: Node, everything: bool, first: str, rest: str) -> list[str]:
+    lines = [first + screen.clean("".join(text for text, _ in label(node)))]
+    below = children(node, everything)
+    for place, child in enumerate(below, 1):
+        last = place == len(below)
+        lines += _plain(
+            child, everything, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
+        )
+    return lines
+
+
+def _draw_rich(out: Screen, nodes: Sequence[Node], everything: bool, chosen: str) -> None:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    def text(node: Node) -> Text:
+        drawn = Text.assemble(*((screen.clean(words), style) for words, style in label(node)))
+        if node.id == chosen:
+            drawn.append("  ◀", "bold cyan")
+        return drawn
+
+    for top in nodes:
+        drawn = Tree(text(top), guide_style="dim")
+        waiting = [(top, drawn)]
+        while waiting:
+            node, branch = waiting.pop()
+            waiting.extend([(child, branch.add(text(child))) for child in children(node, everything)])
+        out.console().print(drawn)

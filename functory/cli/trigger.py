@@ -1,0 +1,290 @@
+"""``functory trigger``: save, read, pause and try the rules that turn events into executions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from functory.cli import given, screen, session, view
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+app = noun("Rules that turn events into executions.")
+
+Name = Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)]
+
+
+def _option(help_: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_, show_default=False)
+
+
+@app.command(
+    epilog='Example: functory trigger add reorder --on \'{"type": ["stock.changed"]}\' '
+    "--when 'data.stock < 3' --function reorder"
+)
+def add(
+    name: Annotated[
+        str | None, typer.Argument(help="The trigger's name; may also stand in the file.", show_default=False)
+    ] = None,
+    on: Annotated[str | None, _option("Event pattern: JSON text, @file, or - for stdin.")] = None,
+    function: Annotated[str | None, _option("The function to run: name or name@3.")] = None,
+    when: Annotated[str | None, _option("CEL condition over the event, such as data.stock < 3.")] = None,
+    input_: Annotated[
+        str | None, _option("Template of the input, as JSON with {{ … }} in it.", "--input")
+    ] = None,
+    guards: Annotated[str | None, _option("JSON with max_depth, max_revisits, allow_self.")] = None,
+    file: Annotated[
+        str | None, _option("A JSON or TOML file with these fields; - reads JSON from stdin.")
+    ] = None,
+    event_type: Annotated[
+        str | None, _option("BabyAGI's spelling: what happens, such as function_updated.")
+    ] = None,
+    target_function: Annotated[
+        str | None, _option("BabyAGI's spelling: to which function it happens.")
+    ] = None,
+    trigger_function: Annotated[str | None, _option("BabyAGI's spelling: which function runs then.")] = None,
+    condition: Annotated[
+        list[str] | None, _option("BabyAGI's spelling: key=value of metadata or data. Repeatable.")
+    ] = None,
+    expected_version: Annotated[
+        int | None, _option("Refuse unless this is the current version (0: none).")
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Save a trigger in either spelling. One that exists gets a new version."""
+    from engine import dependencies
+    from functory.cli import needs
+
+    fields = _read_file(file) if file is not None else {}
+    named = {
+        "on": given.document(on, "--on") if on is not None else None,
+        "function": function,
+        "when": when,
+        "input": given.document(input_, "--input") if input_ is not None else None,
+        "guards": given.object_of(guards, "--guards") if guards is not None else None,
+        "event_type": event_type,
+        "target_function": target_function,
+        "trigger_function": trigger_function,
+        "conditions": given.pairs(condition, "--condition") if condition else None,
+    }
+    fields |= {field: value for field, value in named.items() if value is not None}
+    chosen = name or fields.get("name")
+    fields.pop("name", None)
+    with session.engine() as engine:
+        row = _save(engine, chosen, fields, expected_version)
+        target = row["definition"]["function"]
+        target_name, pin = dependencies.reference(target)
+        if not needs.exists(engine, {"name": target_name, "pin": pin}):
+            screen.warn(f"the function {target} does not exist yet: the trigger is suppressed until it does")
+    out = Screen(json=json, quiet=quiet)
+    if json:
+        out.value(view.trigger(row) | {"created": row["created"]})
+    elif quiet:
+        out.lines([row["name"]])
+    else:
+        said = (
+            "saved trigger {name} v{version}"
+            if row["created"]
+            else "trigger {name} v{version} is the same already; nothing was saved"
+        )
+        out.styled((said.format_map(row), ""))
+
+
+@app.command("list", epilog="Example: functory trigger list")
+def list_(json: AsJson = False, quiet: Quiet = False) -> None:
+    """All triggers, and how often each has fired."""
+    with session.engine() as engine:
+        rows = engine.triggers.list()
+    shown = [
+        row
+        | {
+            "function": row["definition"]["function"],
+            "on": screen.short(row["definition"]["on"]),
+            "fired": row["fired"] or 0,
+            "suppressed": row["suppressed"] or 0,
+        }
+        for row in rows
+    ]
+    columns = {
+        "name": "NAME",
+        "version": "VERSION",
+        "state": "STATE",
+        "function": "FUNCTION",
+        "fired": "FIRED",
+        "suppressed": "SUPPRESSED",
+        "last_at": "LAST",
+        "on": "ON",
+    }
+    Screen(json=json, quiet=quiet).table(
+        shown,
+        columns,
+        key="name",
+        data=[view.trigger(row) for row in rows],
+        empty="no triggers yet; try: functory trigger add --help",
+    )
+
+
+@app.command(epilog="Example: functory trigger show reorder")
+def show(name: Name, json: AsJson = False) -> None:
+    """Pattern, condition, input, guards and state of a trigger."""
+    with session.engine() as engine:
+        row = next((r for r in engine.triggers.list() if r["name"] == name), None) or engine.triggers.get(
+            name
+        )
+    out = Screen(json=json)
+    if json:
+        out.value(view.trigger(row))
+        return
+    definition = row["definition"]
+    out.styled(
+        (f"{row['name']} v{row['version']}", "bold"),
+        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+    )
+    out.record(
+        {
+            "saved": f"{screen.moment(row['updated_at'])} by {row['author']}",
+            "note": row["note"],
+            "function": definition["function"],
+            "on": definition["on"],
+            "when": definition["when"],
+            "input": definition["input"],
+            "passes": None if definition["input"] is not None else f"the {definition['pass']}",
+            "guards": definition["guards"] or None,
+            "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
+            "last": row.get("last_at"),
+        }
+    )
+
+
+@app.command(epilog="Example: functory trigger versions reorder")
+def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
+    """All versions of a trigger, newest first."""
+    with session.engine() as engine:
+        rows = engine.triggers.versions(name)
+    data = [
+        {field: row[field] for field in ("number", "definition", "sha256", "author", "created_at")}
+        for row in rows
+    ]
+    shown = [
+        row | {"function": row["definition"]["function"], "on": screen.short(row["definition"]["on"])}
+        for row in rows
+    ]
+    columns = {
+        "number": "VERSION",
+        "created_at": "SAVED",
+        "author": "AUTHOR",
+        "function": "FUNCTION",
+        "on": "ON",
+    }
+    Screen(json=json, quiet=quiet).table(shown, columns, key="number", data=data)
+
+
+@app.command(epilog="Example: functory trigger pause reorder --note 'stocktaking until Monday'")
+def pause(
+    name: Name,
+    note: Annotated[
+        str, typer.Option(help="Why; shown with every suppressed firing.", show_default=False)
+    ] = "",
+) -> None:
+    """Suppress it until it is resumed. What is suppressed is recorded."""
+    with session.engine() as engine:
+        engine.triggers.pause(name, note=note, author=engine.author)
+    Screen().styled((f"trigger {name} is paused; to go on: functory trigger resume {name}", ""))
+
+
+@app.command(epilog="Example: functory trigger resume reorder")
+def resume(name: Name) -> None:
+    """Let a paused trigger fire again."""
+    with session.engine() as engine:
+        engine.triggers.resume(name, author=engine.author)
+    Screen().styled((f"trigger {name} is enabled; what was suppressed meanwhile stays suppressed", ""))
+
+
+@app.command(epilog="Example: functory trigger delete reorder --yes")
+def delete(name: Name, yes: Yes = False) -> None:
+    """Delete a trigger. Its firings and versions stay readable."""
+    with session.engine() as engine:
+        engine.triggers.get(name)
+        confirm(f"Delete the trigger {name}?", yes)
+        engine.triggers.delete(name, author=engine.author)
+    Screen().styled((f"trigger {name} is deleted", ""))
+
+
+@app.command(epilog="Example: functory trigger test reorder --event event.json")
+def test(
+    name: Name,
+    event: Annotated[
+        str, typer.Option(help="A stored event's id, a JSON file, or - for stdin.", show_default=False)
+    ],
+    json: AsJson = False,
+) -> int:
+    """Would it fire for this event? A dry run, clause by clause. Exit status 1 for no."""
+    from functory.cli import rehearsal
+
+    with session.engine() as engine:
+        row = engine.triggers.get(name)
+        answer = rehearsal.rehearse(engine, row, rehearsal.read_event(engine, event))
+    out = Screen(json=json)
+    if json:
+        out.value(answer)
+    else:
+        rehearsal.draw(out, row, answer)
+    return 0 if answer["fires"] and not answer["problem"] else 1
+
+
+@app.command(epilog="Example: functory trigger vectors patterns.json")
+def vectors(
+    file: Annotated[
+        Path, typer.Argument(help="JSON file with cases and invalid patterns.", show_default=False)
+    ],
+) -> int:
+    """Check a file of pattern test vectors; prints one line of JSON. Exit status 1 when one is wrong."""
+    import sys
+
+    from engine import codec
+    from engine.errors import Invalid
+    from triggers.vectors import run_vectors
+
+    try:
+        counts = run_vectors(file)
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read", error.strerror or str(error), "check the path") from None
+    sys.stdout.write(codec.dumps(counts) + "\n")
+    return 1 if counts["wrong"] or counts["invalid_accepted"] else 0
+
+
+def _read_file(file: str) -> dict[str, Any]:
+    import tomllib
+
+    from engine.errors import Invalid
+
+    if not file.endswith(".toml"):
+        return given.object_of("-" if file == "-" else f"@{file}", "the trigger file")
+    try:
+        return tomllib.loads(given.text_of(file))
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid(f"{file} is not TOML", str(error), "correct the file, or write JSON") from None
+
+
+def _save(
+    engine: Functory, name: Any, fields: Mapping[str, Any], expected_version: int | None
+) -> dict[str, Any]:
+    from engine.errors import Invalid
+    from triggers import definition
+
+    if expected_version is None:
+        return engine.register_trigger(name, **fields)
+    if not name:
+        raise Invalid(
+            "the trigger has no name", "--expected-version needs one", "functory trigger add NAME …"
+        )
+    return engine.triggers.save(
+        name, definition.read(fields), author=engine.author, expected_version=expected_version
+    )

@@ -1,0 +1,104 @@
+"""Rows as ``--json`` shows them: the stable fields of each noun, without the engine's bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_FUNCTION = (
+    "name",
+    "number",
+    "state",
+    "active",
+    "latest",
+    "sha256",
+    "source_sha256",
+    "is_async",
+    "parameters",
+    "input_schema",
+    "output_schema",
+    "imports",
+    "dependencies",
+    "secrets",
+    "permissions",
+    "metadata",
+    "output_patterns",
+    "limits",
+    "warnings",
+    "author",
+    "created_at",
+)
+_TRIGGER = (
+    "name",
+    "state",
+    "version",
+    "definition",
+    "note",
+    "author",
+    "fired",
+    "suppressed",
+    "last_at",
+    "created_at",
+    "updated_at",
+)
+_EXECUTION = (
+    "id",
+    "function",
+    "version",
+    "state",
+    "cause",
+    "trigger_id",
+    "event_id",
+    "parent_id",
+    "replay_of",
+    "root_id",
+    "depth",
+    "chain",
+    "input",
+    "result",
+    "result_kind",
+    "error",
+    "warnings",
+    "versions",
+    "attempt",
+    "max_attempts",
+    "created_at",
+    "run_at",
+    "started_at",
+    "finished_at",
+)
+_EVENT = ("state", "problem")
+
+
+def function(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
+    """A function's version."""
+    return {name: row.get(name) for name in (*_FUNCTION, *(("source",) if source else ()))}
+
+
+def trigger(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A trigger with its definition."""
+    return {name: row.get(name) for name in _TRIGGER if name in row}
+
+
+def execution(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An execution with its duration in seconds."""
+    return {name: row.get(name) for name in _EXECUTION} | {"duration_seconds": duration(row)}
+
+
+def event(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An event: its CloudEvents envelope, and what became of it."""
+    from engine.events import envelope
+
+    return envelope(row) | {name: row.get(name) for name in _EVENT}
+
+
+def duration(row: Mapping[str, Any]) -> float | None:
+    """Seconds from the first start to the end; None while there is no end or was no start."""
+    if row.get("started_at") is None or row.get("finished_at") is None:
+        return None
+    return round((row["finished_at"] - row["started_at"]).total_seconds(), 6)
+
+
+def part(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An attempt, span or log line, without the id of its execution."""
+    return {name: value for name, value in row.items() if name != "execution_id"}

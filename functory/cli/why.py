@@ -1,0 +1,140 @@
+"""Why an execution ran, waits or failed, in sentences. Pure: rows in, words out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from functory.cli.screen import moment
+from functory.cli.tree import problem
+
+# What a person can do about each reason of a suppressed firing. {trigger} is the trigger's name.
+REMEDIES = {
+    "own_event": "if that is meant, set the guard allow_self of {trigger} to true",
+    "cycle": "if that is meant, raise the guard max_revisits of {trigger}",
+    "depth": "if that is meant, raise FUNCTORY_MAX_DEPTH, or the guard max_depth of {trigger}",
+    "budget": "if that is meant, raise FUNCTORY_ROOT_BUDGET",
+    "trigger_paused": "functory trigger resume {trigger}",
+    "function_unavailable": "save or activate the function, or change {trigger}",
+    "input_error": "mend the input template; functory trigger show {trigger}",
+    "condition_error": "mend the condition; functory trigger show {trigger}",
+}
+
+
+def sentences(
+    found: Mapping[str, Any],
+    *,
+    children: Sequence[Mapping[str, Any]] = (),
+    workers: int = 0,
+    embedded: bool = True,
+) -> list[str]:
+    """The answer to "why", a sentence an item.
+
+    ``found`` is what :meth:`Lineage.cause` returns; ``children`` the open executions that it waits for;
+    ``workers`` how many are alive.
+    """
+    row = found["execution"]
+    said = [*_origin(row, found), *_way(row), *_state(row, children, workers, embedded)]
+    return [*said, *(_stopped(stopped) for stopped in found["stopped"])]
+
+
+def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    name = f"{row['function']} v{row['version']}"
+    event, firing, parent = found["event"], found["firing"], found["parent"]
+    if row["cause"] == "trigger" and event is not None:
+        trigger = (
+            f"{firing['trigger'] or row['trigger_id']} v{firing['trigger_version']}" if firing else "(gone)"
+        )
+        about = f" about {event['subject']}" if event["subject"] else ""
+        said = [
+            f"{name} was started by the trigger {trigger}.",
+            f"It fired on the event {event['type']}{about} ({event['id']}) of {moment(event['time'])}.",
+        ]
+        if event["cause_execution_id"]:
+            said.append(f"That event was caused by the execution {event['cause_execution_id']}.")
+        return said
+    if row["cause"] == "parent" and parent is not None:
+        by = f"{parent['function']} v{parent['version']}"
+        return [f"{name} was called by {by} (execution {parent['id']}, {parent['state']})."]
+    if row["cause"] == "replay":
+        return [f"{name} is a replay of the execution {row['replay_of']}, with the same input."]
+    by = "from the command line" if row["cause"] == "manual" else "through the API"
+    return [f"{name} was started {by} at {moment(row['created_at'])}."]
+
+
+def _way(row: Mapping[str, Any]) -> list[str]:
+    if not row["chain"]:
+        return []
+    path = " → ".join(link["name"] for link in row["chain"])
+    return [f"The triggers on the way to it: {path} (depth {row['depth']} of the root {row['root_id']})."]
+
+
+def _state(
+    row: Mapping[str, Any], children: Sequence[Mapping[str, Any]], workers: int, embedded: bool
+) -> list[str]:
+    state = row["state"]
+    if state == "queued":
+        return _queued(row, workers, embedded)
+    if state == "running":
+        return _running(row, children)
+    if state == "succeeded":
+        return [f"It succeeded at attempt {row['attempt']}." if row["attempt"] > 1 else "It succeeded."]
+    error = problem(row["error"] or {})
+    if state == "cancelled":
+        return [f"It was cancelled: {error}."]
+    if state == "expired":
+        return [
+            "It expired: it was not started in time.",
+            f"To run it: functory execution replay {row['id']}",
+        ]
+    tries = f"{row['attempt']} of at most {row['max_attempts']} attempts were made"
+    if state == "dead":
+        said = f"It is dead: it ended again and again without a result ({error}); {tries}."
+    else:
+        asked = f"its {row['retries']} retries are used up" if row["retries"] else "no retries were asked for"
+        said = f"It {state.replace('_', ' ')}: {error}; {asked}."
+    return [
+        said,
+        f"To see the traceback: functory execution show {row['id']}",
+        f"To run it again with the mended function: functory execution retry {row['id']} --latest",
+    ]
+
+
+def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
+    said = []
+    if row["attempt"]:
+        error = problem(row["error"] or {})
+        said.append(
+            f"Attempt {row['attempt']} ended with {error}; the next is due at {moment(row['run_at'])}."
+        )
+    if workers:
+        said.append(f"It is queued and waits for one of {workers} living workers.")
+    else:
+        start = "functory dev" if embedded else "functory worker"
+        said.append(f"It is queued, and no worker is alive. To start one: {start}")
+    return said
+
+
+def _running(row: Mapping[str, Any], children: Sequence[Mapping[str, Any]]) -> list[str]:
+    tries = f"attempt {row['attempt']} of at most {row['max_attempts']}"
+    said = [
+        f"It has been running since {moment(row['started_at'])} on the worker {row['worker_id']}, {tries}."
+    ]
+    if children:
+        waiting = ", ".join(f"{c['function']} v{c['version']} ({c['state']}, {c['id']})" for c in children)
+        said.append(f"It waits for {waiting}.")
+    if row["cancel_requested_at"] is not None:
+        said.append("Its worker has been asked to stop it.")
+    return said
+
+
+def _stopped(row: Mapping[str, Any]) -> str:
+    trigger = row["trigger"] or row["trigger_id"]
+    limit = row["limit_value"]
+    bounds = f" (limit {limit}, value {row['actual_value']})" if limit is not None else ""
+    detail = f": {row['detail'].splitlines()[0]}" if row["detail"] else ""
+    remedy = REMEDIES.get(row["reason"], "").format(trigger=trigger)
+    return (
+        f"Its event {row['type']} matched the trigger {trigger} v{row['trigger_version']}, which was "
+        f"suppressed by {row['reason']}{bounds}{detail}." + (f" What to do: {remedy}." if remedy else "")
+    )
