@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +15,13 @@ from engine.settings import load_settings
 from functory.local import Functory
 from tests.roles import Roles
 
-MODES = ["embedded", "postgres+rabbitmq", "postgres+redis"]
+ON_SERVERS = [
+    pytest.param("postgres+rabbitmq", marks=[pytest.mark.postgres, pytest.mark.rabbitmq]),
+    pytest.param("postgres+redis", marks=[pytest.mark.postgres, pytest.mark.redis]),
+]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("embedded"),
-        pytest.param("postgres+rabbitmq", marks=[pytest.mark.postgres, pytest.mark.rabbitmq]),
-        pytest.param("postgres+redis", marks=[pytest.mark.postgres, pytest.mark.redis]),
-    ],
-)
+@pytest.fixture(scope="session", params=["embedded", *ON_SERVERS])
 def functory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functory]:
     """An engine (embedded) or a client whose router, scheduler and two workers run as processes."""
     folder = tmp_path_factory.mktemp("deployment")
@@ -38,7 +36,7 @@ def functory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             broker = request.getfixturevalue("redis_server").empty_database()
         else:
             broker = stack.enter_context(request.getfixturevalue("rabbitmq_server").virtual_host())
-        roles = stack.enter_context(Roles(folder, database_url=database, broker_url=broker))
+        roles = stack.enter_context(Roles(folder, database_url=database, broker_url=broker, secret_key=_key()))
         roles.migrate()
         for role in ("router", "scheduler"):
             roles.start(role, wait=False)
@@ -53,8 +51,13 @@ def functory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def name() -> str:
-    """A function name that no other test uses: one deployment serves the whole module."""
+    """A function name that no other test uses: one deployment serves the whole session."""
     return f"f_{uuid.uuid4().hex[:10]}"
+
+
+def _key() -> str:
+    """The key that all processes of a deployment share."""
+    return base64.b64encode(os.urandom(32)).decode()
 
 
 def _embedded(folder: Path):
