@@ -39,8 +39,12 @@ class Secrets:
         """Seal ``value`` under ``name``. Returns its version. Raises :class:`Invalid`."""
         if not NAME.fullmatch(name):
             raise Invalid(f"{name!r} is not a secret name", "letters, digits and _ only, for example API_KEY")
-        if not value or len(value.encode()) > MAX_BYTES:
-            raise Invalid("wrong secret value", f"it takes 1 to {MAX_BYTES} bytes")
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise Invalid("wrong secret value", "it holds a lone surrogate, which has no bytes") from None
+        if not 0 < size <= MAX_BYTES:
+            raise Invalid("wrong secret value", f"it takes 1 to {MAX_BYTES} bytes", f"to remove it: functory secret delete {name}")
         key = self._key()
         with self._database.write() as tx:
             known = tx.one(sa.select(secret.c.version).where(secret.c.name == name))
@@ -72,6 +76,10 @@ class Secrets:
         with self._database.read() as tx:
             known = {row["name"] for row in tx.rows(sa.select(secret.c.name).where(secret.c.name.in_(names)))}
         return [name for name in names if name not in known]
+
+    def check_key(self) -> None:
+        """Raises :class:`Invalid` when there is no key, or none that can be one."""
+        self._key()
 
     def open(self, name: str) -> SecretStr:
         """The value of a secret. Raises :class:`NotFound`, and :class:`Invalid` for a wrong key."""
