@@ -98,11 +98,13 @@ def recall(database: Database, ids: Sequence[str] | None = None) -> int:
 
     ``ids`` None means all of them: the in-memory broker ended with its process. Returns how many.
     """
-    lost = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
-    if ids is not None:
-        lost = sa.and_(lost, execution.c.id.in_(ids))
+    # Messages outrun the commit that notes them: a row that is being noted as sent must be waited for,
+    # which an UPDATE does only for rows that it wants as they are now. So ids are not asked for the note.
+    lost = execution.c.dispatched_at.is_not(None) if ids is None else execution.c.id.in_(ids)
     with database.write() as tx:
-        changed = tx.execute(sa.update(execution).where(lost).values(dispatched_at=None)).rowcount
+        changed = tx.execute(
+            sa.update(execution).where(execution.c.state == "queued", lost).values(dispatched_at=None)
+        ).rowcount
         if changed:
             tx.wake("executions")
     return changed

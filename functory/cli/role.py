@@ -60,7 +60,9 @@ def worker(
         # Closed again before the worker starts: a prefork child must inherit no connection.
         database = Database(settings.database)
         stack.callback(database.close)
-        if not process.schema_ready(database, ending, upgrade=migrate):
+        if not (
+            process.schema_ready(database, ending, upgrade=migrate) and process.broker_ready(settings, ending)
+        ):
             return 0
         database.close()
 

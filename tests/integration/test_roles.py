@@ -1,0 +1,308 @@
+"""Role processes: what they refuse, what they wait for, and what becomes of work when one ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import textwrap
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.roles import SCRIPTS, Roles
+from tests.services.door import Door
+from tests.services.port import free_port
+
+# Ends at its second try only: the first one is there to be interrupted.
+STUBBORN = """
+def stubborn(key: str) -> str:
+    import time
+    from functory import state
+    if state.get(key) is None:
+        state.set(key, "begun")
+        time.sleep(25)
+    return "done"
+"""
+
+QUICK_LEASE = {"lease_seconds": 2.0, "heartbeat_seconds": 0.5}
+
+
+def wait_for(fact: Callable[[], Any], what: str, timeout: float = 20.0) -> Any:
+    deadline = time.monotonic() + timeout
+    while not (found := fact()):
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.02)
+    return found
+
+
+def get(url: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def attempts(functory: Any, id_: str) -> list[tuple[int, str]]:
+    return [(row["number"], row["outcome"]) for row in functory.executions.attempts(id_)]
+
+
+def test_a_single_role_refuses_the_broker_in_memory(tmp_path: Path) -> None:
+    with Roles(tmp_path) as roles:
+        for process in [roles.start(role, wait=False) for role in ("router", "worker", "scheduler")]:
+            assert process.wait() == 2
+            assert "error: " in process.output and "functory dev" in process.output
+
+
+def test_a_role_refuses_a_database_without_the_schema_and_migrates_when_told(
+    tmp_path: Path, redis_url: str
+) -> None:
+    with Roles(tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url) as roles:
+        refused = roles.start("scheduler", wait=False)
+        assert refused.wait() == 5
+        assert "functory db upgrade" in refused.output
+        assert roles.start("scheduler", "--migrate").stop() == 0
+
+
+def test_roles_wait_for_a_database_and_a_broker_that_are_away(
+    tmp_path: Path, postgres_url: str, rabbitmq_url: str
+) -> None:
+    with (
+        Door(postgres_url) as database,
+        Door(rabbitmq_url) as broker,
+        Roles(tmp_path, database_url=database.url, broker_url=broker.url, port=free_port()) as roles,
+    ):
+        server = roles.start("server", "--migrate", wait=False)
+        router = roles.start("router", wait=False)
+        for role in (server, router):
+            role.wait_for("waiting for the database")
+        url = f"http://127.0.0.1:{roles.settings.port}"
+        assert get(f"{url}/healthz") == (200, {"status": "alive"})
+        status, answer = get(f"{url}/readyz")
+        assert (status, answer["ready"], answer["checks"]["database"]["ok"]) == (503, False, False)
+
+        impatient = roles.start("scheduler", wait=False)
+        impatient.wait_for("waiting for the database")
+        assert impatient.stop() == 0
+
+        roles_before = [role.pid for role in (server, router)]
+        database.open()
+        server.wait_for("waiting for the broker")
+        status, answer = get(f"{url}/readyz")
+        assert (status, answer["checks"]["broker"]["ok"]) == (503, False)
+
+        broker.open()
+        router.wait_ready()
+        server.wait_ready()
+        wait_for(lambda: get(f"{url}/readyz")[0] == 200, "readiness")
+        assert [role.pid for role in (server, router)] == roles_before
+        assert server.stop() == 0
+        assert router.stop() == 0
+
+
+def test_no_password_is_ever_printed(tmp_path: Path) -> None:
+    password = "gu3st-Pa55"
+    away = {
+        "database_url": f"postgresql://ada:{password}@127.0.0.1:{free_port()}/rows",
+        "broker_url": f"amqp://ada:{password}@127.0.0.1:{free_port()}//",
+        "log_level": "debug",
+    }
+    with Roles(tmp_path, **away) as roles:
+        here = f"sqlite:///{tmp_path}/rows.db"
+        waiting = [
+            (roles.start("router", wait=False), "waiting for the database"),
+            (roles.start("worker", "--migrate", wait=False, database_url=here), "waiting for the broker"),
+            (
+                roles.spawn([str(SCRIPTS / "celery"), "-A", "workers.app", "worker"], name="celery"),
+                "Cannot connect",
+            ),
+        ]
+        for role, line in waiting:
+            role.wait_for(line)
+            assert role.stop() == 0
+            assert password not in role.output, role.output
+
+
+def test_logs_are_objects_when_asked_for(tmp_path: Path, redis_url: str) -> None:
+    with Roles(
+        tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url, log_json=True
+    ) as roles:
+        worker = roles.start("worker", "--migrate")
+        assert worker.ready["role"] == "worker"
+        assert worker.stop() == 0
+        lines = [json.loads(line) for line in worker.lines]
+        assert {"ready", "stopping"} <= {line["event"] for line in lines}
+        assert any(line.get("logger", "").startswith("celery.") for line in lines)
+
+
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+def test_a_worker_that_is_stopped_or_killed_loses_nothing(
+    tmp_path: Path, postgres_url: str, broker: str, request: pytest.FixtureRequest
+) -> None:
+    broker_url = request.getfixturevalue(f"{broker}_url")
+    with Roles(
+        tmp_path, database_url=postgres_url, broker_url=broker_url, grace_seconds=0.3, **QUICK_LEASE
+    ) as roles:
+        roles.migrate()
+        first = roles.start("worker", "--slots", "2", wait=False)
+        roles.start("router", wait=False)
+        roles.start("scheduler", wait=False)
+        with roles.client() as functory:
+            functory.functions.save(STUBBORN)
+
+            stopped = functory.submit("stubborn", _key())
+            _begin(functory, stopped.id)
+            second = roles.start("worker", "--slots", "2", wait=False)
+            first.wait_ready()
+            assert first.stop() == 0
+            assert stopped.result(30) == "done"
+            # Giving back is no attempt: number 1 twice.
+            assert attempts(functory, stopped.id) == [(1, "released"), (1, "succeeded")]
+            assert functory.executions.get(stopped.id)["attempt"] == 1
+
+            second.wait_ready()
+            killed = functory.submit("stubborn", _key())
+            _begin(functory, killed.id)
+            second.kill()
+            third = roles.start("worker", "--slots", "2")
+            assert killed.result(30) == "done"
+            assert attempts(functory, killed.id) == [(1, "lost"), (2, "succeeded")]
+            assert third.stop() == 0
+        assert all(
+            role.process.poll() is None for role in roles.started if role.name in ("router", "scheduler")
+        )
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_a_second_signal_gives_back_at_once(tmp_path: Path, redis_url: str, pool: str) -> None:
+    with Roles(
+        tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url, grace_seconds=600
+    ) as roles:
+        worker = roles.start("worker", "--migrate", "--pool", pool, "--slots", "2")
+        roles.start("router", wait=False)
+        with roles.client() as functory:
+            functory.functions.save(STUBBORN)
+            handle = functory.submit("stubborn", _key())
+            _begin(functory, handle.id)
+            slots = [row["slots"] for row in _workers(functory)]
+            assert slots == ([1, 1] if pool == "prefork" else [1])
+
+            worker.signal(signal.SIGTERM)
+            worker.wait_for("stopping")
+            assert functory.executions.get(handle.id)["state"] == "running"
+            worker.signal(signal.SIGTERM)
+            assert worker.wait() == 0
+            assert attempts(functory, handle.id) == [(1, "released")]
+            assert functory.executions.get(handle.id)["attempt"] == 0
+            assert _workers(functory) == []
+
+
+def test_celerys_own_command_starts_the_same_worker(tmp_path: Path, redis_url: str) -> None:
+    with Roles(tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url) as roles:
+        roles.migrate()
+        worker = roles.spawn(
+            [str(SCRIPTS / "celery"), "-A", "workers.app", "worker", "-c", "3"], name="celery"
+        )
+        roles.start("router", wait=False)
+        with roles.client() as functory:
+            functory.functions.save("def add(a: int, b: int) -> int:\n    return a + b\n")
+            assert functory.submit("add", 1, 2).result(30) == 3
+            assert [row["slots"] for row in _workers(functory)] == [3]
+        assert worker.stop() == 0
+        assert "superuser" not in worker.output
+        assert "[tasks]" not in worker.output
+        assert "ready" in worker.output
+
+
+def test_dev_runs_what_another_process_wrote(tmp_path: Path) -> None:
+    """A script that only writes rows (its ``Functory`` is never started) is heard by the running engine."""
+    script = tmp_path / "other.py"
+    script.write_text(
+        textwrap.dedent("""
+        from functory import Functory
+
+        functory = Functory()
+        functory.functions.save("def greet(name: str) -> str:\\n    return 'hello ' + name\\n")
+        functory.register_trigger("greet-guests", on={"type": ["guest.came"]}, function="greet",
+                                  input={"name": "{{ event.data.name }}"})
+        print("EMITTED", functory.events.emit("guest.came", {"name": "Ada"}), flush=True)
+    """)
+    )
+    with Roles(tmp_path) as roles:
+        dev = roles.start("dev", "--port", "0")
+        other = roles.spawn([sys.executable, str(script)], name="script")
+        other.wait_for("EMITTED")
+        written = time.monotonic()
+        dev.wait_for(r"execution\.succeeded +greet v1")
+        print(f"shown {(time.monotonic() - written) * 1000:.0f} ms after the event was written")
+        assert other.wait() == 0
+        dev.wait_for(r"function\.created +greet v1")
+        assert dev.stop() == 0
+        with roles.client() as functory:
+            (row,) = functory.executions.list()
+            assert (row["function"], row["result"], row["cause"]) == ("greet", "hello Ada", "trigger")
+
+
+def test_dev_says_what_it_is_and_shows_failures_and_guards(tmp_path: Path) -> None:
+    with Roles(tmp_path) as roles:
+        dev = roles.start("dev", "--port", "0")
+        assert "NOT FOR PRODUCTION" in dev.output
+        assert dev.output.count("ISOLATION IS OFF") == 1
+        assert get(f"{dev.url}/readyz")[1]["checks"]["loops"] == {"ok": True}
+        with roles.client() as functory:
+            functory.functions.save("def broken() -> None:\n    raise ValueError('\\x1b[2J no luck')\n")
+            # A failure that causes the next one: the guard stops it.
+            functory.register_trigger(
+                "again", on={"type": ["execution.failed"], "subject": ["broken"]}, function="broken", input={}
+            )
+            functory.executions.start("broken", {})
+        failed = dev.wait_for(r"✗ execution\.failed +broken v1")
+        assert "ValueError" in failed and "\x1b" not in failed
+        dev.wait_for(r"■ trigger\.suppressed +again")
+        dev.signal(signal.SIGINT)
+        assert dev.wait() == 0
+        assert "Traceback" not in dev.output
+
+
+def test_dev_resets_only_with_an_agreement(tmp_path: Path) -> None:
+    with Roles(tmp_path) as roles:
+        with roles.client() as functory:
+            functory.functions.save("def kept() -> int:\n    return 1\n")
+        refused = roles.start("dev", "--reset", "--port", "0", wait=False)
+        assert refused.wait() == 2
+        assert "--yes" in refused.output
+        with roles.client() as functory:
+            assert [row["name"] for row in functory.functions.list()] == ["kept"]
+        assert roles.start("dev", "--reset", "--yes", "--port", "0", "--quiet").stop() == 0
+        with roles.client() as functory:
+            assert functory.functions.list() == []
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with Roles(tmp_path) as roles:
+        dev = roles.start("dev", "--port", "0")
+        port = dev.url.rsplit(":", 1)[1]
+        second = roles.start("dev", "--port", port, wait=False)
+        assert second.wait() == 5
+        assert f"port {port}" in second.output
+
+
+def _key() -> str:
+    return f"try-{time.monotonic_ns()}"
+
+
+def _begin(functory: Any, id_: str) -> None:
+    key = functory.executions.get(id_)["input"]["key"]
+    wait_for(lambda: functory.state.get("stubborn", key) is not None, "the first try")
+
+
+def _workers(functory: Any) -> list[dict[str, Any]]:
+    from engine import workers
+
+    return workers.alive(functory.database, 60)

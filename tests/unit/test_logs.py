@@ -1,0 +1,72 @@
+"""No password gets through the log, whoever writes the line."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from engine import logs
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """What the root logger writes; as it was before afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers, root.level = handlers, level
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("amqp://guest:secret@host:5672//", "amqp://guest:***@host:5672//"),
+        ("redis://:secret@host/0", "redis://:***@host/0"),
+        ("postgresql+psycopg://ada:se/cr@et@host/db", "postgresql+psycopg://ada:***@host/db"),
+        (
+            "postgresql://host/db?user=ada&password=secret&sslmode=require",
+            "postgresql://host/db?user=ada&password=***&sslmode=require",
+        ),
+        ("http://host:7400/readyz", "http://host:7400/readyz"),
+        ("sqlite:////data/functory.db", "sqlite:////data/functory.db"),
+    ],
+)
+def test_the_password_of_a_url_is_masked(url: str, shown: str) -> None:
+    assert logs.mask(f"cannot reach {url}: refused") == f"cannot reach {shown}: refused"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_our_lines_a_librarys_lines_and_tracebacks_hold_no_password(
+    lines: io.StringIO, as_json: bool
+) -> None:
+    logs.configure("info", as_json=as_json, stream=lines)
+    url = 'amqp://guest:s3"cret@host//'
+    structlog.get_logger("functory.test").info("connected", url=url)
+    logging.getLogger("celery.worker").error("cannot connect to %s", "amqp://guest:s3cret@host//")
+    try:
+        raise ValueError("amqp://guest:s3cret@host//")
+    except ValueError:
+        structlog.get_logger("functory.test").exception("failed")
+    written = lines.getvalue()
+    assert written.count("guest:***@host") >= 3 - (not as_json)
+    assert "s3cret" not in written
+    if as_json:
+        assert "cret" not in written
+        assert [json.loads(line)["event"] for line in written.splitlines()][0] == "connected"
+
+
+def test_libraries_that_tell_of_each_message_are_heard_only_when_they_warn(lines: io.StringIO) -> None:
+    logs.configure("info", stream=lines)
+    logging.getLogger("celery.worker.strategy").info("Task received")
+    logging.getLogger("celery.worker.strategy").warning("Task is unknown")
+    logging.getLogger("functory.x").debug("detail")
+    assert "received" not in lines.getvalue()
+    assert "unknown" in lines.getvalue()
+    assert "detail" not in lines.getvalue()
