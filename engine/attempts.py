@@ -15,13 +15,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+import structlog
 
 from engine import dependencies, events, functions, limits, outputs
 from engine.causes import Cause
 from engine.database import Database, Tx
-from engine.errors import FunctoryError, Invalid, Stale
+from engine.errors import FunctoryError, NotFound, Stale
 from engine.limits import Limits
 from engine.tables import attempt, execution, log, span
+
+log_ = structlog.get_logger("functory.attempts")
 
 # A worker that stops again and again may give an execution back this often without it counting.
 MAX_RELEASES = 20
@@ -123,8 +126,10 @@ class Attempts:
         self._versions: dict[str, dict[str, Any]] = {}
 
     def claim(self, ids: Sequence[str]) -> list[Claim]:
-        """queued → running for those of ``ids`` that are due. Others (taken, cancelled, early) are left alone."""
-        return self._database.group(lambda tx: self._claim(tx, ids))
+        """queued → running for those of ``ids`` that are due. Others (taken, cancelled, early) are left
+        alone, and so is what is no id at all: a message comes from outside."""
+        known = [id_ for id_ in map(_id_or_none, ids) if id_ is not None]
+        return self._database.group(lambda tx: self._claim(tx, known)) if known else []
 
     def _claim(self, tx: Tx, ids: Sequence[str]) -> list[Claim]:
         rows = tx.rows(
@@ -159,6 +164,8 @@ class Attempts:
         version = self._versions.get(row["version_id"])
         if version is None:
             version = functions.load_version(tx, row["version_id"])
+            # What is active changes: it must not be remembered.
+            version = {key: value for key, value in version.items() if key not in ("state", "active", "latest")}
             if len(self._versions) > 2000:
                 self._versions.clear()
             self._versions[row["version_id"]] = version
@@ -212,11 +219,13 @@ class Attempts:
         """
         following = decide(claim.row, claim.limits, ending, self._random.random())
         matched = _matched(claim, ending) if following.state == "succeeded" else []
-        self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))
-        return following
+        return self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))
 
     @staticmethod
-    def _finish(tx: Tx, claim: Claim, ending: Ending, following: Next, matched: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    def _finish(tx: Tx, claim: Claim, ending: Ending, following: Next, matched: Sequence[tuple[str, dict[str, Any]]]) -> Next:
+        if following.state == "queued" and _is_cancelled(tx, claim.id):
+            # Asked for while the last try ended: there is no other one.
+            following = Next("cancelled", "execution.cancelled", following.failures)
         final = following.state != "queued"
         values: dict[str, Any] = {
             "state": following.state, "failures": following.failures, "lease_until": None,
@@ -257,27 +266,31 @@ class Attempts:
             }))
         events.add(tx, rows)
         tx.wake("finished" if final else "executions")
+        return following
 
-    def release(self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown") -> int:
-        """running → queued without counting the attempt: the worker goes away. Returns how many."""
+    def release(self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown", *, begun: bool = True) -> int:
+        """running → queued without counting the attempt: the worker goes away. Returns how many.
+
+        What was ``begun`` may be released a limited number of times; what never ran cannot be at fault.
+        """
         released = 0
         with self._database.write() as tx:
             for id_, fence in claims:
-                released += _give_back(tx, id_, fence, "released", reason)
+                released += _give_back(tx, id_, fence, reason, begun)
         return released
 
 
-def _give_back(tx: Tx, id_: str, fence: int, outcome: str, reason: str) -> int:
+def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
     changed = tx.execute(
         sa.update(execution)
         .where(execution.c.id == id_, execution.c.fence == fence, execution.c.state == "running",
-               execution.c.released < MAX_RELEASES)
-        .values(state="queued", attempt=execution.c.attempt - 1, released=execution.c.released + 1, run_at=tx.now,
+               execution.c.released < MAX_RELEASES if begun else sa.true())
+        .values(state="queued", attempt=execution.c.attempt - 1, released=execution.c.released + int(begun), run_at=tx.now,
                 dispatched_at=None, lease_until=None, worker_id=None)
     ).rowcount
     if changed:
         tx.execute(sa.update(attempt).where(attempt.c.execution_id == id_, attempt.c.fence == fence)
-                   .values(ended_at=tx.now, outcome=outcome, error={"type": "Released", "message": reason}))
+                   .values(ended_at=tx.now, outcome="released", error={"type": "Released", "message": reason}))
         tx.wake("executions")
     return changed
 
@@ -295,14 +308,28 @@ def event_of(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]
     return events.record(tx, type_, row["function"], data, source=f"/functory/executions/{row['id']}", cause=Cause.of(row))
 
 
+def _id_or_none(value: Any) -> str | None:
+    try:
+        return events.as_id(value, "execution")
+    except NotFound:
+        return None
+
+
+def _is_cancelled(tx: Tx, id_: str) -> bool:
+    """Whether somebody asked for it; holds the row, so that nobody can ask between the look and the write."""
+    statement = sa.select(execution.c.cancel_requested_at).where(execution.c.id == id_)
+    return tx.scalar(statement.with_for_update() if tx.dialect == "postgresql" else statement) is not None
+
+
 def _matched(claim: Claim, ending: Ending) -> list[tuple[str, dict[str, Any]]]:
     patterns = claim.version["output_patterns"]
     if not patterns:
         return []
     try:
         return outputs.match(patterns, ending.result)
-    except Invalid:
+    except Exception:
         # A pattern was valid when it was saved; one that no longer is must not undo a good result.
+        log_.exception("output patterns could not be matched", function=claim.row["function"], execution_id=claim.id)
         return []
 
 

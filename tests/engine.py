@@ -36,7 +36,9 @@ LEASE = 30.0
 
 
 class World:
-    """The services of one engine over one database; `worker` names who claims."""
+    """The services of one engine over one database; `worker` is who claims, `lease` its seconds."""
+
+    lease = LEASE
 
     def __init__(self, url: str, home: Path, *, clock: Clock | None = None, **settings: Any) -> None:
         self.url = url
@@ -175,7 +177,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres_server: Any) -> Iterator[str]:
-    """The name of a migrated PostgreSQL database to copy."""
+    """The URL of a migrated PostgreSQL database."""
     with postgres_server.database() as url:
         database = Database(url)
         migrate.upgrade(database)
@@ -199,14 +201,14 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         shutil.copy(request.getfixturevalue("migrated_file"), file)
         yield f"sqlite:///{file}"
         return
-    template = sa.make_url(request.getfixturevalue("migrated_postgres"))
-    server = request.getfixturevalue("postgres_server")
-    name = f"world_{uuid.uuid4().hex[:12]}"
-    with server.start().connect() as connection:
-        connection.execute(f'CREATE DATABASE {name} TEMPLATE "{template.database}"')
-    yield template.set(database=name).render_as_string(hide_password=False)
-    with server.start().connect() as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    # Emptied, not made anew: CREATE and DROP DATABASE take a second each on a busy disk.
+    url = request.getfixturevalue("migrated_postgres")
+    database = Database(url)
+    with database.write() as tx:
+        names_ = ", ".join(f'"{table.name}"' for table in tables.metadata.sorted_tables)
+        tx.execute(sa.text(f"TRUNCATE {names_}"))
+    database.close()
+    yield url
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def define(
 ) -> dict[str, Any]:
     """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
     definition = {"on": codec.loads(codec.encode(dict(on))) if isinstance(on, Mapping) else on, "when": when or None,
-                  "function": function, "input": input, "pass": passes, "guards": dict(guards or {})}
+                  "function": function, "input": input, "pass": passes, "guards": dict(guards) if isinstance(guards, Mapping) else guards or {}}
     compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
     return definition
 
@@ -112,6 +112,10 @@ def from_event_type(
     ``trigger_function`` runs when ``event_type`` happens to ``target_function`` (any, without one).
     Each condition holds when the target's metadata or the event's data has that value.
     """
+    if not isinstance(event_type, str):
+        raise Invalid("wrong event_type", f"it is a text, got {event_type!r}", 'event_type="function_updated"')
+    if not isinstance(conditions, Mapping | None):
+        raise Invalid("wrong conditions", f"they are an object, got {conditions!r}", 'conditions={"auto_validate": True}')
     types = EVENT_TYPES.get(event_type, (event_type,))
     on: dict[str, Any] = {"type": list(types)}
     if target_function is not None:
@@ -120,6 +124,9 @@ def from_event_type(
     if len(wanted) > MAX_CONDITIONS:
         raise Invalid("too many conditions", f"{len(wanted)}; at most {MAX_CONDITIONS} are taken",
                       "write a pattern instead: register_trigger(name, on={…}, function=…)")
+    if "metadata" in wanted:
+        raise Invalid("wrong conditions", "metadata itself cannot be one: each condition names a value in it",
+                      'conditions={"auto_validate": True}')
     if wanted:
         places = [[("metadata", key, value), ("", key, value)] for key, value in wanted.items()]
         branches: list[dict[str, Any]] = []
@@ -180,6 +187,8 @@ def _types(on: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _guards(given: Mapping[str, Any]) -> Guards:
+    if not isinstance(given, Mapping):
+        raise Invalid("wrong guards", f"they are an object, got {given!r}", 'guards={"max_depth": 4}')
     _refuse_unknown(given, {*_GUARDS, "allow_self"})
     for name, (low, high) in _GUARDS.items():
         value = given.get(name)

@@ -43,12 +43,17 @@ class OutputMatcher:
         found: list[tuple[str, dict[str, Any]]] = []
         for name, pattern in patterns.items():
             if isinstance(pattern, str):
-                hit = _expression(pattern).search(output) if isinstance(output, str) else None
+                hit = _expression(pattern).search(_text(output)) if isinstance(output, str) else None
                 if hit is not None:
                     found.append((name, hit.groupdict()))
             elif isinstance(output, Mapping) and compile_pattern(pattern).matches(output):
                 found.append((name, {}))
         return found
+
+
+def _text(output: str) -> str:
+    # RE2 reads UTF-8, which has no form for lone surrogates.
+    return output.encode("utf-8", "replace").decode()
 
 
 @functools.lru_cache(maxsize=1024)

@@ -163,17 +163,29 @@ class Executor:
         except Stale:
             metrics.zombies.inc()
             log.warning("a finish was refused: the attempt had lost its lease", execution_id=claim.id, fence=claim.fence)
-        except Exception:
-            # A defect of ours: the lease ends, the reaper gives the execution to somebody else.
+        except Unavailable as error:
+            # The lease ends, and the reaper gives the execution to somebody else.
+            log.warning("the execution was left", execution_id=claim.id, reason=error.why)
+        except Exception as error:
             log.exception("the execution could not be carried out", execution_id=claim.id)
+            self._give_up(claim, error)
         finally:
             with self._lock:
                 self._running.pop(key, None)
                 metrics.worker_slots.labels("busy").set(len(self._running))
 
+    def _give_up(self, claim: Claim, error: Exception) -> None:
+        """A defect of ours: it is told where people look, in the execution, and tried again as after a crash."""
+        try:
+            self._finish(claim, Ending("crashed", error={"type": type(error).__name__, "message": str(error)}))
+        except Exception:
+            log.exception("the failure could not be stored; the lease ends", execution_id=claim.id)
+
     def _refuse(self, claim: Claim) -> Ending | None:
         """Why a claim is finished without starting anything; None when it can run."""
         name = f"{claim.row['function']} v{claim.row['version']}"
+        if claim.row["cancel_requested_at"] is not None:
+            return Ending("cancelled", error={"type": "Cancelled", "message": "cancelled before this attempt began"})
         try:
             if claim.problem is not None:
                 raise claim.problem
@@ -282,7 +294,7 @@ class Executor:
                     waiting.append(key)
                     del self._running[key]
         if waiting:
-            self._attempts.release(waiting, "it waited behind a long execution")
+            self._attempts.release(waiting, "it waited behind a long execution", begun=False)
 
     def _give_back(self, grace: float) -> None:
         deadline = time.monotonic() + grace

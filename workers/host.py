@@ -128,10 +128,11 @@ class EngineHost:
             return _public(registry.rollback(_text(name), author=author, cause=self._cause))
         try:
             if op == "update":
-                return _public(registry.update(_text(name), author=author, cause=self._cause, **arguments))
+                changes = arguments.get("changes") or {}
+                return _public(registry.update(_text(name), author=author, cause=self._cause, **changes))
             source = arguments.pop("source")
             return _public(registry.save(source, name=name, author=author, cause=self._cause, **arguments))
-        except TypeError as error:
+        except (TypeError, KeyError) as error:
             raise Invalid(f"wrong arguments of functions.{op}", str(error)) from None
 
     def llm(self, arguments: dict[str, Any]) -> Any:

@@ -11,7 +11,6 @@ import structlog
 
 from engine import metrics, recovery
 from engine.database import Database
-from engine.errors import Unavailable
 from engine.settings import Settings
 
 log = structlog.get_logger("functory.reaper")
@@ -26,29 +25,28 @@ class Reaper:
         clock = database.clock
         self._trusted_from = clock.monotonic() + (0.0 if trust_at_once else settings.lease_seconds)
         self._last_round = clock.monotonic()
+        self._missed = False
 
     def reap(self) -> dict[str, int]:
-        """One round. Returns what was done by kind; nothing while an outage is not long enough past."""
+        """One round. Returns what was done by kind; nothing while an outage is not long enough past.
+
+        Raises :class:`Unavailable`.
+        """
         now = self._database.clock.monotonic()
-        if now - self._last_round > self._settings.lease_seconds:
+        if self._missed or now - self._last_round > self._settings.lease_seconds:
             self._trusted_from = now + self._settings.lease_seconds
+        self._missed = True
         if now < self._trusted_from:
-            self._touch(now)
-            return {}
-        try:
+            # A round that only asks whether the database answers.
+            self._database.ping()
+            done: dict[str, int] = {}
+        else:
             done = recovery.reap(self._database, cancel_grace=self._settings.lease_seconds)
             recovery.forget_workers(self._database, self._settings.lease_seconds * 4)
-        except Unavailable:
-            # The round is missed: the next successful one waits for a lease first.
-            raise
+        self._missed = False
         self._last_round = now
         for kind, count in done.items():
             if count:
                 metrics.executions_lost.labels(kind).inc(count)
                 log.warning("reaped", kind=kind, count=count)
         return done
-
-    def _touch(self, now: float) -> None:
-        """A round that only asks whether the database answers."""
-        self._database.ping()
-        self._last_round = now
