@@ -14,101 +14,40 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
-from sqlalchemy.engine import Connection, CursorResult, Engine, make_url
+from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import (
     DataError,
     DBAPIError,
     InterfaceError,
     OperationalError,
     ProgrammingError,
-    SQLAlchemyError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from engine import clock as clocks
+from engine.carrier import Notifier, Watcher
 from engine.errors import Invalid, Unavailable
+from engine.tx import Tx
 from engine.wakeup import Wakeup
 
-CHANNEL = "functory_wakeup"
 # SQLite: how long another process's transaction is waited for.
 BUSY_MILLISECONDS = 30_000
-# SQLite: how often another process's commits are looked for. The promise is 200 ms.
-WATCH_SECONDS = 0.05
-# PostgreSQL: at most one NOTIFY in this time from one process.
-NOTIFY_SECONDS = 0.003
-
-
 # Transactions of one process that share a commit, at the most.
 GROUP = 64
 # PostgreSQL ends one of two transactions that wait for each other; it is tried again this often.
 DEADLOCK_TRIES = 3
 
 T = TypeVar("T")
-
-
-class Tx:
-    """One open transaction: ``execute`` statements, ``wake`` roles after the commit."""
-
-    def __init__(self, connection: Connection, now: datetime, new_id: Callable[[], str], dialect: str) -> None:
-        self.connection = connection
-        self.now = now
-        self.new_id = new_id
-        self.dialect = dialect
-        self.topics: set[str] = set()
-        self.callbacks: list[Callable[[], None]] = []
-
-    def execute(self, statement: sa.Executable, rows: Any = None) -> CursorResult[Any]:
-        """Run one statement; ``rows`` is a mapping or a sequence of them (then in one batch)."""
-        return self.connection.execute(statement, rows)
-
-    def rows(self, statement: sa.Executable, values: Any = None) -> list[dict[str, Any]]:
-        """All rows of a statement as dictionaries."""
-        return [dict(row) for row in self.connection.execute(statement, values).mappings()]
-
-    def one(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
-        """The first row of a statement, or None."""
-        row = self.connection.execute(statement, values).mappings().first()
-        return dict(row) if row is not None else None
-
-    def scalar(self, statement: sa.Executable, values: Any = None) -> Any:
-        """The first column of the first row, or None."""
-        return self.connection.execute(statement, values).scalar()
-
-    def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert ``rows`` (all with the same keys) in one batch; nothing for none."""
-        if rows:
-            self.connection.execute(sa.insert(table), list(rows))
-
-    def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
-        """Insert ``row`` unless a unique key has it already. True when it was inserted."""
-        statement = _insert_for(self.dialect)(table).values(**row).on_conflict_do_nothing()
-        # Without the option the driver's count of an INSERT is not kept.
-        result = self.connection.execute(statement, execution_options={"preserve_rowcount": True})
-        return result.rowcount == 1
-
-    def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch."""
-        if rows:
-            self.connection.execute(_insert_for(self.dialect)(table).on_conflict_do_nothing(), list(rows))
-
-    def wake(self, *topics: str) -> None:
-        """Signal ``topics`` after the commit."""
-        self.topics.update(topics)
-
-    def after_commit(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once the transaction is durable."""
-        self.callbacks.append(callback)
 
 
 class _Ticket:
@@ -121,19 +60,18 @@ class _Ticket:
         self.done = False
 
 
-def _insert_for(dialect: str) -> Any:
-    if dialect == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-    else:
-        from sqlalchemy.dialects.sqlite import insert
-    return insert
-
-
 class Database:
     """A database by its SQLAlchemy URL, safe to use from many threads and after a fork."""
 
-    def __init__(self, url: str, *, clock: clocks.Clock | None = None, new_id: Callable[[], str] = clocks.new_id,
-                 wakeup: Wakeup | None = None, pool_size: int = 10) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: clocks.Clock | None = None,
+        new_id: Callable[[], str] = clocks.new_id,
+        wakeup: Wakeup | None = None,
+        pool_size: int = 10,
+    ) -> None:
         self._url = make_url(url)
         self.dialect = self._url.get_backend_name()
         self.new_id = new_id
@@ -151,8 +89,8 @@ class Database:
         self._tickets: list[_Ticket] = []
         self._tickets_lock = threading.Lock()
         self._turn = threading.Lock()
-        self._notifier: _Notifier | None = None
-        self._watcher: _Watcher | None = None
+        self._notifier: Notifier | None = None
+        self._watcher: Watcher | None = None
         _databases.add(self)
 
     @property
@@ -192,12 +130,11 @@ class Database:
         # The clock may ask the server: before the transaction, so that it never waits inside one.
         with _translated(self.name):
             now = self.clock.now()
-        with _translated(self.name), self._writer:
-            with self.engine.connect() as connection:
-                connection = connection.execution_options(functory_write=True)
-                with connection.begin():
-                    tx = Tx(connection, now, self.new_id, self.dialect)
-                    yield tx
+        with _translated(self.name), self._writer, self.engine.connect() as plain:
+            connection = plain.execution_options(functory_write=True)
+            with connection.begin():
+                tx = Tx(connection, now, self.new_id, self.dialect)
+                yield tx
         self._after_commit(tx)
 
     def group(self, work: Callable[[Tx], T]) -> T:
@@ -282,7 +219,7 @@ class Database:
     def watch(self) -> None:
         """Start to hear the wake-ups of other processes; until :meth:`close`."""
         if self._watcher is None and self._url.database not in (None, "", ":memory:"):
-            self._watcher = _Watcher(self)
+            self._watcher = Watcher(self)
             self._watcher.start()
 
     def ping(self) -> float:
@@ -310,7 +247,7 @@ class Database:
             if self.dialect == "postgresql":
                 with self._open_lock:
                     if self._notifier is None:
-                        self._notifier = _Notifier(self)
+                        self._notifier = Notifier(self)
                     notifier = self._notifier
                 notifier.send(tx.topics)
         for callback in tx.callbacks:
@@ -328,12 +265,18 @@ class Database:
         if self.dialect == "postgresql":
             # Parameters hold inputs and results: they do not belong into the text of an error.
             return sa.create_engine(
-                self._url, pool_size=self._pool_size, max_overflow=self._pool_size, pool_pre_ping=True, pool_timeout=30,
+                self._url,
+                pool_size=self._pool_size,
+                max_overflow=self._pool_size,
+                pool_pre_ping=True,
+                pool_timeout=30,
                 hide_parameters=True,
                 connect_args={"connect_timeout": 5, "application_name": "functory"},
             )
         memory = self._url.database in (None, "", ":memory:")
-        options: dict[str, Any] = {"connect_args": {"timeout": BUSY_MILLISECONDS / 1000, "check_same_thread": False}}
+        options: dict[str, Any] = {
+            "connect_args": {"timeout": BUSY_MILLISECONDS / 1000, "check_same_thread": False}
+        }
         if memory:
             options["poolclass"] = sa.pool.StaticPool
         else:
@@ -380,8 +323,11 @@ def _translated(name: str) -> Iterator[None]:
     try:
         yield
     except PoolTimeout:
-        raise Unavailable(f"no free connection to {name}", "all connections of the pool are in use",
-                          "lower FUNCTORY_WORKER_SLOTS or look for long transactions") from None
+        raise Unavailable(
+            f"no free connection to {name}",
+            "all connections of the pool are in use",
+            "lower FUNCTORY_WORKER_SLOTS or look for long transactions",
+        ) from None
     except (OperationalError, InterfaceError) as error:
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
         raise Unavailable(f"the database {name} cannot be used", reason, _mend(reason)) from error
@@ -392,7 +338,9 @@ def _translated(name: str) -> Iterator[None]:
         raise Invalid("the database cannot hold that value", str(error)) from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise Unavailable(f"the connection to {name} was lost", str(error.orig), "it is retried") from error
+            raise Unavailable(
+                f"the connection to {name} was lost", str(error.orig), "it is retried"
+            ) from error
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
         if isinstance(error, ProgrammingError) and "does not exist" in reason:
             raise Unavailable(f"the database {name} cannot be used", reason, _mend(reason)) from error
@@ -416,104 +364,3 @@ def _mend(reason: str) -> str:
     if "locked" in lowered:
         return "another process holds the file; try again"
     return "check that the server runs and that FUNCTORY_DATABASE_URL is right"
-
-
-class _Notifier:
-    """Sends ``NOTIFY`` off the write path, at most once in a few milliseconds."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._topics: set[str] = set()
-        self._condition = threading.Condition()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="functory-notify", daemon=True)
-        self._thread.start()
-
-    def send(self, topics: Iterable[str]) -> None:
-        with self._condition:
-            self._topics.update(topics)
-            self._condition.notify()
-
-    def stop(self) -> None:
-        """Send what is waiting, then end."""
-        with self._condition:
-            self._stopping = True
-            self._condition.notify()
-        self._thread.join(timeout=5)
-
-    def _run(self) -> None:
-        connection: Connection | None = None
-        while True:
-            with self._condition:
-                while not self._topics and not self._stopping:
-                    self._condition.wait()
-                topics, self._topics = self._topics, set()
-            if not topics:
-                break
-            try:
-                if connection is None:
-                    connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-                connection.execute(sa.select(sa.func.pg_notify(CHANNEL, ",".join(sorted(topics)))))
-            except SQLAlchemyError:
-                # A lost wake-up costs one poll interval; the next one takes a new connection.
-                if connection is not None:
-                    connection.invalidate()
-                    connection.close()
-                connection = None
-            time.sleep(NOTIFY_SECONDS)
-        if connection is not None:
-            connection.close()
-
-
-class _Watcher(threading.Thread):
-    """Hears other processes: ``LISTEN`` on PostgreSQL, the file's ``data_version`` on SQLite."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(name="functory-wakeup", daemon=True)
-        self._database = database
-        self._ended = threading.Event()
-
-    def stop(self) -> None:
-        self._ended.set()
-        self.join(timeout=5)
-
-    def run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                with self._database.engine.connect() as connection:
-                    if self._database.dialect == "postgresql":
-                        self._listen(connection)
-                    else:
-                        self._look(connection)
-            except Exception:
-                # Whatever the driver raises, without wake-ups everything waits for its poll interval.
-                self._ended.wait(1.0)
-
-    def _listen(self, connection: Connection) -> None:
-        raw: Any = connection.connection.driver_connection
-        raw.autocommit = True
-        try:
-            raw.execute(f"LISTEN {CHANNEL}")
-            # Not select(): it refuses file numbers from 1024 on.
-            readable = select.poll()
-            readable.register(raw.fileno(), select.POLLIN)
-            while not self._ended.is_set():
-                if readable.poll(500):
-                    for note in raw.notifies(timeout=0):
-                        self._database.wakeup.signal(t for t in note.payload.split(",") if t)
-        finally:
-            # A listening connection must not go back into the pool.
-            connection.invalidate()
-
-    def _look(self, connection: Connection) -> None:
-        cursor = connection.connection.cursor()
-        try:
-            seen = None
-            while not self._ended.wait(WATCH_SECONDS):
-                cursor.execute("PRAGMA data_version")
-                version = cursor.fetchone()[0]
-                if seen is not None and version != seen:
-                    self._database.wakeup.signal(("events", "executions", "finished", "outbox"))
-                seen = version
-        finally:
-            cursor.close()

@@ -21,7 +21,7 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._generation = dict.fromkeys(TOPICS, 0)
+        self._generation: dict[str, int] = dict.fromkeys(TOPICS, 0)
 
     def signal(self, topics: Iterable[str]) -> None:
         """Wake every waiter of ``topics`` in this process."""

@@ -1,0 +1,130 @@
+"""What carries wake-ups between processes: ``NOTIFY``/``LISTEN`` (PostgreSQL), the file's version (SQLite).
+
+``engine.database`` starts both; what is lost here costs one poll interval (see ``engine.wakeup``).
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from engine.wakeup import TOPICS
+
+if TYPE_CHECKING:
+    from engine.database import Database
+
+CHANNEL = "functory_wakeup"
+# SQLite: how often another process's commits are looked for. The promise is 200 ms.
+WATCH_SECONDS = 0.05
+# PostgreSQL: at most one NOTIFY in this time from one process.
+NOTIFY_SECONDS = 0.003
+
+
+class Notifier:
+    """Sends ``NOTIFY`` off the write path, at most once in a few milliseconds."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._topics: set[str] = set()
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="functory-notify", daemon=True)
+        self._thread.start()
+
+    def send(self, topics: Iterable[str]) -> None:
+        with self._condition:
+            self._topics.update(topics)
+            self._condition.notify()
+
+    def stop(self) -> None:
+        """Send what is waiting, then end."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        connection: Connection | None = None
+        while True:
+            with self._condition:
+                while not self._topics and not self._stopping:
+                    self._condition.wait()
+                topics, self._topics = self._topics, set()
+            if not topics:
+                break
+            try:
+                if connection is None:
+                    connection = self._database.engine.connect().execution_options(
+                        isolation_level="AUTOCOMMIT"
+                    )
+                connection.execute(sa.select(sa.func.pg_notify(CHANNEL, ",".join(sorted(topics)))))
+            except SQLAlchemyError:
+                # A lost wake-up costs one poll interval; the next one takes a new connection.
+                if connection is not None:
+                    connection.invalidate()
+                    connection.close()
+                connection = None
+            time.sleep(NOTIFY_SECONDS)
+        if connection is not None:
+            connection.close()
+
+
+class Watcher(threading.Thread):
+    """Hears other processes: ``LISTEN`` on PostgreSQL, the file's ``data_version`` on SQLite."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(name="functory-wakeup", daemon=True)
+        self._database = database
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join(timeout=5)
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with self._database.engine.connect() as connection:
+                    if self._database.dialect == "postgresql":
+                        self._listen(connection)
+                    else:
+                        self._look(connection)
+            except Exception:
+                # Whatever the driver raises, without wake-ups everything waits for its poll interval.
+                self._ended.wait(1.0)
+
+    def _listen(self, connection: Connection) -> None:
+        raw: Any = connection.connection.driver_connection
+        raw.autocommit = True
+        try:
+            raw.execute(f"LISTEN {CHANNEL}")
+            # Not select(): it refuses file numbers from 1024 on.
+            readable = select.poll()
+            readable.register(raw.fileno(), select.POLLIN)
+            while not self._ended.is_set():
+                if readable.poll(500):
+                    for note in raw.notifies(timeout=0):
+                        self._database.wakeup.signal(t for t in note.payload.split(",") if t)
+        finally:
+            # A listening connection must not go back into the pool.
+            connection.invalidate()
+
+    def _look(self, connection: Connection) -> None:
+        cursor = connection.connection.cursor()
+        try:
+            seen = None
+            while not self._ended.wait(WATCH_SECONDS):
+                cursor.execute("PRAGMA data_version")
+                (version,) = cursor.fetchone() or (None,)
+                if seen is not None and version != seen:
+                    self._database.wakeup.signal(TOPICS)
+                seen = version
+        finally:
+            cursor.close()

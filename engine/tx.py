@@ -1,0 +1,74 @@
+"""One open transaction: what every service of the engine writes and reads through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, CursorResult
+
+
+class Tx:
+    """One open transaction: ``execute`` statements, ``wake`` roles after the commit."""
+
+    def __init__(
+        self, connection: Connection, now: datetime, new_id: Callable[[], str], dialect: str
+    ) -> None:
+        self.connection = connection
+        self.now = now
+        self.new_id = new_id
+        self.dialect = dialect
+        self.topics: set[str] = set()
+        self.callbacks: list[Callable[[], None]] = []
+
+    def execute(self, statement: sa.Executable, rows: Any = None) -> CursorResult[Any]:
+        """Run one statement; ``rows`` is a mapping or a sequence of them (then in one batch)."""
+        return self.connection.execute(statement, rows)
+
+    def rows(self, statement: sa.Executable, values: Any = None) -> list[dict[str, Any]]:
+        """All rows of a statement as dictionaries."""
+        return [dict(row) for row in self.connection.execute(statement, values).mappings()]
+
+    def one(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
+        """The first row of a statement, or None."""
+        row = self.connection.execute(statement, values).mappings().first()
+        return dict(row) if row is not None else None
+
+    def scalar(self, statement: sa.Executable, values: Any = None) -> Any:
+        """The first column of the first row, or None."""
+        return self.connection.execute(statement, values).scalar()
+
+    def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert ``rows`` (all with the same keys) in one batch; nothing for none."""
+        if rows:
+            self.connection.execute(sa.insert(table), list(rows))
+
+    def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
+        """Insert ``row`` unless a unique key has it already. True when it was inserted."""
+        statement = _insert_for(self.dialect)(table).values(**row).on_conflict_do_nothing()
+        # Without the option the driver's count of an INSERT is not kept.
+        result = self.connection.execute(statement, execution_options={"preserve_rowcount": True})
+        return result.rowcount == 1
+
+    def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch."""
+        if rows:
+            self.connection.execute(_insert_for(self.dialect)(table).on_conflict_do_nothing(), list(rows))
+
+    def wake(self, *topics: str) -> None:
+        """Signal ``topics`` after the commit."""
+        self.topics.update(topics)
+
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once the transaction is durable."""
+        self.callbacks.append(callback)
+
+
+def _insert_for(dialect: str) -> Any:
+    if dialect == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert
+    return insert
