@@ -20,9 +20,12 @@ from engine.codec import encode
 
 MASK = "***"
 
-# userinfo of RFC 3986, section 3.2.1: scheme://user:password@host. Passwords that are not encoded may
-# hold "/" or "@", so the last "@" before a blank or a quote ends them.
-_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^\s:/@'\"]*:)[^\s'\"]+(?P<after>@)", re.IGNORECASE)
+# userinfo of RFC 3986, section 3.2.1: scheme://user:password@host. A password that is not encoded may hold
+# any of the delimiters, so the last "@" before a blank ends it: rather too much is masked than too little.
+# The bounds keep the search linear in texts of any length.
+_PASSWORD = re.compile(
+    r"(?P<before>[a-z][a-z0-9+.-]{0,30}://[^\s:/@'\"]{0,200}:)\S{1,500}(?P<after>@)", re.IGNORECASE
+)
 _PARAMETER = re.compile(r"([?&](?:password|sslpassword)=)[^&\s'\"]+", re.IGNORECASE)
 
 # Libraries that tell of each message or step at the level at which we tell of states.
@@ -53,11 +56,12 @@ def configure(level: str = "info", *, as_json: bool = False, stream: Any = None)
         tail = [
             structlog.dev.ConsoleRenderer(
                 colors=colours, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
-            )
+            ),
+            _masked,
         ]
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *tail, _masked],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *tail],
     )
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)

@@ -1,4 +1,4 @@
-"""A door in front of a server: closed, it refuses connections as an absent server does; open, it lets them in."""
+"""A door in front of a server: closed, it refuses connections as an absent server does."""
 
 import contextlib
 import socket
