@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address of the server role")
     port: int = Field(7400, ge=0, le=65535, description="port of the server role; 0 takes a free one")
     metrics_port: int | None = Field(None, ge=0, le=65535, description="port of /metrics of the other roles; 0 takes a free one")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
     log_json: bool = Field(False, description="one JSON object a log line")
 
     @field_validator("database_url")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import structlog
+from prometheus_client import disable_created_metrics
 
 from engine import broker, logs, metrics, migrate
 from engine.codec import dumps
@@ -71,6 +72,8 @@ def begin(role: str, *, embedded: bool = False) -> Settings:
             "messages in memory do not reach another process",
             "functory dev runs all roles in one process; or set FUNCTORY_BROKER_URL to amqp://… or redis://…",
         )
+    # Not at the import of engine.metrics: a program that embeds us may want these series of its own.
+    disable_created_metrics()
     metrics.describe(role, __version__)
     return settings
 

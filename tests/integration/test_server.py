@@ -1,0 +1,174 @@
+"""The server role over HTTP: health, readiness, errors, metrics, and that the reference is complete."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from engine.errors import Conflict, Invalid, NotFound, Refused, Unavailable
+from engine.settings import load_settings
+from functory.api import create_app, problem
+from functory.local import Functory
+from tests import reference
+from tests.roles import Roles
+from tests.services.port import free_port
+
+
+@pytest.fixture
+def functory(tmp_path: Path) -> Iterator[Functory]:
+    """An embedded engine that is not started."""
+    with Functory(load_settings(home=tmp_path / ".functory", namespace="server")) as engine:
+        yield engine
+
+
+def test_readiness_of_an_embedded_engine_includes_its_loops(functory: Functory) -> None:
+    client = TestClient(create_app(functory))
+    assert client.get("/healthz").json() == {"status": "alive"}
+    before = client.get("/readyz")
+    assert before.status_code == 503
+    assert before.json()["checks"]["loops"] == {"ok": False, "why": "not started"}
+    functory.start()
+    after = client.get("/readyz")
+    assert (after.status_code, after.json()["ready"]) == (200, True)
+    functory.close()
+    assert client.get("/readyz").status_code == 503
+
+
+def test_a_database_without_the_schema_is_not_ready(tmp_path: Path, redis_url: str) -> None:
+    settings = load_settings(database_url=f"sqlite:///{tmp_path}/empty.db", broker_url=redis_url)
+    with Functory(settings) as client_only:
+        answer = TestClient(create_app(client_only)).get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["database"]["try"] == "functory db upgrade"
+    assert answer.json()["checks"]["broker"] == {"ok": True}
+
+
+def test_an_absent_broker_is_told_without_its_password(tmp_path: Path) -> None:
+    settings = load_settings(
+        database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=f"redis://:s3cret@127.0.0.1:{free_port()}/0"
+    )
+    with Functory(settings) as client_only:
+        answer = TestClient(create_app(client_only)).get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["broker"]["ok"] is False
+    assert "s3cret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Invalid("wrong pattern", "it is empty", "write one"), 400),
+        (Refused("no"), 403),
+        (NotFound("function parse not found"), 404),
+        (Conflict("it has dependents"), 409),
+        (Unavailable("the broker cannot be used", "amqp://guest:s3cret@host is away"), 503),
+    ],
+)
+def test_errors_are_problem_details(error: Exception, status: int) -> None:
+    app = FastAPI()
+    problem.install(app)
+
+    @app.get("/fails")
+    def fails() -> None:
+        raise error
+
+    answer = TestClient(app).get("/fails")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert (body["type"], body["status"], body["title"]) == (
+        "about:blank",
+        status,
+        getattr(error, "what", ""),
+    )
+    assert body.get("detail", "") == getattr(error, "why", "").replace("s3cret", "***")
+    assert "s3cret" not in answer.text
+
+
+def test_wrong_requests_and_defects_are_problem_details_that_give_nothing_away() -> None:
+    app = FastAPI()
+    problem.install(app)
+
+    @app.get("/add")
+    def add(number: int) -> int:
+        raise RuntimeError(f"the inner state of {number}")
+
+    client = TestClient(app, raise_server_exceptions=False)
+    for path, status in (("/nowhere", 404), ("/add?number=s3cret", 422), ("/add?number=7", 500)):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["status"]) == (status, status)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "s3cret" not in answer.text and "inner state" not in answer.text
+    assert client.post("/add").headers["allow"] == "GET"
+
+
+def test_what_was_done_is_counted_under_the_names_of_the_reference(tmp_path: Path) -> None:
+    with Roles(tmp_path) as roles:
+        dev = roles.start("dev", "--port", "0", "--quiet")
+        with roles.client() as client:
+            client.functions.save("def half(n: int) -> int:\n    return n // 2\n")
+            client.register_trigger(
+                "again",
+                on={"type": ["execution.succeeded"], "subject": ["half"]},
+                function="half",
+                input={"n": "{{ event.data.output }}"},
+            )
+            row = client.executions.start("half", {"n": 8})
+            assert client.executions.wait([row["id"]], 30)[0]["state"] == "succeeded"
+            _until_settled(client)
+        with urllib.request.urlopen(dev.metrics) as answer:
+            text = answer.read().decode()
+
+    scraped = {family.name: family for family in text_string_to_metric_families(text)}
+    for name, kind, labels, help_ in reference.families():
+        family = scraped[name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (kind, help_)
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(labels), name
+    ours = [family for name, family in scraped.items() if name.startswith("functory_")]
+    assert {family.name for family in ours} == {
+        name.removesuffix("_total") for name, *_ in reference.families()
+    }
+
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value for family in ours for sample in family.samples
+    }
+    assert samples["functory_executions_finished_total", "half", "succeeded"] >= 1
+    assert samples["functory_trigger_fires_total", "again", "blocked"] >= 1
+    assert samples["functory_functions",] == 1
+    assert samples["functory_worker_up",] == 1
+    assert samples["functory_executions_in_state", "running"] == 0
+
+
+def test_metrics_keep_the_naming_rules() -> None:
+    """What ``promtool check metrics`` asks for: help, base units, _total on counters only."""
+    for name, kind, labels, help_ in reference.families():
+        assert re.fullmatch(r"functory_[a-z][a-z0-9_]*[a-z0-9]", name)
+        assert help_.endswith("."), name
+        assert name.endswith("_total") == (kind == "counter"), name
+        assert not re.search(
+            r"_(milliseconds|ms|minutes|hours|kilobytes|megabytes|percent|counter|gauge|histogram)(_|$)", name
+        )
+        assert not {"id", "execution_id", "event_id", "version_id", "url", "error"} & set(labels), name
+        if kind == "histogram" and not name.endswith("_depth"):
+            assert name.endswith(("_seconds", "_bytes")), name
+
+
+@pytest.mark.parametrize("table", reference.TABLES)
+def test_the_reference_is_complete(table: str) -> None:
+    """After a change of settings or metrics: ``python -m tests.reference``."""
+    assert reference.written(table) == reference.TABLES[table][1]()
+
+
+def _until_settled(client: Functory) -> None:
+    """Wait without starting the roles here: another process runs them."""
+    while any(client.lineage.open_work().values()):
+        seen = client.database.wakeup.generation("finished")
+        client.database.wakeup.wait("finished", seen, 0.05)

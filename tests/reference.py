@@ -1,0 +1,124 @@
+"""The tables of docs/reference that are made from the code; ``python -m tests.reference`` rewrites them.
+
+A table stands between two comments, ``<!-- table: name -->`` and ``<!-- end -->``; the text around it is
+written by hand. A test compares what stands there with what the code says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from engine import metrics, migrate
+from engine.database import Database
+from engine.settings import Settings
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+
+
+def settings_table() -> str:
+    """Every setting: variable, default, range, meaning."""
+    rows = []
+    for name, field in Settings.model_fields.items():
+        bounds = {
+            kind: getattr(rule, kind)
+            for rule in field.metadata
+            for kind in ("gt", "ge", "le")
+            if hasattr(rule, kind)
+        }
+        least = f"over {bounds['gt']:g}" if "gt" in bounds else f"{bounds['ge']:,}" if "ge" in bounds else ""
+        allowed = (
+            f"{least} to {bounds['le']:,g}"
+            if isinstance(bounds.get("le"), float)
+            else f"{least} to {bounds['le']:,}"
+            if bounds
+            else ""
+        )
+        choices = getattr(field.annotation, "__args__", ())
+        if choices and all(isinstance(choice, str) for choice in choices):
+            allowed = ", ".join(choices)
+        rows.append([f"`FUNCTORY_{name.upper()}`", _default(field.default), allowed, field.description or ""])
+    return _table(["variable", "default", "allowed", "meaning"], rows)
+
+
+def metrics_table() -> str:
+    """Every metric family: type, labels, meaning."""
+    rows = []
+    for name, kind, labels, text in sorted(families()):
+        rows.append([f"`{name}`", kind, ", ".join(f"`{label}`" for label in labels), text])
+    return _table(["metric", "type", "labels", "meaning"], rows)
+
+
+def families() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """(name, type, labels, help) of every family: those of any process, and those asked from the database."""
+    found = []
+    for value in vars(metrics).values():
+        if isinstance(value, MetricWrapperBase):
+            (family,) = value.describe()
+            # The library shows the labels of a metric without samples in no other way.
+            found.append((_exposed(family), family.type, tuple(value._labelnames), family.documentation))
+    database = Database("sqlite://")
+    try:
+        migrate.upgrade(database)
+        for family in metrics.StateCollector(database).collect():
+            found.append(
+                (_exposed(family), family.type, tuple(family.samples[0].labels), family.documentation)
+            )
+    finally:
+        database.close()
+    return found
+
+
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "settings": ("settings.md", settings_table),
+    "metrics": ("metrics.md", metrics_table),
+}
+
+
+def written(name: str) -> str:
+    """The table as it stands in the documentation."""
+    file, _ = TABLES[name]
+    found = _place(name).search((FOLDER / file).read_text())
+    return found["table"].strip() if found else ""
+
+
+def rewrite(name: str) -> None:
+    """Put the table into the documentation."""
+    file, make = TABLES[name]
+    text = (FOLDER / file).read_text()
+    table = make()
+    (FOLDER / file).write_text(
+        _place(name).sub(lambda found: f"{found['begin']}\n{table}\n{found['end']}", text)
+    )
+
+
+def _place(name: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?P<begin><!-- table: {name} -->)\n(?P<table>.*?)\n?(?P<end><!-- end -->)", re.DOTALL
+    )
+
+
+def _exposed(family: Any) -> str:
+    return f"{family.name}_total" if family.type == "counter" else family.name
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "—"
+    if hasattr(value, "get_secret_value"):
+        value = value.get_secret_value()
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    for table in TABLES:
+        rewrite(table)
