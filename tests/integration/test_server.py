@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,9 +123,7 @@ def test_what_was_done_is_counted_under_the_names_of_the_reference(tmp_path: Pat
             )
             row = client.executions.start("half", {"n": 8})
             assert client.executions.wait([row["id"]], 30)[0]["state"] == "succeeded"
-            _until_settled(client)
-        with urllib.request.urlopen(dev.metrics) as answer:
-            text = answer.read().decode()
+            text = _scraped(dev.metrics, until=r'trigger_fires_total\{result="blocked",trigger="again"\} 1')
 
     scraped = {family.name: family for family in text_string_to_metric_families(text)}
     for name, kind, labels, help_ in reference.families():
@@ -141,7 +140,7 @@ def test_what_was_done_is_counted_under_the_names_of_the_reference(tmp_path: Pat
         (sample.name, *sample.labels.values()): sample.value for family in ours for sample in family.samples
     }
     assert samples["functory_executions_finished_total", "half", "succeeded"] >= 1
-    assert samples["functory_trigger_fires_total", "again", "blocked"] >= 1
+    assert samples["functory_trigger_fires_total", "blocked", "again"] >= 1
     assert samples["functory_functions",] == 1
     assert samples["functory_worker_up",] == 1
     assert samples["functory_executions_in_state", "running"] == 0
@@ -167,8 +166,13 @@ def test_the_reference_is_complete(table: str) -> None:
     assert reference.written(table) == reference.TABLES[table][1]()
 
 
-def _until_settled(client: Functory) -> None:
-    """Wait without starting the roles here: another process runs them."""
-    while any(client.lineage.open_work().values()):
-        seen = client.database.wakeup.generation("finished")
-        client.database.wakeup.wait("finished", seen, 0.05)
+def _scraped(url: str, until: str, timeout: float = 20.0) -> str:
+    """The text of a scrape once it shows ``until``: things are counted just after they are committed."""
+    deadline = time.monotonic() + timeout
+    while True:
+        with urllib.request.urlopen(url) as answer:
+            text = answer.read().decode()
+        if re.search(until, text):
+            return text
+        assert time.monotonic() < deadline, f"{until} did not appear in:\n{text}"
+        time.sleep(0.05)
