@@ -7,6 +7,8 @@ How a page is read:
   carried on; the lines below it are the answer. ``…`` stands for any text, alone on a line for any lines;
 - the status must be 0, or not 0 when the answer shown begins with ``error:`` (or is a traceback);
 - ``<!-- needs: postgres rabbitmq -->`` on a page gives it those servers, in ``$POSTGRES_URL`` and so on;
+- ``<!-- soon -->`` right before a block: its answers may need a moment; commands are repeated until they fit;
+- ``<!-- run: command -->`` is what the reader does elsewhere (in a second terminal);
 - ``<!-- not run: reason -->`` right before a block leaves it out; these are counted below.
 """
 
@@ -19,6 +21,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,10 +34,13 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Blocks that are shown but not run, each with its reason in the page. Raise this only with a new reason.
 MOST_NOT_RUN = 8
+# Seconds after which a command that is repeated must have answered as shown.
+PATIENCE = 20.0
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[a-z]+)?(?P<rest>.*)$")
 _TITLE = re.compile(r'title="([^"]+)"')
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+_RUN = re.compile(r"<!-- run: (.+) -->")
 _NEEDS = re.compile(r"<!-- needs: ([a-z ]+) -->")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -48,6 +54,7 @@ class Step:
     answer: list[str] = field(default_factory=list)
     path: str = ""
     text: str = ""
+    soon: bool = False
 
 
 def read(page: Path) -> tuple[list[Step], list[str], list[str]]:
@@ -58,6 +65,7 @@ def read(page: Path) -> tuple[list[Step], list[str], list[str]]:
     lines = page.read_text().splitlines()
     number = 0
     reason = ""
+    soon = False
     while number < len(lines):
         line = lines[number]
         number += 1
@@ -66,9 +74,15 @@ def read(page: Path) -> tuple[list[Step], list[str], list[str]]:
         if found := _NOT_RUN.search(line):
             reason = found[1]
             continue
+        if found := _RUN.search(line):
+            steps.append(Step(number, command=found[1]))
+        if "<!-- soon -->" in line:
+            soon = True
+            continue
         fence = _FENCE.match(line)
         if not fence:
-            reason = reason if not line.strip() else ""
+            if line.strip():
+                reason, soon = "", False
             continue
         start, indent = number, len(fence["indent"])
         while not lines[number].startswith(f"{fence['indent']}```"):
@@ -80,17 +94,17 @@ def read(page: Path) -> tuple[list[Step], list[str], list[str]]:
         elif title := _TITLE.search(fence["rest"]):
             steps.append(Step(start, path=title[1], text="\n".join(block) + "\n"))
         elif fence["kind"] == "console":
-            steps += commands(block, start)
-        reason = ""
+            steps += commands(block, start, soon)
+        reason, soon = "", False
     return steps, needs, reasons
 
 
-def commands(block: list[str], start: int) -> list[Step]:
+def commands(block: list[str], start: int, soon: bool) -> list[Step]:
     """The commands of a block, each with its answer; a line that ends in a backslash goes on."""
     steps: list[Step] = []
     for number, line in enumerate(block, start + 1):
         if line.startswith("$ "):
-            steps.append(Step(number, command=line[2:]))
+            steps.append(Step(number, command=line[2:], soon=soon))
         elif steps and steps[-1].command.endswith("\\") and not steps[-1].answer:
             steps[-1].command = steps[-1].command[:-1] + " " + line.strip()
         elif steps:
@@ -133,6 +147,17 @@ def matches(expected: list[str], said: list[str]) -> bool:
     return re.fullmatch("".join(parts), "\n".join(said).strip("\n") + "\n") is not None
 
 
+def wrong(step: Step, status: int, said: list[str]) -> str | None:
+    """What is not as the page shows it; None when all is."""
+    shown = "\n".join(said)
+    fails = any(line.startswith(("error:", "Traceback")) for line in step.answer)
+    if (status != 0) != fails:
+        return f"ended with {status} and said\n{shown}"
+    if any(line.strip() for line in step.answer) and not matches(step.answer, said):
+        return f"said\n{shown}\n\nthe page shows\n" + "\n".join(step.answer)
+    return None
+
+
 def names(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -165,6 +190,7 @@ def test_what_a_page_says_to_type_works(
         "TERM": "xterm",
         "USER": "ada",
         "PAGE_MARK": mark,
+        "FUNCTORY_PORT": "0",
     }
     for server in needs:
         environment[f"{server.upper()}_URL"] = request.getfixturevalue(f"{server}_url")
@@ -186,16 +212,15 @@ def test_what_a_page_says_to_type_works(
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(step.text)
             continue
-        status, said = in_terminal(
-            f"[ ! -e {state} ] || . {state}\n{step.command}\n{keep}", folder, environment
-        )
-        shown = "\n".join(said)
-        fails = any(line.startswith(("error:", "Traceback")) for line in step.answer)
-        assert (status != 0) == fails, f"{where}: $ {step.command}\nended with {status} and said\n{shown}"
-        if any(line.strip() for line in step.answer):
-            assert matches(step.answer, said), (
-                f"{where}: $ {step.command}\nsaid\n{shown}\n\nthe page shows\n" + "\n".join(step.answer)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            status, said = in_terminal(
+                f"[ ! -e {state} ] || . {state}\n{step.command}\n{keep}", folder, environment
             )
+            fault = wrong(step, status, said)
+            if fault is None or not step.soon or time.monotonic() > deadline:
+                break
+        assert fault is None, f"{where}: $ {step.command}\n{fault}"
 
 
 def test_only_few_blocks_are_shown_without_being_run() -> None:
