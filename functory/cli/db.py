@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 @app.command(epilog="Example: functory db status")
 def status(json: AsJson = False) -> int:
-    """Which schema it has, and which this version needs. Exit status 5 when they differ."""
+    """The schema it has, and the one it needs. Exit status 5 when they differ."""
     from engine import migrate
 
     with _database() as database:
@@ -55,12 +55,20 @@ def status(json: AsJson = False) -> int:
 def _database() -> Iterator[Database]:
     """The database alone, whatever its schema."""
     from engine.database import Database
+    from engine.errors import Invalid
     from engine.settings import load_settings
 
     session.log_to_stderr()
     settings = load_settings()
     if settings.database_url is None:
-        settings.home.mkdir(parents=True, exist_ok=True)
+        try:
+            settings.home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Invalid(
+                f"the folder {settings.home} cannot be made",
+                error.strerror or str(error),
+                "set FUNCTORY_HOME to a folder that you may write",
+            ) from None
     database = Database(settings.database, pool_size=1)
     try:
         yield database

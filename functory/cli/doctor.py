@@ -162,6 +162,8 @@ def _secrets(settings: Any) -> list[Finding]:
     file = settings.home / "secret.key"
     if settings.secret_key is None and settings.embedded and not file.exists():
         return [Finding("secrets", "ok", f"no key yet; the first secret makes {file}")]
+    if settings.secret_key is None and not file.exists():
+        return [Finding("secrets", "warn", "no key: no secret can be set or used", "set FUNCTORY_SECRET_KEY")]
     Secrets(Database(settings.database), settings).check_key()
     if settings.secret_key is None and file.stat().st_mode & 0o077:
         return [Finding("secrets", "warn", f"others may read {file}", f"chmod 600 {file}")]

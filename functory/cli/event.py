@@ -151,7 +151,7 @@ def tail(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """The newest events, a line each (with --json a JSON object a line)."""
+    """The newest events, a line each. With --json a JSON object a line."""
     out = Screen(json=json, quiet=quiet)
     with session.engine() as engine:
         known = engine.events.list(type_=type_, limit=1000)
@@ -166,7 +166,7 @@ def tail(
 
 @app.command(epilog="Example: functory event why ID")
 def why(id_: Id, json: AsJson = False) -> None:
-    """What each trigger decided about an event, and for no match which clause failed."""
+    """What each trigger decided about an event. For no match: which clause failed."""
     from triggers.why import explain
 
     out = Screen(json=json)

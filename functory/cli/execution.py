@@ -133,7 +133,7 @@ def logs(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """What it printed and logged (with --json a JSON object a line)."""
+    """What it printed and logged. With --json a JSON object a line."""
     from engine import codec
     from engine.executions import TERMINAL
 
@@ -214,7 +214,7 @@ def tree_(
 
 @app.command("why", epilog="Example: functory execution why ID")
 def why_(id_: Id, json: AsJson = False) -> None:
-    """Why it ran, waits or failed, and what to do about it."""
+    """Why it ran, waits or failed. And what to do about it."""
     from engine import workers
     from functory.cli import why
 
@@ -268,7 +268,7 @@ def wait(
 ) -> None:
     """Wait for it and print its result. Exit status 1 when it fails, 124 when the time is over."""
     with session.engine(start=True) as engine:
-        outcome.tell(engine, engine.executions.wait([id_], timeout)[0], Screen(json=json, quiet=quiet))
+        outcome.tell(engine, outcome.wait(engine, id_, timeout), Screen(json=json, quiet=quiet))
 
 
 @app.command(epilog="Example: functory execution cancel ID")
@@ -299,7 +299,7 @@ def replay(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a finished one again, with the same input, as a new execution."""
+    """Run a finished one again. With the same input, as a new execution."""
     _again(id_, latest, wait, timeout, Screen(json=json, quiet=quiet), failed_only=False)
 
 
@@ -333,7 +333,7 @@ def _again(
             outcome.queued(engine, row, out)
             return
         engine.start()
-        outcome.tell(engine, engine.executions.wait([row["id"]], timeout)[0], out)
+        outcome.tell(engine, outcome.wait(engine, row["id"], timeout), out)
 
 
 def _took(out: Screen, row: Mapping[str, Any]) -> Any:

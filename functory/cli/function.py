@@ -146,7 +146,7 @@ def show(
     source: Annotated[bool, typer.Option("--source", help="Print nothing but the source text.")] = False,
     json: AsJson = False,
 ) -> None:
-    """A version: source, schemas, dependencies as they resolve now, warnings; and all versions."""
+    """Source, schemas and needs of one version."""
     from functory.cli import needs
 
     out = Screen(json=json)
@@ -178,7 +178,7 @@ def show(
 
 @app.command(epilog="Example: EDITOR=nano functory function edit parse")
 def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
-    """Open the active version in $EDITOR and save what changed as a new version."""
+    """Edit the active version in $EDITOR. What changed is saved as a new version."""
     from engine.errors import Invalid
     from functory.cli import editor
 
@@ -210,7 +210,7 @@ def diff(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """What changed between two versions: source and all other fields, as a unified diff."""
+    """What changed between two versions. Source and all other fields, as a unified diff."""
     from functory.cli import difference
 
     with session.engine() as engine:
@@ -271,7 +271,7 @@ def activate(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a version the active one; also enables a disabled function."""
+    """Make a version the active one. Also enables a disabled function."""
     with session.engine() as engine:
         row = engine.functions.activate(name, number, author=engine.author, expected_version=expected_version)
     _done(f"{name} v{row['number']} is active", view.function(row), json)
@@ -287,7 +287,7 @@ def rollback(name: Name, json: AsJson = False) -> None:
 
 @app.command(epilog="Example: functory function disable parse")
 def disable(name: Name, json: AsJson = False) -> None:
-    """Start no more executions of it; its versions stay."""
+    """Start no more executions of it. Its versions stay."""
     with session.engine() as engine:
         engine.functions.disable(name, author=engine.author)
         row = engine.functions.get(name)
@@ -341,17 +341,22 @@ def run(
     out = Screen(json=json, quiet=quiet)
     with session.engine() as engine:
         function, version = dependencies.reference(name)
-        row = engine.executions.start(function, values, version=version, cause="manual")
+        row = engine.executions.start(
+            function,
+            lambda found: given.fitted(values, input_ or (), found["input_schema"]),
+            version=version,
+            cause="manual",
+        )
         if not wait:
             outcome.queued(engine, row, out)
             return
         engine.start()
-        outcome.tell(engine, engine.executions.wait([row["id"]], timeout)[0], out)
+        outcome.tell(engine, outcome.wait(engine, row["id"], timeout), out)
 
 
 @app.command(epilog="Example: functory function deps parse")
 def deps(name: Reference, json: AsJson = False) -> None:
-    """What a function needs, and what that needs, as it resolves now."""
+    """What a function needs, as a tree."""
     from functory.cli import needs
 
     out = Screen(json=json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,21 @@ def pairs(given: Iterable[str], option: str) -> dict[str, Any]:
             )
         found[name] = value(text)
     return found
+
+
+def fitted(
+    given: Mapping[str, Any], texts: Iterable[str], schema: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """``given`` with those values as text whose parameter takes only text: ``zip=01234`` and ``id=5`` are
+    texts for a function that asks for ``str``. ``texts`` are the pairs as they were written."""
+    properties = (schema or {}).get("properties")
+    fitting = dict(given)
+    for pair in texts:
+        name, _, text = pair.partition("=")
+        kind = properties.get(name) if isinstance(properties, Mapping) else None
+        if isinstance(kind, Mapping) and kind.get("type") == "string" and not isinstance(fitting[name], str):
+            fitting[name] = text
+    return fitting
 
 
 def object_of(given: str, what: str) -> dict[str, Any]:

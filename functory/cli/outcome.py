@@ -41,6 +41,20 @@ def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
             screen.note(f"it set off more: functory execution tree {row['id']}")
 
 
+def wait(engine: Functory, id_: str, timeout: float | None) -> dict[str, Any]:
+    """The finished execution. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
+    from engine.errors import WaitTimeout
+
+    try:
+        return engine.executions.wait([id_], timeout)[0]
+    except WaitTimeout as error:
+        if not engine.settings.embedded:
+            raise
+        # The embedded roles end with this command; what they ran is given back to the queue.
+        why = f"waited {timeout:g} s; without functory dev it is queued again"
+        raise WaitTimeout(error.what, why, f"functory execution wait {id_}") from None
+
+
 def follow(engine: Functory, row: Mapping[str, Any]) -> bool:
     """In embedded mode, stay until what the execution has set off is done: the roles end with this process.
 

@@ -18,7 +18,7 @@ def draw(
     missing_secrets: Sequence[str],
     used_by: Sequence[str],
 ) -> None:
-    """Print one version, and the list of all. ``dependencies`` say with ``exists`` whether they resolve now."""
+    """Print one version, and the list of all. ``dependencies`` say whether each ``exists`` now."""
     active = (
         "active"
         if row["active"] == row["number"]

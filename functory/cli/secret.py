@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(help="The secret's name, such as API_KEY.",
 
 @app.command("set", epilog="Example: functory secret set API_KEY < key.txt")
 def set_(name: Name) -> None:
-    """Seal a value: typed at a hidden prompt, or read from stdin. Set again, it is rotated."""
+    """Seal a value. It is typed at a hidden prompt or read from stdin; set again, it is rotated."""
     if sys.stdin.isatty():
         value = typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:

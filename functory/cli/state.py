@@ -18,7 +18,7 @@ Key = Annotated[str, typer.Argument(help="The value's key.", show_default=False)
 
 @app.command(epilog="Example: functory state get counter total")
 def get(function: Function, key: Key, json: AsJson = False) -> None:
-    """Print a value as JSON (with --json also its version)."""
+    """Print a value as JSON. With --json also its version."""
     from engine.errors import NotFound
 
     with session.engine() as engine:

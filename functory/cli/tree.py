@@ -74,7 +74,8 @@ def children(node: Node, everything: bool) -> Sequence[Node]:
 
 
 def _tells(node: Node) -> bool:
-    return node.kind != "event" or not node.row["type"].startswith("execution.") or bool(node.children)
+    lifecycle = node.kind == "event" and node.row["type"].startswith(("execution.", "trigger.suppressed"))
+    return not lifecycle or bool(node.children)
 
 
 def _event(row: Mapping[str, Any]) -> list[Part]:

@@ -60,6 +60,7 @@ def add(
 ) -> None:
     """Save a trigger in either spelling. One that exists gets a new version."""
     from engine import dependencies
+    from engine.errors import Invalid
     from functory.cli import needs
 
     fields = _read_file(file) if file is not None else {}
@@ -75,6 +76,12 @@ def add(
         "conditions": given.pairs(condition, "--condition") if condition else None,
     }
     fields |= {field: value for field, value in named.items() if value is not None}
+    if not fields.get("on") and not fields.get("event_type"):
+        raise Invalid(
+            "the trigger has no pattern",
+            "neither --on nor --event-type nor --file gives one",
+            'functory trigger add NAME --on \'{"type": ["order.created"]}\' --function handle_order',
+        )
     chosen = name or fields.get("name")
     fields.pop("name", None)
     with session.engine() as engine:
@@ -225,7 +232,7 @@ def test(
     ],
     json: AsJson = False,
 ) -> int:
-    """Would it fire for this event? A dry run, clause by clause. Exit status 1 for no."""
+    """Try it on an event, clause by clause. Nothing is started. Exit status 1 when it would not fire."""
     from functory.cli import rehearsal
 
     with session.engine() as engine:
@@ -245,7 +252,7 @@ def vectors(
         Path, typer.Argument(help="JSON file with cases and invalid patterns.", show_default=False)
     ],
 ) -> int:
-    """Check a file of pattern test vectors; prints one line of JSON. Exit status 1 when one is wrong."""
+    """Check a file of pattern test vectors. Prints one line of JSON. Exit status 1 when one is wrong."""
     import sys
 
     from engine import codec

@@ -1,0 +1,91 @@
+"""Answers: tabs in a pipe, JSON on request, ids alone with -q, and nothing that a terminal would obey."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from functory.cli import config, failure, screen
+from functory.cli.screen import Screen
+
+ROWS = [
+    {"id": "a", "name": "one\ttab\nline", "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "done": True},
+    {"id": "b", "name": None, "at": None, "done": False},
+]
+COLUMNS = {"id": "ID", "name": "NAME", "at": "AT", "done": "DONE"}
+
+
+def test_in_a_pipe_a_table_is_one_line_a_row_with_tabs_between_the_cells(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Screen().table(ROWS, COLUMNS)
+    assert capsys.readouterr().out == "a\tone tab line\t2026-01-02T03:04:05Z\tyes\nb\t\t\tno\n"
+
+
+def test_json_keeps_the_values_and_writes_times_in_iso_8601(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(json=True).table(ROWS, COLUMNS)
+    assert json.loads(capsys.readouterr().out)[0]["at"] == "2026-01-02T03:04:05Z"
+
+
+def test_an_empty_table_is_an_empty_array_and_an_empty_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(json=True).table([], COLUMNS)
+    assert capsys.readouterr().out == "[]\n"
+    Screen().table([], COLUMNS)
+    assert capsys.readouterr().out == ""
+
+
+def test_quiet_prints_the_key_of_each_row(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(quiet=True).table(ROWS, COLUMNS)
+    assert capsys.readouterr().out == "a\nb\n"
+
+
+def test_a_terminal_gets_a_table_whose_cells_cannot_command_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Screen()
+    out.people = True
+    out.table([{"id": "a", "name": "\x1b]0;owned\x07[bold]x"}], {"id": "ID", "name": "NAME"})
+    said = capsys.readouterr().out
+    assert "ID" in said and "\\x1b]0;owned\\x07[bold]x" in said
+    assert "\x1b]" not in said
+
+
+def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failure.clean("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
+    screen.note("\x1b[2J")
+    failure.write("what\x1b", "why\x1b", "try\x1b")
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, ""),
+        (0.0000004, "0 µs"),
+        (0.0005, "500 µs"),
+        (0.0123, "12.3 ms"),
+        (0.9999, "1 s"),
+        (1.5, "1.5 s"),
+        (119, "119 s"),
+        (300, "5 min"),
+        (7200, "2.0 h"),
+    ],
+)
+def test_durations_are_told_in_the_unit_that_fits(seconds: float | None, shown: str) -> None:
+    assert screen.seconds(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql+psycopg://ada:s3cret@db:5432/x", "postgresql+psycopg://ada:***@db:5432/x"),
+        ("amqp://ada:p@ss/w@rd@mq//", "amqp://ada:***@mq//"),
+        ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
+        ("redis://host/0?password=s3cret", "redis://host/0?…"),
+        ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_a_shown_url_holds_no_password(url: str, shown: str) -> None:
+    assert config.masked(url) == shown
