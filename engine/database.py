@@ -78,7 +78,6 @@ class Database:
         self.wakeup = wakeup or Wakeup()
         self._pool_size = pool_size
         self._engine: Engine | None = None
-        self._pid = 0
         self._open_lock = threading.Lock()
         # One writer at a time inside this process: threads queue here instead of in SQLite's
         # busy handler, which sleeps up to 100 ms between tries.
@@ -182,7 +181,7 @@ class Database:
                     if len(tickets) == 1:
                         ticket.result = ticket.work(tx)
                         continue
-                    topics, callbacks = set(tx.topics), len(tx.callbacks)
+                    topics = set(tx.topics)
                     savepoint = tx.connection.begin_nested()
                     try:
                         with _translated(self.name):
@@ -194,7 +193,6 @@ class Database:
                         savepoint.rollback()
                         ticket.error = error
                         tx.topics = topics
-                        del tx.callbacks[callbacks:]
         except BaseException as error:
             # Nothing was committed: nobody's work is done.
             for ticket in tickets:
@@ -250,8 +248,6 @@ class Database:
                         self._notifier = Notifier(self)
                     notifier = self._notifier
                 notifier.send(tx.topics)
-        for callback in tx.callbacks:
-            callback()
 
     def _server_time(self) -> tuple[float, datetime]:
         """One moment on both clocks. The connection is made before: its time would be the error."""

@@ -147,11 +147,12 @@ class Executions:
         if parent.depth + 1 > self._settings.max_depth:
             raise Refused(f"the call of {function} was stopped: depth", f"limit {self._settings.max_depth}; root {parent.root_id}",
                           f"functory execution tree {parent.execution_id}")
-        granted, used, maximum = budgets.take(tx, {parent.root_id: 1}, self._settings.root_budget)[parent.root_id]
-        if not granted:
+        used, maximum = budgets.lock(tx, {parent.root_id}, self._settings.root_budget)[parent.root_id]
+        if used >= maximum:
             raise Refused(f"the call of {function} was stopped: budget",
                           f"root {parent.root_id} has caused {used} executions; limit {maximum}",
                           f"functory execution tree {parent.execution_id}")
+        budgets.spend(tx, {parent.root_id: 1})
 
     def get(self, id_: str) -> dict[str, Any]:
         """One execution row. Raises :class:`NotFound`."""

@@ -277,6 +277,15 @@ def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
                                   function_version.c.number == function.c.latest))
 
 
+def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
+    """The version that ``name`` or ``name@3`` stands for. Raises :class:`NotFound`."""
+    name, pin = dependencies.reference(reference)
+    row = load(tx, name, pin)
+    if row is None:
+        raise NotFound(f"function {reference!r} not found", try_="functory function list")
+    return row
+
+
 def load_many(tx: Tx, references: Iterable[tuple[str, int | None]]) -> dict[tuple[str, int | None], dict[str, Any]]:
     """Several versions in one statement, by (name, pin or None for the active one)."""
     wanted = sorted(set(references), key=lambda r: (r[0], r[1] or 0))

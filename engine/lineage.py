@@ -118,6 +118,20 @@ class Lineage:
         with self._database.read() as tx:
             return tx.rows(statement.where(firing.c.decision == "suppressed").order_by(firing.c.time.desc()).limit(limit))
 
+    def observed(self, functions: Iterable[str]) -> dict[str, list[str]]:
+        """The types of the events that executions of these functions have emitted themselves."""
+        statement = (
+            sa.select(execution.c.function, event.c.type).distinct()
+            .join(execution, execution.c.id == event.c.cause_execution_id)
+            .where(execution.c.function.in_(sorted(set(functions))), event.c.type.not_like("execution.%"),
+                   event.c.type.not_like("trigger.%"), event.c.type != "output.matched")
+        )
+        found: dict[str, list[str]] = {}
+        with self._database.read() as tx:
+            for row in tx.rows(statement):
+                found.setdefault(row["function"], []).append(row["type"])
+        return found
+
     def open_work(self, root_id: str | None = None) -> dict[str, int]:
         """How much is not done yet, of everything or of one root: pending events, unpublished events, queued
         and running executions. One statement, so that work cannot move on between two counts."""

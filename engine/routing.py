@@ -10,38 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine import budgets, counters, dependencies, events, executions, functions, triggers
-from engine.database import Database, Tx
-from engine.errors import FunctoryError, Unavailable
+from engine import counters, events, executions, suppressions, switches, triggers
+from engine.admission import Admitted, Fire, Suppress, admit
+from engine.database import Database
+from engine.errors import Unavailable
 from engine.tables import execution, firing
-
-
-@dataclass(frozen=True)
-class Fire:
-    """A trigger that matched: start ``function`` with what ``make_input`` makes of its parameters."""
-
-    trigger: Mapping[str, Any]
-    function: str
-    make_input: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Suppress:
-    """A trigger that matched but must not run: the reason, with limit, actual value and chain."""
-
-    trigger: Mapping[str, Any]
-    reason: str
-    limit: int | None = None
-    actual: int | None = None
-    detail: str = ""
+from engine.tx import Tx
 
 
 Decision = Fire | Suppress
 Decide = Callable[[Mapping[str, Any]], Sequence[Decision]]
-
-# Suppressions that a guard made: each is also told as a trigger.suppressed event.
-GUARDS = frozenset({"own_event", "cycle", "depth", "budget"})
-
 
 @dataclass
 class Routed:
@@ -84,6 +62,8 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
     """
     try:
         with database.write() as tx:
+            if switches.thrown(tx, switches.TRIGGERS):
+                return Routed()
             return _write(tx, events.take_pending(tx, limit), prepare, max_budget)
     except Unavailable:
         raise
@@ -117,86 +97,37 @@ def _write(tx: Tx, batch: Sequence[Mapping[str, Any]], prepare: Callable[[Tx], D
     decide = prepare(tx)
     decided = [(row, decision) for row in batch for decision in decide(row)]
     done.matched = len({row["id"] for row, _ in decided})
-    fires = [(row, d) for row, d in decided if isinstance(d, Fire)]
-    firings = [_firing(tx, row, d.trigger, d.reason, d.limit, d.actual, d.detail) for row, d in decided if isinstance(d, Suppress)]
-    new, refused = _start(tx, fires, max_budget)
-    firings += refused
-    started = []
-    for row, decision, created in new:
-        firings.append(_firing(tx, row, decision.trigger, None) | {"execution_id": created["id"]})
-        started.append(created)
-        done.fired.append(decision.trigger["name"])
-    tx.insert(firing, firings)
+    admitted, refused = admit(tx, [(row, d) for row, d in decided if isinstance(d, Fire)], max_budget)
+    refused = [(row, d) for row, d in decided if isinstance(d, Suppress)] + refused
+    started = [_execution(tx, item) for item in admitted]
+    firings = [
+        _firing(tx, item.event, item.fire.trigger) | {"execution_id": new["id"]}
+        for item, new in zip(admitted, started, strict=True)
+    ]
+    told, suppressed = suppressions.record(tx, refused)
+    tx.insert(firing, firings + [_firing(tx, row, s.trigger) | more for row, s, more in suppressed])
     tx.insert(execution, started)
-    names = {d.trigger["id"]: d.trigger["name"] for _, d in decided}
-    told = []
-    by_event = {row["id"]: row for row in batch}
-    for item in firings:
-        if item["reason"]:
-            done.suppressed.append((names[item["trigger_id"]], item["reason"]))
-        if item["reason"] in GUARDS:
-            told.append(_told(tx, by_event[item["event_id"]], names[item["trigger_id"]], item))
     events.mark_routed(tx, [row["id"] for row in batch])
     events.add(tx, told)
     if started:
         tx.wake("executions")
+    done.fired = [item.fire.trigger["name"] for item in admitted]
+    done.suppressed = [(s.trigger["name"], s.reason) for _, s in refused]
     return done
 
 
-def _start(tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], max_budget: int) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Executions for those that may run; firings with the reason for the others."""
-    refused: list[dict[str, Any]] = []
-    found = functions.load_many(tx, [dependencies.reference(d.function) for _, d in fires])
-    ready: list[tuple[Mapping[str, Any], Fire, Mapping[str, Any], Mapping[str, Any]]] = []
-    for row, decision in fires:
-        target = found.get(dependencies.reference(decision.function))
-        if target is None or target["state"] != "enabled":
-            why = "does not exist" if target is None else f"is {target['state']}"
-            refused.append(_firing(tx, row, decision.trigger, "function_unavailable", detail=f"function {decision.function} {why}"))
-            continue
-        try:
-            input_ = decision.make_input(target)
-        except FunctoryError as error:
-            refused.append(_firing(tx, row, decision.trigger, "input_error", detail=str(error)))
-            continue
-        ready.append((row, decision, target, input_))
-    wanted: dict[str, int] = {}
-    for row, _, _, _ in ready:
-        wanted[row["root_id"]] = wanted.get(row["root_id"], 0) + 1
-    granted = budgets.take(tx, wanted, max_budget)
-    left = {root: grant for root, (grant, _, _) in granted.items()}
-    new: list[Any] = []
-    for row, decision, target, input_ in ready:
-        root = row["root_id"]
-        if left[root] <= 0:
-            grant, used, maximum = granted[root]
-            refused.append(_firing(tx, row, decision.trigger, "budget", maximum, used + grant + 1,
-                                   f"root {root} may cause {maximum} executions"))
-            continue
-        left[root] -= 1
-        link = {"trigger": decision.trigger["id"], "name": decision.trigger["name"], "subject": row["subject"], "event": row["id"]}
-        new.append((row, decision, executions.row(
-            tx, target, input_, cause="trigger", root_id=root, depth=row["depth"] + 1, chain=[*row["chain"], link],
-            trigger_id=decision.trigger["id"], event_id=row["id"],
-        )))
-    return new, refused
+def _execution(tx: Tx, item: Admitted) -> dict[str, Any]:
+    row, trigger = item.event, item.fire.trigger
+    link = {"trigger": trigger["id"], "name": trigger["name"], "subject": row["subject"], "event": row["id"]}
+    return executions.row(
+        tx, item.version, item.input, cause="trigger", root_id=row["root_id"], depth=row["depth"] + 1,
+        chain=[*row["chain"], link], trigger_id=trigger["id"], event_id=row["id"],
+    )
 
 
-def _firing(tx: Tx, row: Mapping[str, Any], trigger: Mapping[str, Any], reason: str | None, limit: int | None = None,
-            actual: int | None = None, detail: str = "") -> dict[str, Any]:
+def _firing(tx: Tx, row: Mapping[str, Any], trigger: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "trigger_id": trigger["id"], "event_id": row["id"], "trigger_version": trigger["version"],
-        "decision": "suppressed" if reason else "fired", "reason": reason, "limit_value": limit, "actual_value": actual,
-        "detail": detail or None, "chain": list(row["chain"]), "execution_id": None, "root_id": row["root_id"], "time": tx.now,
+        "trigger_id": trigger["id"], "event_id": row["id"], "trigger_version": trigger["version"], "decision": "fired",
+        "reason": None, "limit_value": None, "actual_value": None, "detail": None, "chain": list(row["chain"]),
+        "execution_id": None, "root_id": row["root_id"], "time": tx.now,
     }
-
-
-def _told(tx: Tx, row: Mapping[str, Any], name: str, item: Mapping[str, Any]) -> dict[str, Any]:
-    """The trigger.suppressed event of a tripped guard. It is inert: it can never start a loop itself."""
-    path = [link["name"] for link in row["chain"]] + [name]
-    data = {"trigger": name, "version": item["trigger_version"], "event_id": row["id"], "reason": item["reason"],
-            "limit": item["limit_value"], "value": item["actual_value"], "chain": path, "detail": item["detail"]}
-    told = events.record(tx, "trigger.suppressed", name, data, source=f"/functory/triggers/{name}", inert=True)
-    return told | {"root_id": row["root_id"], "cause_execution_id": row["cause_execution_id"], "depth": row["depth"],
-                   "chain": list(row["chain"])}
-

@@ -43,6 +43,9 @@ class Settings(BaseSettings):
 
     max_depth: int = Field(16, ge=1, le=64, description="longest causal chain")
     root_budget: int = Field(1000, ge=1, le=1_000_000, description="executions that one root may cause")
+    trigger_rate: int = Field(
+        6000, ge=0, le=1_000_000, description="firings a minute of one trigger for one subject; 0 for no limit"
+    )
     max_event_bytes: int = Field(1_048_576, ge=1024, le=16_777_216, description="largest data of an event or input")
 
     host: str = Field("127.0.0.1", description="address of the server role")

@@ -129,7 +129,8 @@ trigger = Table(
     "trigger", metadata,
     Column("id", Id, primary_key=True),
     Column("name", sa.String(200), nullable=False, unique=True),
-    Column("state", sa.String(16), nullable=False),  # enabled, paused, deleted
+    Column("state", sa.String(16), nullable=False),  # enabled, paused, shadow, deleted
+    Column("origin", sa.String(16), nullable=False),  # user, agent
     Column("version", sa.Integer, nullable=False),
     Column("note", Words),
     Column("created_at", Instant, nullable=False),
@@ -299,6 +300,58 @@ secret = Table(
     Column("version", sa.Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
+)
+
+rate = Table(
+    "rate",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("subject", sa.String(32), primary_key=True),  # a hash; empty without a subject
+    Column("next_at", Instant, nullable=False),
+)
+
+breaker = Table(
+    "breaker",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("trips", sa.Integer, nullable=False),
+    Column("since", Instant, nullable=False),
+    Column("open_until", Instant),
+)
+
+# What one root's suppressions come to, so that a bomb is one line with a count.
+suppression = Table(
+    "suppression",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("root_id", Id, primary_key=True),
+    Column("reason", sa.String(32), primary_key=True),
+    Column("count", sa.Integer, nullable=False),
+    Column("first_event_id", Id, nullable=False),
+    Column("first_at", Instant, nullable=False),
+    Column("last_at", Instant, nullable=False),
+)
+
+# Switches that stop a part of the engine: a row that is there is a switch that is thrown.
+switch = Table(
+    "switch",
+    metadata,
+    Column("name", sa.String(64), primary_key=True),
+    Column("note", Words),
+    Column("author", Words, nullable=False),
+    Column("time", Instant, nullable=False),
+)
+
+# What operators did, and what was allowed or widened: who, when, what, to which thing.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("time", Instant, nullable=False),
+    Column("author", Words, nullable=False),
+    Column("action", sa.String(64), nullable=False),
+    Column("subject", Words, nullable=False),
+    Column("data", Json),
 )
 
 state = Table(

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import causes, codec, counters, events
+from engine import audit, causes, codec, counters, events, rates
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Conflict, Invalid, NotFound
@@ -27,9 +27,11 @@ class Triggers:
         self._database = database
 
     def save(self, name: str, definition: Mapping[str, Any], *, author: str = "", expected_version: int | None = None,
-             cause: Cause | None = None) -> dict[str, Any]:
+             shadow: bool = False, cause: Cause | None = None) -> dict[str, Any]:
         """Save a checked definition under ``name``. Equal content makes no new version.
 
+        A new trigger with ``shadow`` records its decisions and runs nothing until :meth:`promote`; one
+        that a running function saves (``cause``) begins so, under the limits for agents.
         Returns the trigger's row with its definition and ``created``. Raises :class:`Conflict`.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name.replace("-", "_").replace(".", "_")):
@@ -48,13 +50,16 @@ class Triggers:
             number = row["version"] + 1 if row else 1
             if row is None:
                 id_ = tx.new_id()
-                tx.insert(trigger, [{"id": id_, "name": name, "state": "enabled", "version": number, "created_at": tx.now,
-                                     "updated_at": tx.now}])
+                state = "shadow" if shadow or cause is not None else "enabled"
+                tx.insert(trigger, [{"id": id_, "name": name, "state": state, "origin": _origin(cause), "version": number,
+                                     "created_at": tx.now, "updated_at": tx.now}])
             else:
                 id_ = row["id"]
-                state = row["state"] if alive else "enabled"
-                tx.execute(sa.update(trigger).where(trigger.c.id == id_)
-                           .values(version=number, state=state, updated_at=tx.now, note=row["note"] if alive else None))
+                begun = "shadow" if shadow or cause is not None else "enabled"
+                # An agent's change of a person's trigger makes it an agent's: it may not widen by editing.
+                tx.execute(sa.update(trigger).where(trigger.c.id == id_).values(
+                    version=number, state=row["state"] if alive and cause is None else begun, origin=_origin(cause),
+                    updated_at=tx.now, note=row["note"] if alive else None))
             tx.insert(trigger_version, [{"trigger_id": id_, "number": number, "definition": dict(definition), "sha256": sha256,
                                          "author": author, "created_at": tx.now}])
             data = {"trigger": name, "version": number, "function": definition["function"], "author": author}
@@ -97,8 +102,19 @@ class Triggers:
         self._move(name, "paused", "trigger.paused", note, author, cause)
 
     def resume(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
-        """paused → enabled. What was suppressed meanwhile stays suppressed."""
+        """paused → enabled, and close its breaker. What was suppressed meanwhile stays suppressed."""
+        row = self.get(name)
+        if row["state"] == "shadow":
+            raise Conflict(f"the trigger {name} is in shadow mode", try_=f"functory trigger promote {name}")
+        with self._database.write() as tx:
+            rates.close(tx, row["id"])
         self._move(name, "enabled", "trigger.resumed", "", author, cause)
+
+    def promote(self, name: str, *, author: str = "") -> None:
+        """shadow → enabled: from the next event on it runs what it only recorded. Raises :class:`Conflict`."""
+        if self.get(name)["state"] != "shadow":
+            raise Conflict(f"the trigger {name} is not in shadow mode", try_=f"functory trigger show {name}")
+        self._move(name, "enabled", "trigger.promoted", "", author, None)
 
     def delete(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
         """Delete a trigger; its firings and versions stay readable."""
@@ -116,6 +132,11 @@ class Triggers:
             tx.execute(sa.update(trigger).where(trigger.c.id == row["id"]).values(state=state, note=note or None, updated_at=tx.now))
             data = {"trigger": name, "version": row["version"], "note": note, "author": author}
             events.add(tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)])
+            audit.note(tx, author, type_, name, {"note": note} if note else None)
+
+
+def _origin(cause: Cause | None) -> str:
+    return "user" if cause is None else "agent"
 
 
 def load_all(tx: Tx) -> list[dict[str, Any]]:

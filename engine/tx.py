@@ -21,7 +21,6 @@ class Tx:
         self.new_id = new_id
         self.dialect = dialect
         self.topics: set[str] = set()
-        self.callbacks: list[Callable[[], None]] = []
 
     def execute(self, statement: sa.Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; ``rows`` is a mapping or a sequence of them (then in one batch)."""
@@ -61,9 +60,6 @@ class Tx:
         """Signal ``topics`` after the commit."""
         self.topics.update(topics)
 
-    def after_commit(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once the transaction is durable."""
-        self.callbacks.append(callback)
 
 
 def _insert_for(dialect: str) -> Any:

@@ -26,8 +26,10 @@ from engine.lineage import Lineage
 from engine.secrets import Secrets
 from engine.settings import Settings, load_settings
 from engine.state import State
+from engine.suppressions import Suppressions
+from engine.switches import Switches
 from engine.triggers import Triggers
-from triggers import definition
+from triggers import cycles, definition
 from workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,6 +64,8 @@ class Functory:
         self.executions = Executions(self.database, self.settings)
         self.functions = Functions(self.database, self.runner.inspect)
         self.triggers = Triggers(self.database)
+        self.suppressions = Suppressions(self.database)
+        self.switches = Switches(self.database)
         self.secrets = Secrets(self.database, self.settings)
         self.state = State(self.database)
         self.lineage = Lineage(self.database)
@@ -124,13 +128,36 @@ class Functory:
 
         Returns its row. Raises :class:`Invalid`.
         """
+        shadow = bool(fields.pop("shadow", False))
         made = definition.read(fields)
         if name is None:
             if "event_type" not in fields:
                 raise Invalid("the trigger has no name", try_='register_trigger("name", on={…}, function="…")')
             parts = [fields["trigger_function"], "on", fields["event_type"].replace(".", "_"), fields.get("target_function") or "any"]
             name = "-".join(str(part) for part in parts)
-        return self.triggers.save(name, made, author=self.author)
+        cycles.check(self.trigger_graph({"name": name, "definition": made}), name)
+        return self.triggers.save(name, made, author=self.author, shadow=shadow)
+
+    def trigger_graph(self, draft: Mapping[str, Any] | None = None) -> cycles.Graph:
+        """The graph of all triggers, with ``draft`` (name, definition) as if it were saved."""
+        rows = {row["name"]: row for row in self.triggers.list()}
+        if draft is not None:
+            rows[draft["name"]] = {"id": "", "version": 0, "state": "enabled", "origin": "user"} | dict(draft)
+        compiled = [definition.compile_definition(row) for row in rows.values()]
+        functions = {row["name"]: row for row in self.functions.list(limit=100_000)}
+        names = [dependencies.reference(one.function)[0] for one in compiled]
+        return cycles.Graph(compiled, functions, self.lineage.observed(names))
+
+    def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
+        """Run once what a guard, a pause or a wrong input had stopped. Raises :class:`Conflict`."""
+
+        def make_input(stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any) -> Mapping[str, Any]:
+            row = {"id": "", "name": trigger, "version": 0, "definition": stored}
+            return definition.compile_definition(row).make_input(envelope, parameters)
+
+        row = self.suppressions.replay(trigger, event_id, make_input, author=self.author)
+        self.start()
+        return Handle(self, row["id"])
 
     def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""

@@ -4,7 +4,11 @@ The stored form is a plain object, written by :func:`define`::
 
     {"on": pattern, "when": CEL text or None, "function": "name" or "name@3",
      "input": template or None, "pass": "event" | "output",
-     "guards": {"max_depth", "max_revisits", "allow_self"}}
+     "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "acknowledge_cycle"}}
+
+``budget`` is the number of executions of a root beyond which this trigger stops, ``rate`` the firings a
+minute for one subject (0: no limit), ``acknowledge_cycle`` the bound on revisits that the author accepts
+for a cycle that the analysis found.
 
 ``pass`` says what the function gets without a template: the event as its first argument (default),
 or the output that the event tells of (the spelling of BabyAGI's users, :func:`from_event_type`).
@@ -45,7 +49,13 @@ EVENT_TYPES: dict[str, tuple[str, ...]] = {
 MAX_CONDITIONS = 6
 
 _FIELDS = frozenset({"on", "when", "function", "input", "pass", "guards"})
-_GUARDS: dict[str, tuple[int, int]] = {"max_depth": (1, 64), "max_revisits": (0, 64)}
+_GUARDS: dict[str, tuple[int, int]] = {
+    "max_depth": (1, 64),
+    "max_revisits": (0, 64),
+    "budget": (1, 1_000_000),
+    "rate": (0, 1_000_000),
+    "acknowledge_cycle": (1, 64),
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,9 @@ class Guards:
     max_depth: int | None = None
     max_revisits: int = 1
     allow_self: bool = False
+    budget: int | None = None
+    rate: int | None = None
+    acknowledge_cycle: int | None = None
 
 
 @dataclass(frozen=True)

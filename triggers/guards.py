@@ -1,16 +1,22 @@
 """The guards against loops, as one pure function; the first that trips decides.
 
 In this order: own events, ancestor revisit per (trigger, subject), depth. The budget of a root is
-the fourth: it is a counter in the routing transaction and therefore lives in ``engine.budgets``.
+the fourth and the rate the fifth: they are rows of the routing transaction (``engine.admission``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.settings import Settings
 from triggers.definition import Guards
+
+# Limits of triggers that a running function saved: an agent may be wrong faster than anybody looks.
+AGENT_DEPTH = 4
+AGENT_BUDGET = 50
+AGENT_RATE = 60
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,26 @@ class Trip:
     limit: int
     value: int
     detail: str
+
+
+def effective(guards: Guards, *, by_agent: bool, settings: Settings) -> Guards:
+    """A trigger's guards with the settings filled in, and the tighter ones for triggers made by code.
+
+    What an agent wrote cannot raise its own limits: its depth, budget and rate are capped, and it may
+    neither trigger itself nor revisit.
+    """
+    rate = settings.trigger_rate if guards.rate is None else guards.rate
+    revisits = guards.acknowledge_cycle or guards.max_revisits
+    if not by_agent:
+        return replace(guards, rate=rate, max_revisits=revisits)
+    return replace(
+        guards,
+        max_depth=min(guards.max_depth or AGENT_DEPTH, AGENT_DEPTH),
+        budget=min(guards.budget or AGENT_BUDGET, AGENT_BUDGET),
+        rate=min(rate or AGENT_RATE, AGENT_RATE),
+        max_revisits=1,
+        allow_self=False,
+    )
 
 
 def trip(trigger_id: str, name: str, guards: Guards, event: Mapping[str, Any], max_depth: int) -> Trip | None:

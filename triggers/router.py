@@ -13,12 +13,13 @@ from typing import Any
 
 import structlog
 
-from engine import events, metrics, routing
+from engine import events, metrics, routing, suppressions
+from engine.admission import Fire, Suppress
 from engine.database import Database, Tx
-from engine.routing import Decide, Decision, Fire, Routed, Suppress
+from engine.routing import Decide, Decision, Routed
 from engine.settings import Settings
 from triggers.definition import Compiled, compile_definition
-from triggers.guards import trip
+from triggers.guards import effective, trip
 from triggers.patterns import flatten
 
 log = structlog.get_logger("functory.router")
@@ -109,12 +110,19 @@ class Router:
         return decisions
 
     def _guarded(self, compiled: Compiled, row: Mapping[str, Any], event: Mapping[str, Any]) -> Decision:
-        if compiled.row["state"] != "enabled":
+        if compiled.row["state"] == "paused":
             return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
-        tripped = trip(compiled.id, compiled.name, compiled.guards, row, self._settings.max_depth)
+        limits = effective(compiled.guards, by_agent=compiled.row["origin"] == "agent", settings=self._settings)
+        tripped = trip(compiled.id, compiled.name, limits, row, self._settings.max_depth)
         if tripped is not None:
             return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
-        return Fire(compiled.row, compiled.function, lambda target: compiled.make_input(event, target["parameters"]))
+        if compiled.row["state"] == "shadow":
+            return Suppress(compiled.row, "shadow", detail="it would have fired; functory trigger promote makes it do so")
+
+        def make_input(target: Mapping[str, Any]) -> Mapping[str, Any]:
+            return compiled.make_input(event, target["parameters"])
+
+        return Fire(compiled.row, compiled.function, make_input, budget=limits.budget, per_minute=limits.rate or None)
 
     @staticmethod
     def _count(done: Routed) -> None:
@@ -132,7 +140,7 @@ class Router:
             metrics.trigger_fires.labels(metrics.trigger_label(name), "fired").inc()
         for name, reason in done.suppressed:
             metrics.trigger_fires.labels(metrics.trigger_label(name), "blocked").inc()
-            if reason in routing.GUARDS:
+            if reason in suppressions.GUARDS:
                 metrics.guard_blocks.labels(reason).inc()
         for id_, state in done.failed:
             metrics.router_events.labels("error").inc()

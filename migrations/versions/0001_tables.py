@@ -13,6 +13,24 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
+        "audit",
+        sa.Column("id", Id, nullable=False),
+        sa.Column("time", Instant(), nullable=False),
+        sa.Column("author", Words(), nullable=False),
+        sa.Column("action", sa.String(length=64), nullable=False),
+        sa.Column("subject", Words(), nullable=False),
+        sa.Column("data", Json(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
+    )
+    op.create_table(
+        "breaker",
+        sa.Column("trigger_id", Id, nullable=False),
+        sa.Column("trips", sa.Integer(), nullable=False),
+        sa.Column("since", Instant(), nullable=False),
+        sa.Column("open_until", Instant(), nullable=True),
+        sa.PrimaryKeyConstraint("trigger_id", name=op.f("pk_breaker")),
+    )
+    op.create_table(
         "budget",
         sa.Column("root_id", Id, nullable=False),
         sa.Column("used", sa.Integer(), nullable=False),
@@ -97,6 +115,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name=op.f("uq_function_name")),
     )
     op.create_table(
+        "rate",
+        sa.Column("trigger_id", Id, nullable=False),
+        sa.Column("subject", sa.String(length=32), nullable=False),
+        sa.Column("next_at", Instant(), nullable=False),
+        sa.PrimaryKeyConstraint("trigger_id", "subject", name=op.f("pk_rate")),
+    )
+    op.create_table(
         "secret",
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("sealed", sa.LargeBinary(), nullable=False),
@@ -115,10 +140,30 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("function", "key", name=op.f("pk_state")),
     )
     op.create_table(
+        "suppression",
+        sa.Column("trigger_id", Id, nullable=False),
+        sa.Column("root_id", Id, nullable=False),
+        sa.Column("reason", sa.String(length=32), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("first_event_id", Id, nullable=False),
+        sa.Column("first_at", Instant(), nullable=False),
+        sa.Column("last_at", Instant(), nullable=False),
+        sa.PrimaryKeyConstraint("trigger_id", "root_id", "reason", name=op.f("pk_suppression")),
+    )
+    op.create_table(
+        "switch",
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("note", Words(), nullable=True),
+        sa.Column("author", Words(), nullable=False),
+        sa.Column("time", Instant(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_switch")),
+    )
+    op.create_table(
         "trigger",
         sa.Column("id", Id, nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("origin", sa.String(length=16), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("note", Words(), nullable=True),
         sa.Column("created_at", Instant(), nullable=False),
@@ -328,8 +373,11 @@ def downgrade() -> None:
     op.drop_table("function_version")
     op.drop_table("worker")
     op.drop_table("trigger")
+    op.drop_table("switch")
+    op.drop_table("suppression")
     op.drop_table("state")
     op.drop_table("secret")
+    op.drop_table("rate")
     op.drop_table("function")
     op.drop_index(
         "ix_firing_suppressed",
@@ -352,4 +400,6 @@ def downgrade() -> None:
     op.drop_table("event")
     op.drop_table("counter")
     op.drop_table("budget")
+    op.drop_table("breaker")
+    op.drop_table("audit")
     # ### end Alembic commands ###

@@ -181,7 +181,10 @@ def test_two_triggers_that_feed_each_other_are_stopped_at_their_limit(functory: 
     for here, there in (("a", "b"), ("b", "a")):
         functory.functions.save(f"def {here}_{name}(event):\n    from functory import emit\n"
                                 f"    emit('{there}.{name}', event['data'], subject=event['subject'])\n")
-        functory.register_trigger(f"on-{here}-{name}", on={"type": [f"{here}.{name}"]}, function=f"{here}_{name}")
+    functory.register_trigger(f"on-a-{name}", on={"type": [f"a.{name}"]}, function=f"a_{name}")
+    with pytest.raises(Conflict, match=f"on-b-{name} → b_{name} → a.{name} → on-a-{name} → a_{name} → b.{name} → on-b-{name}"):
+        functory.register_trigger(f"on-b-{name}", on={"type": [f"b.{name}"]}, function=f"b_{name}")
+    functory.register_trigger(f"on-b-{name}", on={"type": [f"b.{name}"]}, function=f"b_{name}", guards={"acknowledge_cycle": 1})
     functory.emit(f"a.{name}", {}, subject="one")
     firing, = suppressed(functory, f"on-a-{name}")
     assert (firing["reason"], firing["limit_value"], firing["actual_value"]) == ("cycle", 1, 2)

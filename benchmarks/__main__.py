@@ -1,0 +1,28 @@
+"""``python -m benchmarks [NAME …] [--json]``: run all benchmarks, or the named ones."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+
+NAMES = ("engine", "statements")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="one of " + ", ".join(NAMES))
+    parser.add_argument("--json", action="store_true", help="one JSON object a benchmark")
+    given = parser.parse_args()
+    unknown = set(given.names) - set(NAMES)
+    if unknown:
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; known are {', '.join(NAMES)}")
+    for name in given.names or NAMES:
+        figures = importlib.import_module(f"benchmarks.{name}").run(quiet=given.json)
+        if given.json:
+            print(json.dumps({"benchmark": name, **figures}))
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,167 @@
+"""Which matches may become executions: the checks that need rows, in their order.
+
+The target function must be there and the input must fit; then the guards that count: the budget of the
+root, the trigger's breaker, its rate for the subject. What is refused keeps its reason with limit and value.
+The guards that need no rows (own events, revisits, depth) were asked before, by the ``triggers`` package.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine import budgets, dependencies, events, functions, rates
+from engine.errors import FunctoryError
+from engine.tx import Tx
+
+
+@dataclass(frozen=True)
+class Fire:
+    """A trigger that matched: start ``function`` with what ``make_input`` makes of its version row.
+
+    ``budget`` is the trigger's own lower limit of the root's budget, ``per_minute`` its rate for one subject
+    (None: no limit).
+    """
+
+    trigger: Mapping[str, Any]
+    function: str
+    make_input: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    budget: int | None = None
+    per_minute: int | None = None
+
+
+@dataclass(frozen=True)
+class Suppress:
+    """A trigger that matched but must not run: the reason, with limit and actual value."""
+
+    trigger: Mapping[str, Any]
+    reason: str
+    limit: int | None = None
+    actual: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A match that may run: the event's row, the trigger's decision, the version and the input."""
+
+    event: Mapping[str, Any]
+    fire: Fire
+    version: Mapping[str, Any]
+    input: Mapping[str, Any]
+
+
+Refused = tuple[Mapping[str, Any], Suppress]
+
+
+def admit(
+    tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], max_budget: int
+) -> tuple[list[Admitted], list[Refused]]:
+    """Sort matches into those that run and those that do not, taking budgets and rates of the former."""
+    ready, refused = _prepare(tx, fires)
+    ready, over = _within_budget(tx, ready, max_budget)
+    ready, fast = _within_rate(tx, ready)
+    budgets.spend(tx, Counter(item.event["root_id"] for item in ready))
+    return ready, [*refused, *over, *fast]
+
+
+def _prepare(tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]) -> tuple[list[Admitted], list[Refused]]:
+    """Target and input of each match."""
+    found = functions.load_many(tx, [dependencies.reference(fire.function) for _, fire in fires])
+    ready: list[Admitted] = []
+    refused: list[Refused] = []
+    for event, fire in fires:
+        target = found.get(dependencies.reference(fire.function))
+        if target is None or target["state"] != "enabled":
+            why = "does not exist" if target is None else f"is {target['state']}"
+            refused.append(
+                (
+                    event,
+                    Suppress(fire.trigger, "function_unavailable", detail=f"function {fire.function} {why}"),
+                )
+            )
+            continue
+        try:
+            input_ = fire.make_input(target)
+        except FunctoryError as error:
+            refused.append((event, Suppress(fire.trigger, "input_error", detail=str(error))))
+            continue
+        ready.append(Admitted(event, fire, target, input_))
+    return ready, refused
+
+
+def _within_budget(
+    tx: Tx, ready: Sequence[Admitted], max_budget: int
+) -> tuple[list[Admitted], list[Refused]]:
+    used = budgets.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
+    kept: list[Admitted] = []
+    refused: list[Refused] = []
+    taken: Counter[str] = Counter()
+    for item in ready:
+        root = item.event["root_id"]
+        spent, maximum = used[root]
+        limit = min(maximum, item.fire.budget or maximum)
+        if spent + taken[root] >= limit:
+            detail = f"root {root} may cause {limit} executions"
+            refused.append(
+                (item.event, Suppress(item.fire.trigger, "budget", limit, spent + taken[root] + 1, detail))
+            )
+            continue
+        taken[root] += 1
+        kept.append(item)
+    return kept, refused
+
+
+def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[Refused]]:
+    limited = [item for item in ready if item.fire.per_minute is not None]
+    if not limited:
+        return list(ready), []
+    broken = rates.open_breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
+    wanted: dict[tuple[str, str], tuple[int, int]] = {}
+    for item in limited:
+        if item.fire.trigger["id"] not in broken and item.fire.per_minute is not None:
+            place = rates.key(item.fire.trigger["id"], item.event["subject"])
+            wanted[place] = (wanted.get(place, (0, 0))[0] + 1, item.fire.per_minute)
+    allowed = {place: allowance.granted for place, allowance in rates.take(tx, wanted).items()}
+    kept: list[Admitted] = []
+    refused: list[Refused] = []
+    for item in ready:
+        trigger, limit = item.fire.trigger, item.fire.per_minute
+        place = rates.key(trigger["id"], item.event["subject"])
+        if limit is None or allowed.get(place, 0) > 0:
+            if limit is not None:
+                allowed[place] -= 1
+            kept.append(item)
+            continue
+        until = broken.get(trigger["id"])
+        if until is not None:
+            detail = f"closed again at {until.isoformat(timespec='seconds')}, or by: functory trigger resume {trigger['name']}"
+            refused.append((item.event, Suppress(trigger, "breaker_open", rates.TRIPS, rates.TRIPS, detail)))
+            continue
+        opened = rates.trip(tx, trigger["id"])
+        detail = f"more than {limit} a minute for the subject {item.event['subject']!r}"
+        refused.append((item.event, Suppress(trigger, "rate", limit, limit + 1, detail)))
+        if opened is not None:
+            broken[trigger["id"]] = opened
+            events.add(tx, [_told_open(tx, trigger, opened.isoformat(timespec="seconds"))])
+    return kept, refused
+
+
+def _told_open(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:
+    """The breaker opened: told as a pause, by an event that can start nothing."""
+    data = {
+        "trigger": trigger["name"],
+        "version": trigger["version"],
+        "until": until,
+        "note": f"its rate tripped {rates.TRIPS} times within {rates.WINDOW:g} s",
+    }
+    return events.record(
+        tx,
+        "trigger.paused",
+        trigger["name"],
+        data,
+        source=f"/functory/triggers/{trigger['name']}",
+        inert=True,
+    )

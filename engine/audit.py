@@ -1,0 +1,35 @@
+"""The audit: what operators did, in the transaction of the deed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.database import Database
+from engine.tables import audit
+from engine.tx import Tx
+
+
+def note(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, Any] | None = None) -> None:
+    """Write one line of the audit."""
+    tx.insert(
+        audit,
+        [
+            {
+                "id": tx.new_id(),
+                "time": tx.now,
+                "author": author,
+                "action": action,
+                "subject": subject,
+                "data": dict(data or {}),
+            }
+        ],
+    )
+
+
+def recent(database: Database, limit: int = 50) -> list[dict[str, Any]]:
+    """The newest lines, at most ``limit``."""
+    with database.read() as tx:
+        return tx.rows(sa.select(audit).order_by(audit.c.id.desc()).limit(limit))

@@ -1,0 +1,204 @@
+"""What was stopped: a firing with its reason for each match, and one line with a count for each root.
+
+A bomb may be stopped ten thousand times. Each (trigger, event) keeps its firing, but the chain is
+stored and the ``trigger.suppressed`` event is sent only for the first of a (trigger, root, reason); the
+rest are counted on it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import audit, events, executions, functions
+from engine.admission import Refused, Suppress
+from engine.database import Database
+from engine.errors import Conflict, NotFound
+from engine.events import as_id
+from engine.tables import event, execution, firing, suppression, trigger, trigger_version
+from engine.tx import Tx
+
+# Reasons that are a guard's: told as an event, shown on the execution whose next step was stopped.
+GUARDS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
+
+Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
+
+
+def record(tx: Tx, refused: Sequence[Refused]) -> tuple[list[dict[str, Any]], list[Recorded]]:
+    """Count suppressions. Returns the events to tell, and for each one its part of the firing row."""
+    if not refused:
+        return [], []
+    counts: Counter[tuple[str, str, str]] = Counter(_key(row, stop) for row, stop in refused)
+    first = {_key(row, stop): row for row, stop in reversed(refused)}
+    places = sa.tuple_(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason)
+    known = {
+        (r["trigger_id"], r["root_id"], r["reason"])
+        for r in tx.rows(sa.select(suppression).where(places.in_(sorted(counts))))
+    }
+    tx.insert_missing(
+        suppression,
+        [
+            {
+                "trigger_id": key[0],
+                "root_id": key[1],
+                "reason": key[2],
+                "count": 0,
+                "first_event_id": first[key]["id"],
+                "first_at": tx.now,
+                "last_at": tx.now,
+            }
+            for key in sorted(counts)
+            if key not in known
+        ],
+    )
+    tx.execute(
+        sa.update(suppression)
+        .where(
+            suppression.c.trigger_id == sa.bindparam("t"),
+            suppression.c.root_id == sa.bindparam("r"),
+            suppression.c.reason == sa.bindparam("w"),
+        )
+        .values(
+            count=suppression.c.count + sa.bindparam("n"),
+            last_at=sa.bindparam("at", type_=suppression.c.last_at.type),
+        ),
+        [
+            {"t": key[0], "r": key[1], "w": key[2], "n": count, "at": tx.now}
+            for key, count in sorted(counts.items())
+        ],
+    )
+    told: list[dict[str, Any]] = []
+    recorded: list[Recorded] = []
+    for row, stop in refused:
+        fresh = _key(row, stop) not in known and first[_key(row, stop)] is row
+        if fresh and stop.reason in GUARDS:
+            told.append(_told(tx, row, stop))
+        recorded.append(
+            (
+                row,
+                stop,
+                {
+                    "decision": "suppressed",
+                    "reason": stop.reason,
+                    "limit_value": stop.limit,
+                    "actual_value": stop.actual,
+                    "detail": stop.detail or None,
+                    "chain": list(row["chain"]) if fresh or len(row["chain"]) < 2 else None,
+                },
+            )
+        )
+    return told, recorded
+
+
+def _key(row: Mapping[str, Any], stop: Suppress) -> tuple[str, str, str]:
+    return stop.trigger["id"], row["root_id"], stop.reason
+
+
+def _told(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
+    """The trigger.suppressed event of a tripped guard. It is inert: it can never start a loop itself."""
+    name = stop.trigger["name"]
+    data = {
+        "trigger": name,
+        "version": stop.trigger["version"],
+        "event_id": row["id"],
+        "reason": stop.reason,
+        "limit": stop.limit,
+        "value": stop.actual,
+        "chain": [*(link["name"] for link in row["chain"]), name],
+        "detail": stop.detail or None,
+    }
+    told = events.record(
+        tx, "trigger.suppressed", name, data, source=f"/functory/triggers/{name}", inert=True
+    )
+    return told | {
+        "root_id": row["root_id"],
+        "cause_execution_id": row["cause_execution_id"],
+        "depth": row["depth"],
+        "chain": list(row["chain"]),
+    }
+
+
+class Suppressions:
+    """What an operator sees of them, and may do about one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(self, limit: int = 50) -> list[dict[str, Any]]:
+        """The newest coalesced lines: trigger, root, reason, count, first and last time."""
+        with self._database.read() as tx:
+            return tx.rows(
+                sa.select(suppression, trigger.c.name.label("trigger"))
+                .outerjoin(trigger, trigger.c.id == suppression.c.trigger_id)
+                .order_by(suppression.c.last_at.desc())
+                .limit(limit)
+            )
+
+    def replay(
+        self, trigger_name: str, event_id: str, make_input: Any, *, author: str = ""
+    ) -> dict[str, Any]:
+        """suppressed → run once by an operator: a new execution with the lineage that it would have had.
+
+        ``make_input(definition, envelope, parameters)`` makes its input. The firing stays as it was
+        decided; the deed is in the audit. Raises :class:`NotFound`, :class:`Conflict`.
+        """
+        with self._database.write() as tx:
+            row = tx.one(sa.select(event).where(event.c.id == as_id(event_id, "event")))
+            stopped = tx.one(
+                sa.select(firing, trigger.c.name, trigger_version.c.definition)
+                .join(trigger, trigger.c.id == firing.c.trigger_id)
+                .join(
+                    trigger_version,
+                    sa.and_(
+                        trigger_version.c.trigger_id == firing.c.trigger_id,
+                        trigger_version.c.number == firing.c.trigger_version,
+                    ),
+                )
+                .where(firing.c.event_id == event_id, trigger.c.name == trigger_name)
+            )
+            if row is None or stopped is None:
+                raise NotFound(
+                    f"{trigger_name} has decided nothing about event {event_id}",
+                    try_=f"functory event why {event_id}",
+                )
+            if stopped["decision"] != "suppressed":
+                raise Conflict(
+                    f"{trigger_name} has fired for event {event_id}",
+                    f"execution {stopped['execution_id']}",
+                    f"functory execution replay {stopped['execution_id']}",
+                )
+            definition = stopped["definition"]
+            target = functions.load_reference(tx, definition["function"])
+            input_ = make_input(definition, events.envelope(row), target["parameters"])
+            link = {
+                "trigger": stopped["trigger_id"],
+                "name": trigger_name,
+                "subject": row["subject"],
+                "event": row["id"],
+            }
+            key = f"replay:{stopped['trigger_id']}:{event_id}"
+            if tx.scalar(sa.select(execution.c.id).where(execution.c.idempotency_key == key)) is not None:
+                raise Conflict(
+                    f"event {event_id} was replayed for {trigger_name} already",
+                    "a suppressed match is replayed once",
+                )
+            new = executions.row(
+                tx,
+                target,
+                input_,
+                cause="replay",
+                root_id=row["root_id"],
+                depth=row["depth"] + 1,
+                chain=[*row["chain"], link],
+                event_id=row["id"],
+                idempotency_key=key,
+            )
+            tx.insert(execution, [new])
+            audit.note(
+                tx, author, "firing.replay", trigger_name, {"event_id": event_id, "execution_id": new["id"]}
+            )
+            tx.wake("executions")
+        return new

@@ -1,0 +1,59 @@
+"""Switches: an operator stops a part of the engine, and nothing is lost meanwhile.
+
+``triggers`` halts routing: events stay pending and are routed when the switch is released; functions
+that somebody starts by hand still run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import audit
+from engine.database import Database
+from engine.errors import Invalid
+from engine.tables import switch
+from engine.tx import Tx
+
+TRIGGERS = "triggers"
+KNOWN = (TRIGGERS,)
+
+
+def thrown(tx: Tx, name: str) -> bool:
+    """Whether the switch is thrown, as of this transaction."""
+    return tx.scalar(sa.select(switch.c.name).where(switch.c.name == name)) is not None
+
+
+class Switches:
+    """Throw, release, list."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def throw(self, name: str, *, note: str = "", author: str = "") -> None:
+        """Stop what ``name`` stands for. Raises :class:`Invalid` for an unknown one."""
+        _check(name)
+        with self._database.write() as tx:
+            tx.insert_missing(
+                switch, [{"name": name, "note": note or None, "author": author, "time": tx.now}]
+            )
+            audit.note(tx, author, "switch.throw", name, {"note": note})
+
+    def release(self, name: str, *, author: str = "") -> None:
+        """Let it go on; what waited is taken up at once."""
+        _check(name)
+        with self._database.write() as tx:
+            tx.execute(sa.delete(switch).where(switch.c.name == name))
+            audit.note(tx, author, "switch.release", name)
+            tx.wake("events")
+
+    def list(self) -> list[dict[str, Any]]:
+        """The switches that are thrown."""
+        with self._database.read() as tx:
+            return tx.rows(sa.select(switch).order_by(switch.c.name))
+
+
+def _check(name: str) -> None:
+    if name not in KNOWN:
+        raise Invalid(f"unknown switch {name!r}", "known are " + ", ".join(KNOWN))

@@ -1,0 +1,250 @@
+"""Cycles, before they run: trigger → function → what it may emit → triggers that this may start.
+
+What a function may emit is read off its source (``emit("…")``, ``functions.update(…)``), its declaration
+(``metadata={"emits": […]}``, output patterns), its dependencies and the functions that it calls, what
+the engine tells of every execution, and what was observed. An ``emit`` of a computed type may be
+anything: such edges are shown, but prove nothing.
+
+This never replaces the guards at run time: code can emit what nobody foresaw.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine import dependencies
+from engine.errors import Conflict, FunctoryError
+from triggers.definition import Compiled
+from triggers.patterns import Pattern, compile_pattern
+
+# What the engine tells of an execution, whatever the function does.
+LIFE = (
+    "execution.started",
+    "execution.succeeded",
+    "execution.failed",
+    "execution.timed_out",
+    "execution.dead",
+    "execution.attempt_failed",
+    "execution.cancelled",
+)
+
+# Operations of `functory.functions` and what they make the engine tell.
+CHANGES = {
+    "save": ("function.created", "function.updated"),
+    "update": ("function.updated",),
+    "activate": ("function.activated",),
+    "rollback": ("function.activated",),
+}
+
+ANY = "*"
+
+
+@dataclass(frozen=True)
+class Emission:
+    """An event that a function may cause. ``subject`` None: unknown; ``type`` ``*``: computed, may be anything."""
+
+    type: str
+    subject: str | None = None
+
+    @property
+    def certain(self) -> bool:
+        """False for a computed type."""
+        return self.type != ANY
+
+
+@dataclass(frozen=True)
+class Step:
+    """One edge: ``trigger`` runs ``function``, which may emit ``emission``, which may start ``target``."""
+
+    trigger: str
+    function: str
+    emission: Emission
+    target: str
+
+    def text(self) -> str:
+        """``trigger → function → event`` as a person reads it."""
+        what = "anything" if not self.emission.certain else self.emission.type
+        about = f" ({self.emission.subject})" if self.emission.subject else ""
+        return f"{self.trigger} → {self.function} → {what}{about}"
+
+
+def emissions(
+    name: str, functions: Mapping[str, Mapping[str, Any]], observed: Mapping[str, Iterable[str]]
+) -> set[Emission]:
+    """Everything that an execution of ``name`` may emit, with what it calls. Unknown functions emit nothing."""
+    found: set[Emission] = set()
+    waiting = [name]
+    seen: set[str] = set()
+    while waiting:
+        current = waiting.pop()
+        row = functions.get(current)
+        if current in seen:
+            continue
+        seen.add(current)
+        found |= {Emission(type_, current) for type_ in LIFE}
+        found |= {Emission(type_) for type_ in observed.get(current, ())}
+        if row is None:
+            continue
+        if row["output_patterns"]:
+            found.add(Emission("output.matched", current))
+        for version in _linked(row, functions):
+            own, called = _read(version)
+            found |= own
+            waiting.extend(called)
+    return found
+
+
+def _linked(row: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A function and its dependencies: they run in the same execution."""
+    found: dict[str, Mapping[str, Any]] = {row["name"]: row}
+    waiting = [row]
+    while waiting:
+        for dependency in dependencies.read(waiting.pop()["dependencies"]):
+            other = functions.get(dependency.name)
+            if other is not None and dependency.name not in found:
+                found[dependency.name] = other
+                waiting.append(other)
+    return list(found.values())
+
+
+def _read(row: Mapping[str, Any]) -> tuple[set[Emission], set[str]]:
+    """What one source emits by itself, and the functions that it calls as executions."""
+    declared = row["metadata"].get("emits", [])
+    found = (
+        {Emission(type_) for type_ in declared if isinstance(type_, str)}
+        if isinstance(declared, list)
+        else set()
+    )
+    called: set[str] = set()
+    for node in ast.walk(ast.parse(row["source"])):
+        if not isinstance(node, ast.Call):
+            continue
+        word = (
+            node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else node.func.id
+            if isinstance(node.func, ast.Name)
+            else ""
+        )
+        first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        text = first if isinstance(first, str) else None
+        if word == "emit":
+            found.add(Emission(text if text is not None else ANY))
+        elif word in ("call", "submit", "acall"):
+            if text is not None:
+                called.add(text.split("@")[0])
+        elif word in CHANGES and isinstance(node.func, ast.Attribute) and _is_functions(node.func.value):
+            about = text if word != "save" else None
+            found |= {Emission(type_, about) for type_ in CHANGES[word]}
+    return found, called
+
+
+def _is_functions(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Name) and node.id == "functions") or (
+        isinstance(node, ast.Attribute) and node.attr == "functions"
+    )
+
+
+class Graph:
+    """The edges between triggers, and the cycles among them."""
+
+    def __init__(
+        self,
+        triggers: Sequence[Compiled],
+        functions: Mapping[str, Mapping[str, Any]],
+        observed: Mapping[str, Iterable[str]],
+    ) -> None:
+        self.triggers = {compiled.name: compiled for compiled in triggers}
+        self._parts = {compiled.name: _parts(compiled) for compiled in triggers}
+        self.steps: dict[str, list[Step]] = {}
+        known: dict[str, set[Emission]] = {}
+        for compiled in triggers:
+            function = dependencies.reference(compiled.function)[0]
+            if function not in known:
+                known[function] = emissions(function, functions, observed)
+            self.steps[compiled.name] = [
+                Step(compiled.name, function, emission, target)
+                for emission in sorted(known[function], key=lambda e: (e.type, e.subject or ""))
+                for target, parts in self._parts.items()
+                if _may_match(parts, emission)
+            ]
+
+    def cycle(self, name: str, *, certain: bool = True) -> list[Step] | None:
+        """The shortest cycle through trigger ``name``, as its steps; None when there is none.
+
+        With ``certain``, edges of computed types are left out. A trigger that only meets its own events
+        is no cycle: the guard for own events ends it at once, unless it has ``allow_self``.
+        """
+        paths: list[list[Step]] = [[]]
+        seen: set[str] = set()
+        while paths:
+            longer: list[list[Step]] = []
+            for path in paths:
+                here = path[-1].target if path else name
+                for step in self.steps.get(here, []):
+                    if certain and not step.emission.certain:
+                        continue
+                    if step.target == name:
+                        if not path and not self.triggers[name].guards.allow_self:
+                            continue
+                        return [*path, step]
+                    if step.target not in seen and step.target != here:
+                        seen.add(step.target)
+                        longer.append([*path, step])
+            paths = longer
+        return None
+
+    def cycles(self) -> list[list[Step]]:
+        """One shortest cycle through each trigger that is on one, each ring once."""
+        found: dict[frozenset[str], list[Step]] = {}
+        for name in sorted(self.triggers):
+            ring = self.cycle(name)
+            if ring is not None:
+                found.setdefault(frozenset(step.trigger for step in ring), ring)
+        return list(found.values())
+
+
+def check(graph: Graph, name: str) -> None:
+    """Refuse a trigger that closes a cycle which its author has not acknowledged.
+
+    Raises :class:`Conflict` with the path as witness.
+    """
+    ring = graph.cycle(name)
+    if ring is None or graph.triggers[name].guards.acknowledge_cycle is not None:
+        return
+    raise Conflict(
+        f"the trigger {name} closes a cycle",
+        witness(ring),
+        'make the pattern narrower, or accept it with a bound: guards={"acknowledge_cycle": 1}',
+    )
+
+
+def witness(ring: Sequence[Step]) -> str:
+    """A cycle as one line."""
+    return " → ".join([*(step.text() for step in ring), ring[0].trigger])
+
+
+def _parts(compiled: Compiled) -> tuple[Pattern | None, Pattern | None]:
+    """The parts of a pattern that can be judged from a type and a subject alone."""
+    on = compiled.row["definition"]["on"]
+    parts: list[Pattern | None] = []
+    for key in ("type", "subject"):
+        try:
+            parts.append(compile_pattern({key: on[key]}) if isinstance(on.get(key), list) else None)
+        except FunctoryError:
+            parts.append(None)
+    return parts[0], parts[1]
+
+
+def _may_match(parts: tuple[Pattern | None, Pattern | None], emission: Emission) -> bool:
+    type_, subject = parts
+    if emission.certain and type_ is not None and not type_.matches({"type": emission.type}):
+        return False
+    return not (
+        emission.subject is not None
+        and subject is not None
+        and not subject.matches({"subject": emission.subject})
+    )
