@@ -76,11 +76,13 @@ class LicenceWatch:
             on={"type": ["function.updated", "function.activated"], "subject": ["parse_metadata"]},
             function="validate_parse_metadata",
         )
-        # The spelling that users of BabyAGI know; the trigger's name is made from its parts.
+        # The spelling that users of BabyAGI know; the trigger's name is made from its parts. It closes a
+        # cycle, which is refused unless it is acknowledged with a bound: the demo shows what holds it.
         engine.register_trigger(
             event_type="execution_failed",
             target_function="validate_parse_metadata",
             trigger_function="roll_back",
+            guards={"acknowledge_cycle": 1},
         )
         return len(engine.functions.list()), len(engine.triggers.list())
 
