@@ -61,7 +61,6 @@ class Tx:
         self.topics.update(topics)
 
 
-
 def _insert_for(dialect: str) -> Any:
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert

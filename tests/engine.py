@@ -1,8 +1,8 @@
-"""A small world for tests of the engine: a migrated database, the services on it, and a worker played by the test.
+"""A small world for tests of the engine: a migrated database, its services, a worker played by the test.
 
 `world` runs each test on a SQLite file and on PostgreSQL, with a clock that stands still until the test moves
-it; nothing runs in the background, so that a test decides what happens between two transactions. `functory` is
-the real thing instead: an embedded engine with every role and real child processes, in a folder of its own.
+it; nothing runs in the background, so that a test decides what happens between two transactions. `functory`
+is the real thing instead: an embedded engine with every role and child processes, in a folder of its own.
 """
 
 import random
@@ -147,11 +147,14 @@ class World:
 
     @contextmanager
     def statements(self) -> Iterator[list[str]]:
-        """The SQL statements that are sent meanwhile, without BEGIN and COMMIT; a batch counts as one."""
+        """The SQL statements that are sent meanwhile, without BEGIN and COMMIT; a batch counts as one.
+
+        Nor does NOTIFY count: a thread of its own sends one for many transactions.
+        """
         sent: list[str] = []
 
         def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-            if not statement.startswith(("BEGIN", "PRAGMA")):
+            if not statement.startswith(("BEGIN", "PRAGMA", "SELECT pg_notify")):
                 sent.append(statement)
 
         sa.event.listen(self.database.engine, "before_cursor_execute", note)
@@ -205,6 +208,9 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
     url = request.getfixturevalue("migrated_postgres")
     database = Database(url)
     with database.write() as tx:
+        # A test that failed may have left a session with locks behind.
+        others = "datname = current_database() AND pid <> pg_backend_pid()"
+        tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
         names_ = ", ".join(f'"{table.name}"' for table in tables.metadata.sorted_tables)
         tx.execute(sa.text(f"TRUNCATE {names_}"))
     database.close()

@@ -1,0 +1,481 @@
+"""A database that is away, full, forked or given odd values; and the statements that the hot paths send."""
+
+import multiprocessing
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from engine import migrate, tables
+from engine.database import Database
+from engine.errors import Conflict, FunctoryError, Invalid, Unavailable
+from tests.services.port import free_port
+
+if TYPE_CHECKING:
+    from tests.engine import World
+
+pytest_plugins = ["tests.engine"]
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+VALUES = [
+    "naïve 漢字 🦆",
+    "a\x00b",
+    "\ud800 lone",
+    {"\udfff": "\x00", "": None},
+    2**63 - 1, 2**63, -(2**64), 10**40, 0.1, -0.0, 1e308, True, None,
+    [], {}, "", [[[]]],
+    nested(200),
+    "'; DROP TABLE event; --", "%(x)s :y ?",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: ascii(value)[:20])
+def test_any_json_value_survives_wherever_it_is_stored(world, value):
+    world.function("work")
+    row = world.executions.start("work", {"value": value})
+    claim = world.claim(row)
+    assert claim.row["input"] == {"value": value}
+    world.finish(claim, result=value)
+    assert world.executions.get(row["id"])["result"] == value
+    assert (
+        world.rows(tables.event, tables.event.c.type == "execution.succeeded")[0]["data"]["output"] == value
+    )
+    assert world.events.get(world.events.emit("order.created", value))["data"] == value
+    world.state.set("work", "key", value)
+    assert world.state.get("work", "key") == (value, 1)
+    assert world.function("work", metadata={"value": value})["metadata"] == {"value": value}
+    world.route()
+    assert type(world.state.get("work", "key")[0]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        {1: 2},
+        {None: 1},
+        {1, 2},
+        b"bytes",
+        object(),
+        nested(300),
+        nested(5000),
+        10**5000,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_not_json_is_refused_wherever_it_is_given(world, value):
+    world.function("work")
+    for give in (
+        lambda: world.events.emit("order.created", value),
+        lambda: world.executions.start("work", {"value": value}),
+        lambda: world.state.set("work", "key", value),
+        lambda: world.function("work", metadata={"value": value}),
+    ):
+        with pytest.raises(Invalid):
+            give()
+    assert (world.executions.list(), world.rows(tables.state), world.types()) == (
+        [],
+        [],
+        ["function.created"],
+    )
+
+
+def test_texts_that_a_database_cannot_hold_are_made_visible_or_refused(world):
+    event = world.events.emit("order.created", subject="a\x00\ud800b")
+    assert world.events.get(event)["subject"] == "a\\x00\\ud800b"
+    world.function("work")
+    for key in ("a\x00b", "\ud800"):
+        for refused in (
+            lambda k=key: world.events.emit("order.created", dedup_key=k),
+            lambda k=key: world.start(idempotency_key=k),
+            lambda k=key: world.state.set("work", k, 1),
+        ):
+            with pytest.raises(Invalid):
+                refused()
+        for looked in (
+            lambda k=key: world.events.list(type_=k),
+            lambda k=key: world.executions.list(function=k),
+            lambda k=key: world.state.get("work", k),
+        ):
+            try:
+                assert not looked()
+            except Invalid as error:
+                assert "cannot hold that value" in str(error)
+    log = {"seq": 1, "stream": "stdout", "level": "info", "text": "a\x00\ud800b", "offset_seconds": 0.0}
+    claim = world.claim(world.start())
+    world.finish(claim, "failed", logs=[log], error={"type": "E", "message": "\x00\ud800"}, retryable=False)
+    assert world.executions.logs(claim.id)[0]["text"] == "a\\x00\\ud800b"
+    assert world.executions.get(claim.id)["error"]["message"] == "\x00\ud800"
+
+
+@pytest.mark.parametrize(("size", "fits"), [(1_048_576, True), (1_048_577, False)])
+def test_data_beyond_a_mebibyte_is_refused_and_one_of_exactly_that_size_is_not(world, size, fits):
+    world.function("work")
+    text = "x" * (size - 2)
+    given = {"v": "x" * (size - len('{"v":""}'))}
+    if fits:
+        assert world.events.get(world.events.emit("order.created", text))["data"] == text
+        assert world.executions.start("work", given)["state"] == "queued"
+        return
+    for give in (
+        lambda: world.events.emit("order.created", text),
+        lambda: world.executions.start("work", given),
+    ):
+        with pytest.raises(
+            Invalid, match=r"(?s)too large.*1,048,577 bytes; at most 1,048,576 are taken.*try: "
+        ):
+            give()
+    assert world.types() == ["function.created"]
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "",
+        "a b",
+        "a..b",
+        ".a",
+        "a\x00",
+        "execution.succeeded",
+        "function.mine",
+        "trigger.x",
+        "x" * 256,
+        None,
+        5,
+    ],
+)
+def test_a_wrong_or_reserved_event_type_is_refused(world, type_):
+    with pytest.raises(Invalid, match="event type"):
+        world.events.emit(type_)
+    assert world.types() == []
+
+
+@pytest.mark.parametrize("subject", ["", "x" * 1025, 5])
+def test_a_wrong_subject_is_refused(world, subject):
+    with pytest.raises(Invalid, match="wrong event subject"):
+        world.events.emit("order.created", subject=subject)
+
+
+def test_a_server_that_does_not_answer_is_unavailable_and_no_password_is_told():
+    url = f"postgresql+psycopg://ada:hunter2@127.0.0.1:{free_port()}/shop"
+    database = Database(url)
+    for use in (
+        lambda: database.ping(),
+        lambda: migrate.upgrade(database),
+        lambda: migrate.check(database),
+        lambda: database.group(lambda tx: tx.now),
+        database.write().__enter__,
+    ):
+        with pytest.raises(Unavailable) as caught:
+            use()
+        told = str(caught.value) + repr(caught.value) + str(caught.value.__cause__) + repr(database)
+        assert "cannot be used" in told
+        assert "refused" in told
+        assert "FUNCTORY_DATABASE_URL" in told
+        assert "hunter2" not in told
+
+
+@pytest.mark.postgres
+def test_a_wrong_database_name_is_unavailable_and_says_what_the_server_said(postgres_server):
+    url = sa.make_url(postgres_server.start().url).set(database="nowhere", password="hunter2")
+    with pytest.raises(Unavailable, match='database "nowhere" does not exist') as caught:
+        Database(url.render_as_string(hide_password=False)).ping()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_database_without_tables_says_how_to_make_them(empty_url):
+    database = Database(empty_url)
+    with pytest.raises(Conflict, match=r"(?s)schema none.*try: functory db upgrade"):
+        migrate.check(database)
+    with pytest.raises(Unavailable, match="try: functory db upgrade"), database.read() as tx:
+        tx.rows(sa.select(tables.event))
+    database.close()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(Unavailable, match="unable to open database file"):
+        Database(f"sqlite:///{tmp_path}/file/functory.db").ping()
+
+
+@pytest.mark.postgres
+def test_a_restart_of_the_server_is_survived_by_pool_clock_and_wakeups(postgres_server, migrated_postgres):
+    database, other = Database(migrated_postgres), Database(migrated_postgres)
+    database.watch()
+
+    def heard() -> bool:
+        for _ in range(100):
+            seen = database.wakeup.generation("events")
+            with other.write() as tx:
+                tx.wake("events")
+            if database.wakeup.wait("events", seen, 0.1) != seen:
+                return True
+        return False
+
+    assert heard()
+    with database.read() as tx:
+        backends = "pid <> pg_backend_pid() AND datname = current_database()"
+        tx.execute(sa.text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {backends}"))
+    assert heard(), "who listens must listen again after its connection was cut"
+    database.close()
+    other.close()
+
+
+def test_a_statement_that_fails_does_not_tell_its_parameters(world):
+    world.function("work")
+    with pytest.raises(sa.exc.IntegrityError) as caught, world.database.write() as tx:
+        row = world.rows(tables.function)[0]
+        tx.insert(tables.function, [row | {"id": tx.new_id(), "state": "hunter2"}])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_threads_that_share_a_commit_each_get_their_own_result_or_error(world):
+    world.function("work")
+    results: dict[int, Any] = {}
+    barrier = threading.Barrier(24)
+
+    def start(n: int) -> None:
+        barrier.wait()
+        try:
+            results[n] = world.executions.start("work" if n % 3 else "nobody", {"n": n})
+        except FunctoryError as error:
+            results[n] = error
+
+    threads = [threading.Thread(target=start, args=(n,)) for n in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, result in results.items():
+        assert (result["input"] == {"n": n}) if n % 3 else isinstance(result, FunctoryError)
+    assert len(world.executions.list()) == 16
+
+
+@pytest.mark.postgres
+def test_transactions_that_lock_each_other_out_are_repeated(migrated_postgres):
+    one, two = Database(migrated_postgres), Database(migrated_postgres)
+    with one.write() as tx:
+        tx.execute(sa.text("DELETE FROM counter"))
+        tx.insert(tables.counter, [{"name": name, "value": 0} for name in ("a", "b")])
+    barrier = threading.Barrier(2, timeout=20)
+    met: list[str] = []
+    failures: list[Exception] = []
+
+    def raise_both(database: Database, order: str) -> None:
+        def work(tx: Any) -> None:
+            for turn, name in enumerate(order):
+                tx.execute(
+                    sa.update(tables.counter)
+                    .where(tables.counter.c.name == name)
+                    .values(value=tables.counter.c.value + 1)
+                )
+                if turn == 0 and order not in met:
+                    met.append(order)
+                    barrier.wait()
+
+        try:
+            database.group(work)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=raise_both, args=pair) for pair in ((one, "ab"), (two, "ba"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with one.read() as tx:
+        assert [
+            row["value"]
+            for row in tx.rows(sa.select(tables.counter).where(tables.counter.c.name.in_(["a", "b"])))
+        ] == [2, 2]
+    one.close()
+    two.close()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, migrated_file: Path) -> "Iterator[tuple[World, Callable[[int], None]]]":
+    """A world on SQLite whose file may not grow beyond a number of pages, and the way to set that number."""
+    from tests.engine import World
+
+    world = World(f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'full.db')}", tmp_path)
+    limit = [0]
+
+    def set_limit(connection: Any, *_: Any) -> None:
+        connection.execute(f"PRAGMA max_page_count={limit[0] or 1_073_741_823}").fetchall()
+
+    sa.event.listen(world.database.engine, "checkout", set_limit)
+
+    def allow(pages: int) -> None:
+        limit[0] = pages
+
+    yield world, allow
+    world.close()
+
+
+def test_a_full_disk_is_told_loses_nothing_and_work_goes_on_afterwards(full_disk):
+    world, allow = full_disk
+    world.function("work")
+    done = world.start()
+    claim = world.claim(done)
+    kept = [world.events.emit("order.created", "x" * 1000) for _ in range(5)]
+    allow(1)  # SQLite takes what the file has by now as the least limit.
+    written, refused = [], None
+    for n in range(200):
+        try:
+            written.append(world.events.emit("order.created", f"{n}" + "x" * 20_000))
+        except Unavailable as error:
+            refused = error
+            break
+    assert refused is not None
+    assert "full" in refused.why
+    assert refused.try_ == "free disk space; nothing was written"
+    with pytest.raises(Unavailable):
+        world.finish(claim, result="x" * 500_000)
+    assert world.executions.get(done["id"])["state"] == "running"
+    assert [row["id"] for row in world.rows(tables.event, tables.event.c.type == "order.created")] == [
+        *kept,
+        *written,
+    ]
+
+    allow(0)
+    assert world.finish(claim, result="x" * 500_000).state == "succeeded"
+    assert len(world.executions.get(done["id"])["result"]) == 500_000
+    world.route()
+    assert world.lineage.open_work()["pending events"] == 0
+    with world.database.read() as tx:
+        assert tx.scalar(sa.text("PRAGMA integrity_check")) == "ok"
+
+
+def _use_in_child(database: Database, count: int, answers: Any) -> None:
+    try:
+        with database.read() as tx:
+            pid = (
+                tx.scalar(sa.text("SELECT pg_backend_pid()"))
+                if database.dialect == "postgresql"
+                else os.getpid()
+            )
+        for n in range(count):
+            with database.write() as tx:
+                tx.insert(tables.counter, [{"name": f"{os.getpid()}-{n}", "value": n}])
+        answers.put(pid)
+    except BaseException as error:
+        answers.put(repr(error))
+
+
+def test_a_forked_child_has_connections_and_locks_of_its_own(world):
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    database = world.database
+    children = [context.Process(target=_use_in_child, args=(database, 10, answers)) for _ in range(3)]
+    if database.dialect == "sqlite":
+        # SQLite's own bookkeeping is copied, too: a fork inside of a transaction would lock the child out.
+        for child in children:
+            child.start()
+    with database.write() as tx:
+        here = (
+            tx.scalar(sa.text("SELECT pg_backend_pid()")) if database.dialect == "postgresql" else os.getpid()
+        )
+        tx.insert(tables.counter, [{"name": "parent", "value": 1}])
+        if database.dialect == "postgresql":
+            for child in children:
+                child.start()
+    said = [answers.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(60)
+    assert all(isinstance(pid, int) for pid in said), said
+    assert len({here, *said}) == 4
+    with database.read() as tx:
+        assert tx.scalar(sa.select(sa.func.count()).select_from(tables.counter)) == 31
+        if database.dialect == "postgresql":
+            assert tx.scalar(sa.text("SELECT pg_backend_pid()")) == here, "the parent's session lives on"
+
+
+def test_emit_sends_two_statements(world):
+    world.events.emit("order.created", {})
+    with world.statements() as sent:
+        world.events.emit("order.created", {"n": 1}, subject="s")
+    assert len(sent) == 2, sent
+    with world.statements() as sent:
+        world.events.emit("order.created", {"n": 1}, dedup_key="k")
+    assert len(sent) == 2, sent
+
+
+@pytest.mark.parametrize("matching", [True, False])
+def test_routing_a_hundred_events_sends_as_many_statements_as_routing_one(world, matching):
+    world.function("work")
+    for n in range(20):
+        world.trigger(f"other{n}", "work", {"type": [f"other{n}"]})
+    world.trigger("on-order", "work", {"type": ["order.created" if matching else "order.paid"]})
+    world.route()
+    counted = {}
+    for size in (1, 10, 100):
+        for n in range(size):
+            world.events.emit("order.created", {"n": n})
+        with world.statements() as sent:
+            assert world.router.route_batch().events == size
+        counted[size] = len(sent)
+    assert len(world.executions.list(limit=1000)) == (111 if matching else 0)
+    assert counted[1] == counted[10] == counted[100] <= (9 if matching else 3), sent
+
+
+def test_a_run_without_dependencies_takes_eight_statements(world):
+    world.function("work")
+    world.finish(world.claim(world.start()))
+    row = world.start()
+    with world.statements() as claiming:
+        claim = world.claim(row)
+    with world.statements() as finishing:
+        world.finish(claim, result=1)
+    assert (len(claiming), len(finishing)) == (4, 4), (claiming, finishing)
+
+
+def test_a_message_of_many_ids_is_claimed_with_the_statements_of_one(world):
+    world.function("work")
+    world.finish(world.claim(world.start()))
+    rows = [world.start()["id"] for _ in range(10)]
+    with world.statements() as sent:
+        assert len(world.worker.claim(rows)) == 10
+    assert len(sent) == 4, sent
+
+
+def test_reading_a_tree_takes_as_many_statements_for_a_hundred_nodes_as_for_one(world):
+    world.function("work")
+    counted = []
+    for size in (1, 100):
+        claim = world.claim(world.start())
+        for _ in range(size):
+            world.executions.start("work", {}, parent=claim.cause)
+        with world.statements() as sent:
+            assert len(list(world.lineage.tree(claim.id).nodes[0].walk())) == size + 2
+        counted.append(len(sent))
+    assert counted[0] == counted[1] <= 6
+
+
+def test_what_another_process_writes_into_the_file_wakes_this_one(tmp_path, migrated_file):
+    file = Path(shutil.copy(migrated_file, tmp_path / "shared.db"))
+    here, there = Database(f"sqlite:///{file}"), Database(f"sqlite:///{file}")
+    here.watch()
+    for _ in range(100):
+        seen = here.wakeup.generation("events")
+        with there.write() as tx:
+            tx.insert(tables.counter, [{"name": tx.new_id(), "value": 1}])
+        if here.wakeup.wait("events", seen, 0.2) != seen:
+            break
+    else:
+        raise AssertionError("never woken")
+    here.close()
+    there.close()
