@@ -2,24 +2,29 @@
 
 It is the same worker, application and task as in production, over Celery's in-memory transport, with a
 thread pool: the executions themselves run in child processes either way. Two parts of Celery are replaced:
-its consumer loop, which notices a request to end only after two seconds, and the thread pool, whose
-threads do not know which application they work for.
+its consumer loop, which notices a request to end only after two seconds, and its thread pool, which keeps
+the interpreter from ending.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import structlog
 from celery.bootsteps import RUN
-from celery.concurrency.thread import TaskPool
+from celery.concurrency.base import BasePool, apply_target
 from celery.exceptions import WorkerShutdown
 from celery.worker import WorkController
 from celery.worker.consumer import Consumer
 
 from engine.errors import Unavailable
 from workers.app import Application
+
+log = structlog.get_logger("functory.worker")
 
 # How long one wait for messages lasts, and so how long a request to end may go unnoticed.
 DRAIN_SECONDS = 0.05
@@ -77,13 +82,51 @@ class EmbeddedWorker:
             thread.join(timeout=10)
 
 
-class _Pool(TaskPool):
-    """Celery's tracer asks for the *current* application: in these threads it is ours, not a default one."""
+class _Pool(BasePool):
+    """Daemon threads that know their application.
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    Celery's own thread pool is one of ``concurrent.futures``, whose threads the interpreter waits for before
+    it calls what was registered for its exit: a script would last until the longest execution has ended.
+    """
+
+    body_can_be_buffer = True
+    signal_safe = False
+
+    def on_start(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"functory-slot-{n + 1}", daemon=True)
+            for n in range(self.limit or 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def on_stop(self) -> None:
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def on_apply(
+        self,
+        target: Any,
+        args: Any = None,
+        kwargs: Any = None,
+        callback: Any = None,
+        accept_callback: Any = None,
+        **_: Any,
+    ) -> None:
+        self._work.put(partial(apply_target, target, args, kwargs, callback, accept_callback))
+
+    def _run(self) -> None:
         app: Any = self.app
-        self.executor = ThreadPoolExecutor(max_workers=self.limit, initializer=app.set_current)
+        # Celery's tracer asks for the current application, which each thread has its own idea of.
+        app.set_current()
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except Exception:
+                log.exception("a message could not be handled")
 
 
 class _Controller(WorkController):

@@ -73,13 +73,14 @@ def test_a_role_refuses_a_database_without_the_schema_and_migrates_when_told(
 def test_roles_wait_for_a_database_and_a_broker_that_are_away(
     tmp_path: Path, postgres_url: str, rabbitmq_url: str
 ) -> None:
+    with Roles(tmp_path, database_url=postgres_url) as migrated:
+        migrated.migrate()
     with (
         Door(postgres_url) as database,
         Door(rabbitmq_url) as broker,
         Roles(tmp_path, database_url=database.url, broker_url=broker.url, port=free_port()) as roles,
     ):
-        server = roles.start("server", "--migrate", wait=False)
-        router = roles.start("router", wait=False)
+        server, router = (roles.start(role, wait=False) for role in ("server", "router"))
         for role in (server, router):
             role.wait_for("waiting for the database")
         url = f"http://127.0.0.1:{roles.settings.port}"
@@ -247,6 +248,34 @@ def test_dev_runs_what_another_process_wrote(tmp_path: Path) -> None:
         with roles.client() as functory:
             (row,) = functory.executions.list()
             assert (row["function"], row["result"], row["cause"]) == ("greet", "hello Ada", "trigger")
+
+
+def test_a_script_that_ends_in_the_middle_of_an_execution_gives_it_back(tmp_path: Path) -> None:
+    script = tmp_path / "short.py"
+    script.write_text(
+        textwrap.dedent("""
+        import time
+        from functory import engine_of_process, register_function, submit
+
+        @register_function
+        def long() -> None:
+            import time
+            time.sleep(60)
+
+        handle = submit("long")
+        while engine_of_process().executions.get(handle.id)["state"] != "running":
+            time.sleep(0.01)
+        print("RUNNING", handle.id, flush=True)
+    """)
+    )
+    with Roles(tmp_path) as roles:
+        process = roles.spawn([sys.executable, str(script)], name="script")
+        assert process.wait() == 0
+        assert "Traceback" not in process.output and "Exception" not in process.output
+        with roles.client() as functory:
+            (row,) = functory.executions.list()
+            assert (row["state"], row["attempt"], row["dispatched_at"]) == ("queued", 0, None)
+            assert attempts(functory, row["id"]) == [(1, "released")]
 
 
 def test_dev_says_what_it_is_and_shows_failures_and_guards(tmp_path: Path) -> None:
