@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,6 +28,9 @@ RESERVED = frozenset({
     "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
     "worker",
 })  # fmt: skip
+
+# The columns that a decision about an event needs.
+SCANNED = ("id", "type", "source", "subject", "time", "data", "root_id", "cause_execution_id", "depth", "chain")
 
 MAX_SUBJECT = 1024
 MAX_ROUTE_ATTEMPTS = 5
@@ -170,6 +173,27 @@ class Events:
         with self._database.read() as tx:
             return tx.rows(statement.order_by(order).limit(max(1, min(limit, 1000))))
 
+    def count(self, since: datetime, types: Collection[str] | None = None) -> int:
+        """How many events :meth:`scan` would give."""
+        with self._database.read() as tx:
+            return int(tx.scalar(sa.select(sa.func.count()).select_from(event).where(*_since(since, types))) or 0)
+
+    def scan(self, since: datetime, types: Collection[str] | None = None, *, batch: int = 5000) -> Iterator[dict[str, Any]]:
+        """Every event from ``since`` on, oldest first, of ``types`` only when given; ``batch`` rows at a time."""
+        last: str | None = None
+        columns = [event.c[name] for name in SCANNED]
+        while True:
+            statement = sa.select(*columns).where(*_since(since, types)).order_by(event.c.id).limit(batch)
+            if last is not None:
+                statement = statement.where(event.c.id > last)
+            with self._database.read() as tx:
+                rows = tx.connection.execute(statement).all()
+            for row in rows:
+                yield dict(zip(SCANNED, row, strict=True))
+            if len(rows) < batch:
+                return
+            last = rows[-1][0]
+
     def release(self, id_: str) -> None:
         """Send a quarantined event to the router again. Raises :class:`NotFound`."""
         with self._database.write() as tx:
@@ -181,6 +205,13 @@ class Events:
             if tx.execute(statement).rowcount == 0:
                 raise NotFound(f"no quarantined event {id_}", try_="functory event list --state quarantined")
             tx.wake("events")
+
+
+def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
+    # A UUIDv7 begins with its milliseconds: the primary key finds the place, the time does the rest.
+    least = f"{max(0, int(since.timestamp() * 1000) - 1000):012x}"
+    conditions = [event.c.id >= f"{least[:8]}-{least[8:]}-7000-8000-000000000000", event.c.time >= since]
+    return conditions if types is None else [*conditions, event.c.type.in_(sorted(types))]
 
 
 def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from engine.state import State
 from engine.suppressions import Suppressions
 from engine.switches import Switches
 from engine.triggers import Triggers
-from triggers import cycles, definition
+from triggers import backtest, cycles, definition
 from workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,6 +148,25 @@ class Functory:
         functions = {row["name"]: row for row in self.functions.list(limit=100_000)}
         names = [dependencies.reference(one.function)[0] for one in compiled]
         return cycles.Graph(compiled, functions, self.lineage.observed(names))
+
+    def backtest(self, name: str, draft: Mapping[str, Any] | None = None, *, since: datetime,
+                 progress: Callable[[int], None] | None = None) -> backtest.Comparison:
+        """What trigger ``name``, or a ``draft`` definition of it, would have done with the events since ``since``.
+
+        Nothing is run. With both, the result holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
+        """
+        known = {row["name"]: row for row in self.triggers.list()}.get(name)
+        if known is None and draft is None:
+            self.triggers.get(name)
+        stored = definition.compile_definition(known) if known is not None else None
+        tried = stored
+        if draft is not None:
+            row = dict(known or {"id": "", "version": 0, "state": "enabled", "origin": "user"})
+            tried = definition.compile_definition(row | {"name": name, "definition": definition.read(draft)})
+        assert tried is not None
+        other = stored if draft is not None else None
+        rows = self.events.scan(since, backtest.wanted_types(tried, other))
+        return backtest.run(tried, other, rows, self.settings, progress=progress)
 
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
         """Run once what a guard, a pause or a wrong input had stopped. Raises :class:`Conflict`."""

@@ -1,0 +1,160 @@
+"""Backtest: a draft or stored trigger over the stored events, without running anything.
+
+Decides about each event as the router would, with the trigger as given: pattern, condition, then the
+guards over the event's recorded chain, and the rate over the events' own times. What a run of its
+function would have emitted further is not known, so loops show only as far as history shows them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from engine import events, rates
+from engine.settings import Settings
+from triggers.definition import Compiled
+from triggers.guards import effective, trip
+from triggers.patterns import flatten
+
+# Event ids that a result lists; counts are always complete.
+SHOWN = 20
+
+
+@dataclass
+class Tally:
+    """What one version of a trigger would have done."""
+
+    matched: int = 0
+    fired: int = 0
+    suppressed: Counter[str] = field(default_factory=Counter)
+    problems: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Counts and examples."""
+        return {"matched": self.matched, "would_fire": self.fired, "would_be_suppressed": dict(self.suppressed),
+                "condition_problems": self.problems, "examples": self.examples}
+
+
+@dataclass
+class Comparison:
+    """A backtest's result: the draft's tally, the stored version's, and where they differ."""
+
+    events: int = 0
+    seconds: float = 0.0
+    draft: Tally = field(default_factory=Tally)
+    stored: Tally | None = None
+    only_draft: list[str] = field(default_factory=list)
+    only_stored: list[str] = field(default_factory=list)
+    differing: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as plain data; ``events_per_minute`` is the speed that it ran at."""
+        result = {"events": self.events, "seconds": round(self.seconds, 3),
+                  "events_per_minute": round(self.events / self.seconds * 60) if self.seconds else 0, **self.draft.as_json()}
+        if self.stored is not None:
+            result["stored"] = self.stored.as_json()
+            result["difference"] = {"events": self.differing, "only_draft": self.only_draft, "only_stored": self.only_stored}
+        return result
+
+
+class Rehearsal:
+    """One trigger version deciding about events in their order."""
+
+    def __init__(self, compiled: Compiled, settings: Settings) -> None:
+        self.tally = Tally()
+        self._compiled = compiled
+        self._limits = effective(compiled.guards, by_agent=compiled.row.get("origin") == "agent", settings=settings)
+        self._max_depth = settings.max_depth
+        self._budget = min(settings.root_budget, self._limits.budget or settings.root_budget)
+        self._next: dict[str | None, datetime] = {}
+        self._spent: Counter[str] = Counter()
+
+    def decide(self, row: Mapping[str, Any], event: Mapping[str, Any], flat: Any) -> bool:
+        """Whether it would have fired; counts what it decided."""
+        compiled, tally = self._compiled, self.tally
+        if compiled.types is not None and row["type"] not in compiled.types:
+            return False
+        if not compiled.pattern.matches(flat):
+            return False
+        verdict = compiled.holds(event, row["time"])
+        if verdict is not None and not verdict.matched:
+            tally.problems += verdict.problem is not None
+            return False
+        tally.matched += 1
+        reason = self._stopped(row)
+        if reason is not None:
+            tally.suppressed[reason] += 1
+            return False
+        tally.fired += 1
+        if len(tally.examples) < SHOWN:
+            tally.examples.append(row["id"])
+        return True
+
+    def _stopped(self, row: Mapping[str, Any]) -> str | None:
+        tripped = trip(self._compiled.id, self._compiled.name, self._limits, row, self._max_depth)
+        if tripped is not None:
+            return tripped.guard
+        if self._spent[row["root_id"]] >= self._budget:
+            return "budget"
+        self._spent[row["root_id"]] += 1
+        if self._limits.rate:
+            granted, moment = rates.conform(self._next.get(row["subject"]), row["time"], self._limits.rate, 1)
+            if not granted:
+                return "rate"
+            self._next[row["subject"]] = moment
+        return None
+
+
+def run(
+    draft: Compiled, stored: Compiled | None, rows: Iterable[Mapping[str, Any]], settings: Settings,
+    *, progress: Callable[[int], None] | None = None,
+) -> Comparison:
+    """Backtest ``draft`` over ``rows`` (event rows, oldest first), beside ``stored`` when there is one.
+
+    ``progress(n)`` is told now and then how many events are done.
+    """
+    result = Comparison()
+    first = Rehearsal(draft, settings)
+    second = Rehearsal(stored, settings) if stored is not None else None
+    start = time.perf_counter()
+    for row in _counted(rows, result, progress):
+        event = events.envelope(row)
+        flat = flatten(event)
+        fires = first.decide(row, event, flat)
+        if second is None:
+            continue
+        fired = second.decide(row, event, flat)
+        if fires != fired:
+            result.differing += 1
+            listed = result.only_draft if fires else result.only_stored
+            if len(listed) < SHOWN:
+                listed.append(row["id"])
+    result.seconds = time.perf_counter() - start
+    result.draft = first.tally
+    result.stored = second.tally if second is not None else None
+    return result
+
+
+def wanted_types(*versions: Compiled | None) -> frozenset[str] | None:
+    """The only event types that any of the versions can match; None when one can match any."""
+    found: set[str] = set()
+    for compiled in versions:
+        if compiled is None:
+            continue
+        if compiled.types is None:
+            return None
+        found |= compiled.types
+    return frozenset(found)
+
+
+def _counted(rows: Iterable[Mapping[str, Any]], result: Comparison, progress: Callable[[int], None] | None) -> Iterator[Mapping[str, Any]]:
+    for row in rows:
+        result.events += 1
+        if progress is not None and result.events % 2000 == 0:
+            progress(result.events)
+        yield row
