@@ -209,10 +209,10 @@ class Database:
                 yield Tx(connection, now, self.new_id, self.dialect)
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self, *, write: bool = False) -> Iterator[Connection]:
         """A bare connection, for migrations. Raises :class:`Unavailable`."""
         with _translated(self.name), self.engine.connect() as connection:
-            yield connection
+            yield connection.execution_options(functory_write=write)
 
     def watch(self) -> None:
         """Start to hear the wake-ups of other processes; until :meth:`close`."""

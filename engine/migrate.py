@@ -8,7 +8,7 @@ from importlib.resources import as_file, files
 import sqlalchemy as sa
 
 from engine.database import Database
-from engine.errors import Conflict, FunctoryError
+from engine.errors import Conflict
 
 # The newest revision; looked at before Alembic is imported, which costs more than the check.
 HEAD = "0001"
@@ -51,7 +51,11 @@ def _run(database: Database, verb: str, revision: str) -> None:
     from alembic import command
     from alembic.config import Config
 
-    with as_file(files("migrations")) as folder, database.connection() as connection, contextlib.ExitStack() as stack:
+    with (
+        as_file(files("migrations")) as folder,
+        database.connection(write=True) as connection,
+        contextlib.ExitStack() as stack,
+    ):
         config = Config()
         config.set_main_option("script_location", str(folder))
         config.attributes["connection"] = connection
@@ -59,14 +63,10 @@ def _run(database: Database, verb: str, revision: str) -> None:
             connection.execute(sa.select(sa.func.pg_advisory_lock(_LOCK)))
             stack.callback(lambda: connection.execute(sa.select(sa.func.pg_advisory_unlock(_LOCK))) and connection.commit())
             connection.commit()
+        # On SQLite the writing transaction itself is the lock: whoever comes second finds it done.
         try:
             getattr(command, verb)(config, revision)
             connection.commit()
-        except FunctoryError:
-            raise
-        except Exception:
+        except BaseException:
             connection.rollback()
-            # Two processes that start together on a new SQLite file: the second finds it done.
-            if verb == "upgrade" and revision == "head" and current(database) == HEAD:
-                return
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -47,15 +48,16 @@ class Secrets:
             raise Invalid("wrong secret value", f"it takes 1 to {MAX_BYTES} bytes", f"to remove it: functory secret delete {name}")
         key = self._key()
         with self._database.write() as tx:
-            known = tx.one(sa.select(secret.c.version).where(secret.c.name == name))
-            version = known["version"] + 1 if known else 1
+            # The row first, even an empty one: it is what a second process waits for.
+            first = {"name": name, "sealed": b"", "version": 0, "created_at": tx.now, "updated_at": tx.now}
+            created = tx.insert_new(secret, first)
+            statement = sa.select(secret.c.version).where(secret.c.name == name)
+            version = tx.scalar(statement.with_for_update() if tx.dialect == "postgresql" else statement) + 1
             sealed = self._seal(key, name, version, value)
-            if known:
-                tx.execute(sa.update(secret).where(secret.c.name == name).values(sealed=sealed, version=version, updated_at=tx.now))
-                events.add(tx, [events.record(tx, "secret.rotated", name, {"secret": name, "version": version, "author": author},
-                                              source="/functory/secrets")])
-            else:
-                tx.insert(secret, [{"name": name, "sealed": sealed, "version": version, "created_at": tx.now, "updated_at": tx.now}])
+            tx.execute(sa.update(secret).where(secret.c.name == name).values(sealed=sealed, version=version, updated_at=tx.now))
+            if not created:
+                data = {"secret": name, "version": version, "author": author}
+                events.add(tx, [events.record(tx, "secret.rotated", name, data, source="/functory/secrets")])
         return version
 
     def list(self) -> list[dict[str, Any]]:
@@ -123,15 +125,20 @@ class Secrets:
 
 
 def _create(file: Path) -> bytes:
+    """A new key in ``file``, complete from the moment it is there; somebody else's if they were faster."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    key = os.urandom(32)
+    draft = file.with_name(f"{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _decode(file.read_text().strip(), str(file))
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(base64.b64encode(key).decode() + "\n")
-    return key
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(base64.b64encode(os.urandom(32)).decode() + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, file)
+    finally:
+        draft.unlink()
+    return _decode(file.read_text().strip(), str(file))
 
 
 def _decode(text: str, where: str) -> bytes:
