@@ -124,12 +124,13 @@ class Functory:
 
         return decorate(function) if function is not None else decorate
 
-    def register_trigger(self, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    def register_trigger(
+        self, name: str | None = None, *, shadow: bool = False, expected_version: int | None = None, **fields: Any
+    ) -> dict[str, Any]:
         """Save a trigger in either spelling; the name of BabyAGI's spelling is made from its parts.
 
         Returns its row. Raises :class:`Invalid`.
         """
-        shadow = bool(fields.pop("shadow", False))
         made = definition.read(fields)
         if name is None:
             if "event_type" not in fields:
@@ -137,7 +138,7 @@ class Functory:
             parts = [fields["trigger_function"], "on", fields["event_type"].replace(".", "_"), fields.get("target_function") or "any"]
             name = "-".join(str(part) for part in parts)
         cycles.check(self.trigger_graph({"name": name, "definition": made}), name)
-        return self.triggers.save(name, made, author=self.author, shadow=shadow)
+        return self.triggers.save(name, made, author=self.author, shadow=shadow, expected_version=expected_version)
 
     def trigger_graph(self, draft: Mapping[str, Any] | None = None) -> cycles.Graph:
         """The graph of all triggers, with ``draft`` (name, definition) as if it were saved."""

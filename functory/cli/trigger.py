@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import given, screen, session, view
+from functory.cli import given, guard, screen, session, view
 from functory.cli.noun import Yes, confirm, noun
 from functory.cli.screen import AsJson, Quiet, Screen
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from functory.local import Functory
 
 app = noun("Rules that turn events into executions.")
+
+for _verb, _example in guard.VERBS:
+    app.command(epilog=f"Example: {_example}")(_verb)
 
 Name = Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)]
 
@@ -38,7 +41,7 @@ def add(
     input_: Annotated[
         str | None, _option("Template of the input, as JSON with {{ … }} in it.", "--input")
     ] = None,
-    guards: Annotated[str | None, _option("JSON with max_depth, max_revisits, allow_self.")] = None,
+    guards: Annotated[str | None, _option("JSON with max_depth, max_revisits, allow_self, budget, rate, acknowledge_cycle.")] = None,
     file: Annotated[
         str | None, _option("A JSON or TOML file with these fields; - reads JSON from stdin.")
     ] = None,
@@ -55,6 +58,7 @@ def add(
     expected_version: Annotated[
         int | None, _option("Refuse unless this is the current version (0: none).")
     ] = None,
+    shadow: Annotated[bool, typer.Option("--shadow", help="Record decisions, run nothing.")] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -85,7 +89,7 @@ def add(
     chosen = name or fields.get("name")
     fields.pop("name", None)
     with session.engine() as engine:
-        row = _save(engine, chosen, fields, expected_version)
+        row = _save(engine, chosen, fields, expected_version, shadow)
         target = row["definition"]["function"]
         target_name, pin = dependencies.reference(target)
         if not needs.exists(engine, {"name": target_name, "pin": pin}):
@@ -281,17 +285,12 @@ def _read_file(file: str) -> dict[str, Any]:
 
 
 def _save(
-    engine: Functory, name: Any, fields: Mapping[str, Any], expected_version: int | None
+    engine: Functory, name: Any, fields: Mapping[str, Any], expected_version: int | None, shadow: bool
 ) -> dict[str, Any]:
     from engine.errors import Invalid
-    from triggers import definition
 
-    if expected_version is None:
-        return engine.register_trigger(name, **fields)
-    if not name:
+    if expected_version is not None and not name:
         raise Invalid(
             "the trigger has no name", "--expected-version needs one", "functory trigger add NAME …"
         )
-    return engine.triggers.save(
-        name, definition.read(fields), author=engine.author, expected_version=expected_version
-    )
+    return engine.register_trigger(name, shadow=shadow, expected_version=expected_version, **fields)

@@ -14,17 +14,11 @@ from engine.errors import Conflict, Invalid, NotFound
 from engine.suppressions import Suppressions
 from engine.switches import TRIGGERS, Switches
 from functory.local import Functory
-from tests.engine import (  # noqa: F401  (fixtures)
-    World,
-    database_url,
-    functory,
-    make_world,
-    migrated_file,
-    migrated_postgres,
-    world,
-)
+from tests.engine import World
 from triggers import backtest, cycles, definition
 from triggers.router import Router
+
+pytest_plugins = ["tests.engine"]
 
 ON = {"type": ["tick"]}
 
@@ -40,7 +34,9 @@ def test_the_rate_lets_exactly_its_limit_through_and_then_one_by_one(world: Worl
     assert world.route() == [("t", None)] * 6 + [("t", "rate")] * 2
     world.advance(10)
     emit(world, 2)
-    assert sorted(world.route(), key=str) == [("t", "rate"), ("t", None)], "a limit of six a minute gives one each ten seconds"
+    assert sorted(world.route(), key=str) == [("t", "rate"), ("t", None)], (
+        "a limit of six a minute gives one each ten seconds"
+    )
 
 
 def test_the_rate_counts_each_subject_for_itself(world: World) -> None:
@@ -67,7 +63,9 @@ def test_the_breaker_opens_after_repeated_trips_and_closes_by_cooling_down(world
     assert reasons.count("rate") == rates.TRIPS
     assert reasons.count("breaker_open") == 2
     paused = world.events.list(type_="trigger.paused")
-    assert len(paused) == 1 and paused[0]["state"] == "routed", "told once, by an event that can start nothing"
+    assert len(paused) == 1 and paused[0]["state"] == "routed", (
+        "told once, by an event that can start nothing"
+    )
     world.advance(61)
     emit(world, 1)
     assert world.route() == [("t", "breaker_open")], "the rate would allow it, the breaker does not"
@@ -116,7 +114,9 @@ def test_a_triggers_own_budget_stops_it_before_the_roots(world: World) -> None:
     rest = [world.events.emit("tick", {}) for _ in range(3)]
     with world.database.write() as tx:
         tx.execute(sa.update(tables.event).where(tables.event.c.id.in_(rest)).values(root_id=root))
-    assert sorted(world.route(), key=str) == sorted([("large", None)] * 4 + [("small", None)] + [("small", "budget")] * 3, key=str)
+    assert sorted(world.route(), key=str) == sorted(
+        [("large", None)] * 4 + [("small", None)] + [("small", "budget")] * 3, key=str
+    )
 
 
 def test_a_bomb_is_one_line_with_a_count_and_one_event(world: World) -> None:
@@ -127,7 +127,7 @@ def test_a_bomb_is_one_line_with_a_count_and_one_event(world: World) -> None:
         tx.execute(sa.update(tables.event).where(tables.event.c.id.in_(ids)).values(root_id=ids[0]))
     reasons = [reason for _, reason in world.route()]
     assert (reasons.count(None), reasons.count("budget")) == (5, 35)
-    line, = Suppressions(world.database).list()
+    (line,) = Suppressions(world.database).list()
     assert (line["trigger"], line["reason"], line["count"]) == ("t", "budget", 35)
     assert len(world.events.list(type_="trigger.suppressed")) == 1
     limits = {(row["limit_value"], row["actual_value"]) for row in world.rows(tables.firing) if row["reason"]}
@@ -155,7 +155,9 @@ def test_a_suppressed_match_is_replayed_once_by_an_operator(world: World) -> Non
         suppressions.replay("t", second, make_input)
     with pytest.raises(NotFound):
         suppressions.replay("other", second, make_input)
-    assert [(line["author"], line["action"]) for line in audit.recent(world.database)][:1] == [("ada", "firing.replay")]
+    assert [(line["author"], line["action"]) for line in audit.recent(world.database)][:1] == [
+        ("ada", "firing.replay")
+    ]
 
 
 def test_the_kill_switch_leaves_events_pending_and_manual_runs_work(world: World) -> None:
@@ -192,7 +194,9 @@ def test_shadow_records_what_it_would_do_and_runs_nothing_until_promoted(world: 
 def test_a_trigger_that_code_saves_begins_in_shadow_under_tighter_limits(world: World) -> None:
     world.function()
     claim = world.claim(world.start())
-    generous = definition.define(on=ON, function="work", guards={"max_depth": 60, "rate": 100_000, "allow_self": True})
+    generous = definition.define(
+        on=ON, function="work", guards={"max_depth": 60, "rate": 100_000, "allow_self": True}
+    )
     row = world.triggers.save("t", generous, cause=Cause.of(claim.row))
     assert (row["state"], row["origin"]) == ("shadow", "agent")
     world.triggers.promote("t")
@@ -213,11 +217,15 @@ def graph(world: World) -> cycles.Graph:
 
 def test_cycles_are_found_through_emissions_updates_calls_dependencies_and_history(world: World) -> None:
     world.functions.save("def emits(event):\n    from functory import emit\n    emit('b', {})\n")
-    world.functions.save("def updates(event):\n    from functory import functions\n    functions.update('target', metadata={})\n")
+    world.functions.save(
+        "def updates(event):\n    from functory import functions\n    functions.update('target', metadata={})\n"
+    )
     world.functions.save("def helper():\n    from functory import emit\n    emit('from.helper')\n")
     world.functions.save("def through(event):\n    helper()\n", dependencies=["helper"])
     world.functions.save("def calls(event):\n    from functory import call\n    call('emits')\n")
-    world.functions.save("def computed(event):\n    from functory import emit\n    emit(event['data']['type'])\n")
+    world.functions.save(
+        "def computed(event):\n    from functory import emit\n    emit(event['data']['type'])\n"
+    )
     world.trigger("a", "emits", {"type": ["a"]})
     world.trigger("b", "calls", {"type": ["b"]})
     world.trigger("u", "updates", {"type": ["function.updated"], "subject": ["target"]})
@@ -227,14 +235,21 @@ def test_cycles_are_found_through_emissions_updates_calls_dependencies_and_histo
     found = graph(world)
     assert found.cycle("a") is None
     assert found.cycle("b") is None, "it only meets its own event: the guard for own events ends that"
-    targets = {name: {step.target for step in steps if step.emission.certain} for name, steps in found.steps.items()}
+    targets = {
+        name: {step.target for step in steps if step.emission.certain} for name, steps in found.steps.items()
+    }
     assert targets["a"] == {"b"}
     assert targets["b"] == {"b"}
     assert targets["u"] == {"u"}
     assert targets["other"] == {"u"}
     assert targets["h"] == {"h"}
-    assert {step.target for step in found.steps["c"]} == {"a", "b", "u", "other", "h", "c"}, "a computed type may be anything"
-    world.functions.update("calls", source="def calls(event):\n    from functory import call, emit\n    call('emits')\n    emit('a')\n")
+    assert {step.target for step in found.steps["c"]} == {"a", "b", "u", "other", "h", "c"}, (
+        "a computed type may be anything"
+    )
+    world.functions.update(
+        "calls",
+        source="def calls(event):\n    from functory import call, emit\n    call('emits')\n    emit('a')\n",
+    )
     ring = graph(world).cycle("a")
     assert ring is not None
     assert cycles.witness(ring) == "a → emits → b → b → calls → a → a"
@@ -263,11 +278,15 @@ def test_a_backtest_decides_as_the_router_did(world: World) -> None:
     emit(world, 8)
     firings = world.route()
     compiled = definition.compile_definition(row)
-    result = backtest.run(compiled, None, world.events.scan(since, backtest.wanted_types(compiled)), world.settings)
+    result = backtest.run(
+        compiled, None, world.events.scan(since, backtest.wanted_types(compiled)), world.settings
+    )
     assert result.draft.fired == firings.count(("t", None)) == 3
     assert result.draft.suppressed == {"rate": firings.count(("t", "rate"))}
     assert result.events == 8
-    draft = definition.compile_definition(row | {"definition": definition.define(on=ON, function="work", when="data.n >= 4")})
+    draft = definition.compile_definition(
+        row | {"definition": definition.define(on=ON, function="work", when="data.n >= 4")}
+    )
     compared = backtest.run(draft, compiled, world.events.scan(since), world.settings)
     assert compared.differing == 3 + 4
     assert len(compared.only_draft) == 4 and len(compared.only_stored) == 3
@@ -280,7 +299,9 @@ def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(functory: Func
     functory.register_trigger("on-ping", on={"type": ["ping"]}, function="ping")
     with pytest.raises(Conflict, match="on-pong → pong → ping → on-ping → ping → pong → on-pong"):
         functory.register_trigger("on-pong", on={"type": ["pong"]}, function="pong")
-    functory.register_trigger("on-pong", on={"type": ["pong"]}, function="pong", guards={"acknowledge_cycle": 2})
+    functory.register_trigger(
+        "on-pong", on={"type": ["pong"]}, function="pong", guards={"acknowledge_cycle": 2}
+    )
     functory.emit("ping")
     functory.settle(30)
     reasons = {row["reason"] for row in functory.lineage.suppressed()}
