@@ -2,7 +2,7 @@
 
 The stored form is a plain object, written by :func:`define`::
 
-    {"on": pattern, "when": CEL text or None, "function": "name" or "name@3",
+    {"on": pattern, "criteria": StackStorm's or left out, "when": CEL text or None, "function": "name" or "name@3",
      "input": template or None, "pass": "event" | "output",
      "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "acknowledge_cycle"}}
 
@@ -25,6 +25,7 @@ from typing import Any
 from engine import binding, codec, dependencies
 from engine.errors import Invalid
 from triggers.conditions import Condition, Verdict, compile_condition
+from triggers.criteria import Criteria, compile_criteria, narrow
 from triggers.patterns import Pattern, compile_pattern
 from triggers.templates import Template, compile_template
 
@@ -48,7 +49,7 @@ EVENT_TYPES: dict[str, tuple[str, ...]] = {
 # Several conditions become the product of their places: 2 ** 6 branches at the most.
 MAX_CONDITIONS = 6
 
-_FIELDS = frozenset({"on", "when", "function", "input", "pass", "guards"})
+_FIELDS = frozenset({"on", "criteria", "when", "function", "input", "pass", "guards"})
 _GUARDS: dict[str, tuple[int, int]] = {
     "max_depth": (1, 64),
     "max_revisits": (0, 64),
@@ -72,10 +73,14 @@ class Guards:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A trigger version ready to decide: its row, pattern, condition, template and guards."""
+    """A trigger version ready to decide: its row, pattern, criteria, condition, template and guards.
+
+    ``pattern`` is ``on`` narrowed by what a pattern can say of the criteria.
+    """
 
     row: Mapping[str, Any]
     pattern: Pattern
+    criteria: Criteria | None
     condition: Condition | None
     template: Template | None
     passes: str
@@ -92,8 +97,13 @@ class Compiled:
         return self.row["name"]
 
     def holds(self, event: Mapping[str, Any], now: datetime) -> Verdict | None:
-        """The condition's verdict; None when there is no condition."""
-        return None if self.condition is None else self.condition.holds(event, now, {})
+        """The verdict of criteria and condition, which must both hold; None when there is neither."""
+        verdict = None
+        if self.criteria is not None:
+            verdict = self.criteria.holds(event, now)
+            if not verdict.matched:
+                return verdict
+        return verdict if self.condition is None else self.condition.holds(event, now, {})
 
     def make_input(self, event: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The input of the execution. Raises :class:`Invalid` when the template does not fit the event."""
@@ -107,11 +117,13 @@ class Compiled:
 
 def define(
     *, on: Mapping[str, Any], function: str, when: str | None = None, input: Any = None,  # noqa: A002  (the user's word)
-    guards: Mapping[str, Any] | None = None, passes: str = "event",
+    guards: Mapping[str, Any] | None = None, passes: str = "event", criteria: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
     definition = {"on": codec.loads(codec.encode(dict(on))) if isinstance(on, Mapping) else on, "when": when or None,
                   "function": function, "input": input, "pass": passes, "guards": dict(guards) if isinstance(guards, Mapping) else guards or {}}
+    if criteria:
+        definition["criteria"] = compile_criteria(criteria).source
     compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
     return definition
 
@@ -157,7 +169,7 @@ def read(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A definition from an object in either spelling (a YAML file, an API call). Raises :class:`Invalid`."""
     given = {key: value for key, value in fields.items() if key != "name"}
     if "event_type" in given:
-        known = {"event_type", "target_function", "trigger_function", "conditions", "when", "input", "guards"}
+        known = {"event_type", "target_function", "trigger_function", "conditions", "criteria", "when", "input", "guards"}
         _refuse_unknown(given, known)
         if not given.get("trigger_function"):
             raise Invalid("the trigger names no function to run", "trigger_function is missing")
@@ -179,9 +191,13 @@ def compile_definition(row: Mapping[str, Any]) -> Compiled:
         raise Invalid(f"wrong pass {definition['pass']!r}", "it is event or output")
     on = definition["on"]
     pattern = compile_pattern(on)
+    criteria = _criteria(definition.get("criteria"))
+    if criteria is not None:
+        pattern = compile_pattern(narrow(on, criteria.pattern))
     return Compiled(
         row=row,
         pattern=pattern,
+        criteria=criteria,
         condition=compile_condition(definition["when"]) if definition["when"] is not None else None,
         template=compile_template(definition["input"]) if definition["input"] is not None else None,
         passes=definition["pass"],
@@ -189,6 +205,18 @@ def compile_definition(row: Mapping[str, Any]) -> Compiled:
         function=definition["function"],
         types=_types(on),
     )
+
+
+def _criteria(given: Mapping[str, Any] | None) -> Criteria | None:
+    if given is None:
+        return None
+    criteria = compile_criteria(given)
+    if criteria.reads:
+        name = min(criteria.reads)
+        raise Invalid(f"the criteria read {name}, which a trigger does not know",
+                      "it knows the event's data only, under the name trigger",
+                      f"trigger.{name} for a member of the data, or write the value itself as the pattern")
+    return criteria
 
 
 def _types(on: Mapping[str, Any]) -> frozenset[str] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from engine import events
 from engine.errors import FunctoryError
 from triggers.definition import compile_definition
+from triggers.patterns import Clause
 
 
 def explain(event: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], firings: Sequence[Mapping[str, Any]],
@@ -47,14 +48,20 @@ def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetim
         clauses = compiled.pattern.explain(envelope)
         matched = compiled.pattern.matches(envelope)
         verdict = compiled.holds(envelope, now) if matched else None
+        if compiled.criteria is not None:
+            clauses = [*clauses, *compiled.criteria.explain(envelope, now)]
     except FunctoryError as error:
         return {"decision": "no match", "reason": f"the trigger is broken: {error.what}", "clauses": []}
     answer: dict[str, Any] = {"decision": "no match", "clauses": [asdict(clause) for clause in clauses]}
+    wrong = next((clause for clause in clauses if not clause.matched), None)
     if not matched:
-        wrong = next((clause for clause in clauses if not clause.matched), None)
-        answer["reason"] = f"{wrong.path}: expected {wrong.expected}, found {wrong.found}" if wrong else "the pattern does not match"
+        answer["reason"] = _unmet(wrong) if wrong else "the pattern does not match"
     elif verdict is not None and not verdict.matched:
-        answer["reason"] = verdict.problem or "the condition is false"
+        answer["reason"] = verdict.problem or (_unmet(wrong) if wrong else "the condition is false")
     else:
         answer["reason"] = "it matches now, but the event was routed before this version of the trigger, or is not routed yet"
     return answer
+
+
+def _unmet(clause: Clause) -> str:
+    return f"{clause.path}: expected {clause.expected}, found {clause.found}"

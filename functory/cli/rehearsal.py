@@ -48,14 +48,18 @@ def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, An
         "input": None,
         "problem": None,
     }
-    verdict = compiled.holds(envelope, engine.database.clock.now()) if matches else None
+    now = engine.database.clock.now()
+    criteria = compiled.criteria.explain(envelope, now) if compiled.criteria is not None else []
+    answer["clauses"] += [asdict(clause) for clause in criteria]
+    verdict = compiled.holds(envelope, now) if matches else None
     if verdict is not None:
+        answer["fires"] = verdict.matched
+    if verdict is not None and compiled.condition is not None and all(clause.matched for clause in criteria):
         answer["condition"] = {
-            "text": row["definition"]["when"],
+            "text": compiled.condition.text,
             "holds": verdict.matched,
             "problem": verdict.problem,
         }
-        answer["fires"] = verdict.matched
     if answer["fires"]:
         try:
             target = engine.functions.get(*dependencies.reference(compiled.function))

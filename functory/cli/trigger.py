@@ -38,6 +38,9 @@ def add(
     on: Annotated[str | None, _option("Event pattern: JSON text, @file, or - for stdin.")] = None,
     function: Annotated[str | None, _option("The function to run: name or name@3.")] = None,
     when: Annotated[str | None, _option("CEL condition over the event, such as data.stock < 3.")] = None,
+    criteria: Annotated[
+        str | None, _option("StackStorm's criteria over the data, as JSON; they must hold too.")
+    ] = None,
     input_: Annotated[
         str | None, _option("Template of the input, as JSON with {{ … }} in it.", "--input")
     ] = None,
@@ -72,6 +75,7 @@ def add(
         "on": given.document(on, "--on") if on is not None else None,
         "function": function,
         "when": when,
+        "criteria": given.object_of(criteria, "--criteria") if criteria is not None else None,
         "input": given.document(input_, "--input") if input_ is not None else None,
         "guards": given.object_of(guards, "--guards") if guards is not None else None,
         "event_type": event_type,
@@ -165,6 +169,7 @@ def show(name: Name, json: AsJson = False) -> None:
             "function": definition["function"],
             "on": definition["on"],
             "when": definition["when"],
+            "criteria": definition.get("criteria"),
             "input": definition["input"],
             "passes": None if definition["input"] is not None else f"the {definition['pass']}",
             "guards": definition["guards"] or None,

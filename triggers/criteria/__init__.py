@@ -1,0 +1,25 @@
+"""Criteria: the conditions of a StackStorm rule, as a second spelling beside ``when``.
+
+For people who come from there, and for the importer of packs. Criteria are an object; each member asks one
+thing about the event's payload, and all must hold::
+
+    {"trigger.body.action": {"type": "equals", "pattern": "opened"},
+     "trigger.body.size":   {"type": "gt", "pattern": 10},
+     "trigger.body.size#2": {"type": "lt", "pattern": 100}}
+
+The key is a path, ``trigger`` being the payload; what follows ``#`` only keeps two keys apart. ``type`` is
+one of 24 operators under 33 names, ``pattern`` its operand: a value, or a text with ``{{ trigger.x }}``.
+
+What can be said as an event pattern is said as one, so that the router's index knows it (``.pattern``). For
+the events that are left, ``.holds`` decides, with a budget and without any exception.
+
+The operators mean what StackStorm's unit tests say (``tests/data/st2_operator_cases.json`` holds 233 facts of
+them). Where they differ on purpose: ``timediff`` counts whole seconds where StackStorm forgets whole days;
+``contains`` looks into texts and lists, not at an object's member names; an integer that no double holds lies
+in no range; regular expressions run in linear time, without look-around and back-references.
+"""
+
+from triggers.criteria.criteria import Criteria, Criterion, compile_criteria
+from triggers.criteria.translation import narrow
+
+__all__ = ["compile_criteria", "Criteria", "Criterion", "narrow"]

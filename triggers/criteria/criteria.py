@@ -1,0 +1,305 @@
+"""Compiled criteria: the pattern that narrows, and the evaluation that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from engine import codec
+from engine.errors import Invalid
+from triggers.conditions import Verdict
+from triggers.criteria import jinja
+from triggers.criteria.keys import Key, parse_key
+from triggers.criteria.operators import Test, Unfit, compile_test, operator_name, plain
+from triggers.criteria.translation import pattern_of, translate
+from triggers.patterns.pattern import Clause
+from triggers.patterns.wording import show
+
+MAX_CRITERIA = 100
+MAX_BYTES = 65_536
+# Searches within searches.
+MAX_DEPTH = 3
+# Letters and elements that one evaluation may look at: some tenths of a second at the worst.
+MAX_WORK = 20_000_000
+# To ask a criterion costs as much as to look at this many letters.
+ASK = 50
+# An expression may look at each letter several times; how often, grows with its length.
+EXPRESSIONS = frozenset({"regex", "iregex", "matchregex", "matchwildcard"})
+
+SEARCHES = ("any", "all", "any2any", "all2any")
+_FIELDS = frozenset({"type", "pattern", "condition"})
+_NOTHING: Mapping[str, Any] = {}
+
+
+class _Spent(Exception):
+    """The budget of one evaluation is used up."""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One member of criteria: what is asked at ``key``.
+
+    ``operator`` is the name in full, ``operand`` as written.
+    """
+
+    key: Key
+    operator: str
+    operand: Any
+    test: Test | None = field(repr=False, compare=False, default=None)
+    dynamic: jinja.Operand | None = field(repr=False, compare=False, default=None)
+    search: _Search | None = field(repr=False, compare=False, default=None)
+
+    @property
+    def text(self) -> str:
+        """What is asked, for people."""
+        if self.operator in ("exists", "nexists"):
+            return self.operator
+        return f"{self.operator} {self.search.condition if self.search else show(self.operand)}"
+
+    def holds(self, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
+        """Whether it holds. Raises :class:`Unfit`, Invalid (an operand that came from the event), _Spent."""
+        value = self.key.value(context)
+        self._spend(value, budget)
+        if self.search is not None:
+            return self.search.holds(value, context, now, budget)
+        if self.dynamic is None:
+            assert self.test is not None
+            return self.test(value, now)
+        operand = self.dynamic.render(context)
+        self._spend(operand, budget)
+        return compile_test(self.operator, operand)(value, now)
+
+    def _spend(self, value: Any, budget: list[int]) -> None:
+        size = len(value) if isinstance(value, str | bytes | list | tuple) else 0
+        if self.operator in EXPRESSIONS:
+            size *= 1 + len(self.operand or "") // 16
+        budget[0] -= ASK + size
+        if budget[0] < 0:
+            raise _Spent
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The operand of ``search``: criteria about ``item``; how many items must satisfy how many of them."""
+
+    condition: str
+    criteria: tuple[Criterion, ...]
+
+    def holds(self, value: Any, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
+        if value is None:
+            return False
+        items = [value] if isinstance(value, Mapping) else value
+        if not isinstance(items, list | tuple):
+            raise Unfit(f"search takes a list of items, not {show(value)}")
+        quantify = any if self.condition.startswith("any") else all
+        combine = any if self.condition.endswith("2any") else all
+        return quantify(
+            combine(self._one(c, item, context, now, budget) for c in self.criteria) for item in items
+        )
+
+    @staticmethod
+    def _one(
+        criterion: Criterion, item: Any, context: Mapping[str, Any], now: datetime, budget: list[int]
+    ) -> bool:
+        try:
+            return criterion.holds({**context, "item": item}, now, budget)
+        except (Unfit, Invalid):
+            # An item that a criterion cannot be asked about does not satisfy it; the others still count.
+            return False
+
+
+class Criteria:
+    """Compiled criteria. Immutable; may be used from any thread.
+
+    ``pattern``: what an event must match to satisfy them, as an event pattern; None when that says nothing.
+    ``residual``: the criteria that the pattern says nothing about; each is an evaluation at every event that
+    the pattern takes. ``warnings``: for the author.
+    ``reads``: names other than the payload's that operands or keys need in ``vars``.
+    """
+
+    __slots__ = ("_root", "all", "pattern", "reads", "residual", "source", "warnings")
+
+    def __init__(
+        self, source: Mapping[str, Any], criteria: Sequence[Criterion], root: tuple[str, ...]
+    ) -> None:
+        self.source = source
+        self.all = tuple(criteria)
+        self._root = root
+        self.pattern = pattern_of([found for c in self.all if (found := _accepted(c, root)) is not None])
+        self.residual = tuple(c for c in self.all if _accepted(c, root) is None)
+        self.reads = frozenset(name for c in self.all for name in _reads(c)) - {"trigger"}
+        self.warnings = tuple(warning for c in self.all for warning in _warnings(c))
+
+    def holds(self, event: Mapping[str, Any], now: datetime, vars: Mapping[str, Any] = _NOTHING) -> Verdict:  # noqa: A002
+        """The verdict on ``event`` (the envelope) at ``now`` (aware, or taken as UTC). Never raises.
+
+        ``vars`` are further names for keys and operands. An event without a payload satisfies no criteria but
+        the empty ones.
+        """
+        if not self.all:
+            return Verdict(True)
+        context = self._context(event, vars)
+        budget = [MAX_WORK]
+        if context is None:
+            return Verdict(False)
+        # A pattern also takes a list that holds such a value: it is the last word on none of them.
+        for criterion in self.all:
+            verdict = _verdict(criterion, context, now, budget)
+            if not verdict.matched:
+                return verdict
+        return Verdict(True)
+
+    def explain(
+        self,
+        event: Mapping[str, Any],
+        now: datetime,
+        vars: Mapping[str, Any] = _NOTHING,  # noqa: A002
+    ) -> list[Clause]:
+        """One clause for each criterion: its key, what it asks, what is there. Never raises."""
+        context = self._context(event, vars)
+        clauses: list[Clause] = []
+        for criterion in self.all:
+            verdict = Verdict(False) if context is None else _verdict(criterion, context, now, [MAX_WORK])
+            found = "no payload" if context is None else show(criterion.key.value(context))
+            problem = f" ({verdict.problem})" if verdict.problem else ""
+            clauses.append(Clause(criterion.key.written, criterion.text, found + problem, verdict.matched))
+        return clauses
+
+    def _context(self, event: Mapping[str, Any], vars: Mapping[str, Any]) -> dict[str, Any] | None:  # noqa: A002
+        payload: Any = event
+        for name in self._root:
+            payload = payload.get(name) if isinstance(payload, Mapping) else None
+        return {**vars, "trigger": payload} if payload else None
+
+
+def compile_criteria(criteria: Mapping[str, Any], *, root: str = "data") -> Criteria:
+    """Compile criteria. ``root`` is where the payload is in the event: member names joined with dots.
+
+    Raises :class:`Invalid` that names the key and the mend: a key that cannot be read, an unknown type, an
+    operand that the operator does not take.
+    """
+    if not isinstance(criteria, Mapping):
+        raise Invalid(
+            "criteria must be an object",
+            f"got {show(criteria)}",
+            'write {"trigger.body.action": {"type": "equals", "pattern": "opened"}}',
+        )
+    try:
+        criteria = _as_json(criteria, "the criteria")
+    except RecursionError:
+        raise Invalid(
+            "the criteria are nested too deeply", f"at most {codec.MAX_DEPTH} levels are taken"
+        ) from None
+    if len(codec.encode(criteria)) > MAX_BYTES:
+        raise Invalid(
+            "the criteria are too large",
+            f"at most {MAX_BYTES:,} bytes are taken",
+            "look the values up in the function",
+        )
+    compiled = _compile(criteria, MAX_DEPTH, [MAX_CRITERIA])
+    return Criteria(criteria, compiled, tuple(root.split(".")))
+
+
+def _compile(criteria: Mapping[str, Any], depth: int, left: list[int]) -> list[Criterion]:
+    made: list[Criterion] = []
+    for key, asked in criteria.items():
+        left[0] -= 1
+        if left[0] < 0:
+            raise Invalid(
+                "there are too many criteria", f"at most {MAX_CRITERIA} are taken", "make several triggers"
+            )
+        try:
+            made.append(_criterion(key, asked, depth, left))
+        except Invalid as error:
+            raise Invalid(f'criterion "{key}": {error.what}', error.why, error.try_) from None
+    return made
+
+
+def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criterion:
+    key = parse_key(written)
+    if not isinstance(asked, Mapping) or "type" not in asked:
+        raise Invalid(
+            "it has no type", f"it is {show(asked)}", 'write {"type": "equals", "pattern": "opened"}'
+        )
+    unknown = sorted(str(name) for name in set(asked) - _FIELDS)
+    if unknown:
+        raise Invalid("unknown fields: " + ", ".join(unknown), "known are type, pattern and condition")
+    name = operator_name(asked["type"])
+    operand = asked.get("pattern")
+    if name == "search":
+        return Criterion(key, name, operand, search=_search(asked, depth, left))
+    if isinstance(operand, str) and jinja.is_dynamic(operand):
+        return Criterion(key, name, operand, dynamic=jinja.compile_operand(operand))
+    return Criterion(key, name, operand, test=compile_test(name, operand))
+
+
+def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
+    condition = asked.get("condition")
+    if condition not in SEARCHES:
+        raise Invalid(
+            f"search has the unknown condition {show(condition)}",
+            "it says how many items must satisfy how much",
+            "use one of " + ", ".join(SEARCHES),
+        )
+    inner = asked.get("pattern")
+    if not isinstance(inner, Mapping):
+        raise Invalid(
+            "the pattern of search is not an object",
+            f"it is {show(inner)}",
+            'write {"item.name": {"type": "equals", "pattern": "a"}}',
+        )
+    if depth == 0:
+        raise Invalid("searches are nested too deeply", f"at most {MAX_DEPTH} levels are taken")
+    return _Search(condition, tuple(_compile(inner, depth - 1, left)))
+
+
+def _verdict(criterion: Criterion, context: Mapping[str, Any], now: datetime, budget: list[int]) -> Verdict:
+    place = f"{criterion.key.written} {criterion.operator}"
+    try:
+        return Verdict(criterion.holds(context, now, budget))
+    except _Spent:
+        return Verdict(False, f"the criteria look at more than {MAX_WORK:,} letters for this event", "budget")
+    except Unfit as error:
+        return Verdict(False, f"{place}: {error}", "error")
+    except Invalid as error:
+        return Verdict(False, f"{place}: {error.what}", "error")
+    except RecursionError:
+        return Verdict(False, f"{place}: the value is nested too deeply", "error")
+
+
+def _accepted(criterion: Criterion, root: tuple[str, ...]) -> tuple[tuple[str, ...], list[Any]] | None:
+    names = criterion.key.names
+    if criterion.key.root != "trigger" or names is None or criterion.test is None:
+        return None
+    accepted = translate(criterion.operator, criterion.operand)
+    return None if accepted is None else ((*root, *names), accepted)
+
+
+def _reads(criterion: Criterion) -> set[str]:
+    if criterion.search is None:
+        return {criterion.key.root} | (criterion.dynamic.names if criterion.dynamic else set())
+    return {criterion.key.root} | ({name for c in criterion.search.criteria for name in _reads(c)} - {"item"})
+
+
+def _warnings(criterion: Criterion) -> list[str]:
+    key = criterion.key.written
+    found: list[str] = []
+    if criterion.key.root != "trigger":
+        found.append(f'"{key}" does not begin with trigger, so there is never a value; write trigger.{key}')
+    if criterion.operand is None and criterion.operator not in ("nequals", "exists", "nexists", "search"):
+        found.append(f'"{key}" has no pattern, so {criterion.operator} never holds')
+    return found
+
+
+def _as_json(value: Any, what: str) -> Any:
+    if isinstance(value, bytes):
+        return plain(value)
+    if isinstance(value, Mapping):
+        if wrong := next((name for name in value if not isinstance(name, str)), None):
+            raise Invalid(f"{what} have the key {wrong!r}", "keys are texts", "quote it")
+        return {name: _as_json(inner, what) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner, what) for inner in value]
+    return value

@@ -1,0 +1,99 @@
+"""Keys of criteria: the part of JSONPath that StackStorm's rules use.
+
+``trigger.body.name``, ``trigger.headers['X-Y']``, ``trigger.alerts[0].labels.x`` and ``trigger.items[*].id``,
+where the first match counts. What follows ``#`` is a tag that keeps two keys apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import Invalid
+from triggers.patterns.wording import show
+
+MAX_KEY = 1000
+
+_NAME = re.compile(r"[^\s.\[\]#'\"*$]+")
+_STEP = re.compile(
+    r"""\.(?P<name>[^\s.\[\]#'"*$]+) | \[(?P<index>[0-9]{1,9})\]
+      | \[(?P<quoted>'[^']*'|"[^"]*")\] | \.(?P<inner>'[^']*'|"[^"]*")
+      | (?P<any>\[\*\]|\.\*)""",
+    re.VERBOSE,
+)
+
+
+# The step ``[*]``: every element or member, in order.
+ANY = None
+Step = str | int | None
+
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class Key:
+    """A parsed key: as it was ``written``, the name of the context at its begin, and the steps below."""
+
+    written: str
+    root: str
+    steps: tuple[Step, ...]
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The steps, when all are member names."""
+        found = tuple(step for step in self.steps if isinstance(step, str))
+        return found if len(found) == len(self.steps) else None
+
+    def value(self, context: Mapping[str, Any]) -> Any:
+        """The first value there; None when there is none, as for a null."""
+        return next(_follow(context.get(self.root, MISSING), self.steps), None)
+
+
+def parse_key(text: str) -> Key:
+    """Read a key. Raises :class:`Invalid` that shows where it goes wrong."""
+    if not isinstance(text, str) or len(text) > MAX_KEY:
+        raise Invalid(f"wrong key of criteria: {show(text)}", f"it is a text of at most {MAX_KEY} letters")
+    begin = _NAME.match(text)
+    at = begin.end() if begin else 0
+    steps: list[Step] = []
+    while begin and at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            break
+        at = step.end()
+        if step["name"] is not None:
+            steps.append(step["name"])
+        elif step["index"] is not None:
+            steps.append(int(step["index"]))
+        elif step["any"] is not None:
+            steps.append(ANY)
+        else:
+            steps.append((step["quoted"] or step["inner"])[1:-1])
+    rest = text[at:].strip()
+    if begin is None or (rest and not rest.startswith("#")):
+        raise Invalid(
+            f"wrong key of criteria: {show(text)}",
+            f"it cannot be read from {show(rest)} on",
+            "write trigger.body.name, trigger.headers['X-Y'], trigger.items[0].id or trigger.items[*].id",
+        )
+    return Key(text, begin[0], tuple(steps))
+
+
+def _follow(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
+    if value is MISSING:
+        return
+    if not steps:
+        yield value
+        return
+    for inner in _below(value, steps[0]):
+        yield from _follow(inner, steps[1:])
+
+
+def _below(value: Any, step: Step) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values() if step is ANY else (value.get(step, MISSING),)
+    if isinstance(value, list | tuple) and not isinstance(step, str):
+        return value if step is ANY else value[step : step + 1]
+    return ()

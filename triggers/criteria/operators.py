@@ -1,0 +1,249 @@
+"""StackStorm's operators: 24 under 33 names, each a question about one value.
+
+``compile_test`` makes the test for an operand once; the test is then asked about many values. Names are
+case-insensitive. An operand of null makes all but ``nequals``, ``exists`` and ``nexists`` answer no. A value
+that an operator cannot be asked about (a number that should start with a text) raises :class:`Unfit`; a value
+that is absent or null is an ordinary no.
+
+Equality and order are Python's, as they are there: ``true`` equals 1, and texts are ordered by their letters.
+``search`` is not here: it needs criteria of its own (``triggers.criteria.criteria``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.errors import Invalid
+from triggers.criteria.regexes import compile_expression, wildcard_expression
+from triggers.patterns.predicates import comparable
+from triggers.patterns.wording import show
+
+Test = Callable[[Any, datetime], bool]
+
+ALIASES = {
+    "eq": "equals",
+    "neq": "nequals",
+    "ieq": "iequals",
+    "lt": "lessthan",
+    "gt": "greaterthan",
+    "td_lt": "timediff_lt",
+    "td_gt": "timediff_gt",
+    "in": "inside",
+    "nin": "ninside",
+}
+
+# What these do with a null operand, and with an absent value, is their own business.
+NULL_OPERANDS = frozenset({"nequals", "exists", "nexists"})
+NULL_VALUES = frozenset({"equals", "nequals", "exists", "nexists", "inside", "ninside"})
+
+_KELVIN, _DOTTED = "\u212a", "\u0130"
+
+
+class Unfit(Exception):
+    """This operator cannot be asked of this value: no match, with the reason."""
+
+
+def operator_name(written: Any) -> str:
+    """The operator that ``written`` names. Raises :class:`Invalid` with a list of those that there are."""
+    name = written.lower() if isinstance(written, str) else ""
+    name = ALIASES.get(name, name)
+    if name not in _MAKERS and name != "search":
+        raise Invalid(
+            f"there is no type {show(written)}",
+            "it names an operator",
+            "use one of " + ", ".join(sorted([*_MAKERS, "search", *ALIASES])),
+        )
+    return name
+
+
+def compile_test(name: str, operand: Any) -> Test:
+    """The test of an operator (by its name in full) with an operand. Raises :class:`Invalid`."""
+    operand = plain(operand)
+    if operand is None and name not in NULL_OPERANDS:
+        return _never
+    test = _MAKERS[name](operand)
+    if name in NULL_VALUES:
+        return lambda value, now: test(plain(value), now)
+    return lambda value, now: value is not None and test(plain(value), now)
+
+
+def fold(text: str) -> str:
+    """``text`` in lower case. Two letters beyond ASCII whose lower case begins with an ASCII one stay as they
+    are, so that comparing says the same as a pattern that ignores the case."""
+    if text.isascii():
+        return text.lower()
+    return _DOTTED.join(
+        _KELVIN.join(part.lower() for part in half.split(_KELVIN)) for half in text.split(_DOTTED)
+    )
+
+
+def plain(value: Any) -> Any:
+    """Bytes (``!!binary`` of YAML) as the text that they spell."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise Invalid("the operand is binary", "it is not UTF-8 text", "write it as a text") from None
+    return value
+
+
+def _never(value: Any, now: datetime) -> bool:
+    return False
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Unfit(f"it takes a text, not {show(value)}")
+    return value
+
+
+def _operand(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Invalid(
+            f"the pattern is {show(value)}", "this operator takes a text", 'write it in quotes: pattern: "5"'
+        )
+    return value
+
+
+def _texts(ask: Callable[[str, str], bool], *, ignore_case: bool = False) -> Callable[[Any], Test]:
+    def make(operand: Any) -> Test:
+        wanted = _operand(operand)
+        if ignore_case:
+            wanted = fold(wanted)
+            return lambda value, now: ask(fold(_text(value)), wanted)
+        return lambda value, now: ask(_text(value), wanted)
+
+    return make
+
+
+def _contains(operand: Any) -> Callable[[Any], bool]:
+    def ask(value: Any) -> bool:
+        if isinstance(value, str):
+            return _text(operand) in value
+        if isinstance(value, list | tuple):
+            return operand in value
+        raise Unfit(f"it looks into a text or a list, not {show(value)}")
+
+    return ask
+
+
+def _inside(operand: Any) -> Callable[[Any], bool]:
+    if isinstance(operand, str):
+        return lambda value: _text(value) in operand
+    if isinstance(operand, list | tuple):
+        return lambda value: value in operand
+    if isinstance(operand, Mapping):
+        return lambda value: isinstance(value, str) and value in operand
+    raise Invalid(
+        f"the pattern is {show(operand)}", "inside looks into a list or a text", 'pattern: ["a", "b"]'
+    )
+
+
+def _yes(make: Callable[[Any], Callable[[Any], bool]]) -> Callable[[Any], Test]:
+    def made(operand: Any) -> Test:
+        ask = make(operand)
+        return lambda value, now: ask(value)
+
+    return made
+
+
+def _no(make: Callable[[Any], Callable[[Any], bool]]) -> Callable[[Any], Test]:
+    def made(operand: Any) -> Test:
+        ask = make(operand)
+        return lambda value, now: not ask(value)
+
+    return made
+
+
+def _order(less: bool) -> Callable[[Any], Test]:
+    def make(operand: Any) -> Test:
+        def test(value: Any, now: datetime) -> bool:
+            if isinstance(value, int | float) and isinstance(operand, int | float):
+                if not (comparable(value) and comparable(operand)):
+                    return False
+            elif not (isinstance(value, str) and isinstance(operand, str)):
+                raise Unfit(f"{show(value)} and {show(operand)} have no order")
+            return value < operand if less else value > operand  # type: ignore[operator]
+
+        return test
+
+    return make
+
+
+def _expression(
+    *, ignore_case: bool = False, dot_all: bool = False, from_begin: bool = False
+) -> Callable[[Any], Test]:
+    def make(operand: Any) -> Test:
+        compiled = compile_expression(_operand(operand), ignore_case=ignore_case, dot_all=dot_all)
+        find = compiled.match if from_begin else compiled.search
+        return lambda value, now: find(_utf8(_text(value))) is not None
+
+    return make
+
+
+def _wildcard(operand: Any) -> Test:
+    find = compile_expression(wildcard_expression(_operand(operand)), dot_all=True).match
+    return lambda value, now: find(_utf8(_text(value))) is not None
+
+
+def _utf8(text: str) -> str:
+    # RE2 reads UTF-8, which has no form for half a surrogate pair.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _age(less: bool) -> Callable[[Any], Test]:
+    def make(operand: Any) -> Test:
+        try:
+            seconds = float(operand)
+        except (TypeError, ValueError, OverflowError):
+            raise Invalid(
+                f"the pattern is {show(operand)}", "this operator takes seconds", "pattern: 60"
+            ) from None
+
+        def test(value: Any, now: datetime) -> bool:
+            age = (_aware(now) - _moment(value)).total_seconds()
+            return age < seconds if less else age > seconds
+
+        return test
+
+    return make
+
+
+def _moment(value: Any) -> datetime:
+    try:
+        return _aware(datetime.fromisoformat(_text(value).strip()))
+    except (ValueError, OverflowError):
+        raise Unfit(f"{show(value)} is not a time of ISO 8601, such as 2026-05-01T12:00:00Z") from None
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+_MAKERS: dict[str, Callable[[Any], Test]] = {
+    "equals": _yes(lambda operand: lambda value: value == operand),
+    "nequals": _no(lambda operand: lambda value: value == operand),
+    "iequals": _texts(str.__eq__, ignore_case=True),
+    "contains": _yes(_contains),
+    "ncontains": _no(_contains),
+    "icontains": _texts(str.__contains__, ignore_case=True),
+    "incontains": _texts(lambda value, wanted: wanted not in value, ignore_case=True),
+    "startswith": _texts(str.startswith),
+    "istartswith": _texts(str.startswith, ignore_case=True),
+    "endswith": _texts(str.endswith),
+    "iendswith": _texts(str.endswith, ignore_case=True),
+    "lessthan": _order(less=True),
+    "greaterthan": _order(less=False),
+    "matchwildcard": _wildcard,
+    "matchregex": _expression(dot_all=True, from_begin=True),
+    "regex": _expression(),
+    "iregex": _expression(ignore_case=True),
+    "timediff_lt": _age(less=True),
+    "timediff_gt": _age(less=False),
+    "exists": lambda operand: lambda value, now: value is not None,
+    "nexists": lambda operand: lambda value, now: value is None,
+    "inside": _yes(_inside),
+    "ninside": _no(_inside),
+}
