@@ -293,23 +293,23 @@ def test_a_backtest_decides_as_the_router_did(world: World) -> None:
     assert len(world.rows(tables.execution)) == 3, "nothing is run"
 
 
-def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(functory: Functory) -> None:
-    functory.functions.save("def ping(event):\n    from functory import emit\n    emit('pong')\n")
-    functory.functions.save("def pong(event):\n    from functory import emit\n    emit('ping')\n")
-    functory.register_trigger("on-ping", on={"type": ["ping"]}, function="ping")
+def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(engine: Functory) -> None:
+    engine.functions.save("def ping(event):\n    from functory import emit\n    emit('pong')\n")
+    engine.functions.save("def pong(event):\n    from functory import emit\n    emit('ping')\n")
+    engine.register_trigger("on-ping", on={"type": ["ping"]}, function="ping")
     with pytest.raises(Conflict, match="on-pong → pong → ping → on-ping → ping → pong → on-pong"):
-        functory.register_trigger("on-pong", on={"type": ["pong"]}, function="pong")
-    functory.register_trigger(
+        engine.register_trigger("on-pong", on={"type": ["pong"]}, function="pong")
+    engine.register_trigger(
         "on-pong", on={"type": ["pong"]}, function="pong", guards={"acknowledge_cycle": 2}
     )
-    functory.emit("ping")
-    functory.settle(30)
-    reasons = {row["reason"] for row in functory.lineage.suppressed()}
+    engine.emit("ping")
+    engine.settle(30)
+    reasons = {row["reason"] for row in engine.lineage.suppressed()}
     assert reasons == {"cycle"}
-    assert len(functory.executions.list(function="pong")) <= 2
-    since = functory.database.clock.now() - timedelta(hours=1)
+    assert len(engine.executions.list(function="pong")) <= 2
+    since = engine.database.clock.now() - timedelta(hours=1)
     draft = {"on": {"type": ["ping", "pong"]}, "function": "ping"}
-    result = functory.backtest("on-ping", draft, since=since)
+    result = engine.backtest("on-ping", draft, since=since)
     assert result.stored is not None and result.draft.matched > result.stored.matched
     with pytest.raises(NotFound):
-        functory.backtest("no-such", since=since)
+        engine.backtest("no-such", since=since)
