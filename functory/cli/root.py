@@ -105,4 +105,7 @@ def run(arguments: Sequence[str]) -> int:
         return failure.usage(error)
     except Exception as error:
         return failure.report(error)
+    if status == failure.INTERRUPTED:
+        # Typer has caught Ctrl-C itself and says nothing.
+        failure.interrupted()
     return status if isinstance(status, int) else 0

@@ -12,7 +12,8 @@ from functory.cli import catalogue, main, root
 
 # What must not be loaded before a command is run.
 HEAVY = (
-    "engine",
+    "engine.database",
+    "functory.local",
     "sqlalchemy",
     "celery",
     "kombu",
