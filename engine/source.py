@@ -64,8 +64,8 @@ def parse(text: str, name: str | None = None) -> Source:
         raise Invalid("the source is not text", f"it is a {type(text).__name__}", "pass the function's source as a string")
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise Invalid("the source is too large", f"at most {MAX_BYTES} bytes are stored", "split it into dependencies")
-    tree = _tree(text)
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    module = tree(text)
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if not functions:
         raise Invalid("the source holds no function", "one top-level `def` is needed", "write def name(…): …")
     if len(functions) > 1:
@@ -76,7 +76,7 @@ def parse(text: str, name: str | None = None) -> Source:
     if name is not None and node.name != name:
         raise Invalid(f"the source defines {node.name}, not {name}", f"line {node.lineno}", f"rename it to {name}")
     check_name(node.name)
-    for statement in tree.body:
+    for statement in module.body:
         _check_statement(statement)
     return Source(
         name=node.name,
@@ -84,7 +84,7 @@ def parse(text: str, name: str | None = None) -> Source:
         sha256=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         is_async=isinstance(node, ast.AsyncFunctionDef),
         parameters=_parameters(node.args),
-        imports=_imports(tree),
+        imports=_imports(module),
         description=(ast.get_docstring(node) or "").strip().split("\n")[0],
     )
 
@@ -98,61 +98,8 @@ def check_name(name: str) -> None:
                       f"call it my_{name.strip('_')}, say")
 
 
-def without_decorators(text: str, name: str) -> str:
-    """The source of a decorated function as it is stored: its own registration decorator removed.
-
-    Other decorators stay: they are part of what the function does.
-    """
-    tree = _tree(text)
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            lines = text.splitlines(keepends=True)
-            gone: set[int] = set()
-            for decorator in node.decorator_list:
-                if _is_registration(decorator):
-                    gone.update(range(decorator.lineno, (decorator.end_lineno or decorator.lineno) + 1))
-            return "".join(line for number, line in enumerate(lines, 1) if number not in gone)
-    return text
-
-
-def prelude(module: str, name: str, dependencies: frozenset[str]) -> str:
-    """The imports, constants and classes of a module that its function ``name`` uses.
-
-    They are stored in front of the function, so that annotations and globals of the file are not
-    lost. Raises :class:`Invalid` when the function uses another *function* of the file that is
-    not among its ``dependencies``: it would be missing at run time.
-    """
-    tree = _tree(module)
-    target = next((n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name == name), None)
-    if target is None:
-        return ""
-    providers: dict[str, ast.stmt] = {}
-    for statement in tree.body:
-        for bound in _bound(statement):
-            providers[bound] = statement
-    needed: list[ast.stmt] = []
-    # The registration itself is not part of what is stored.
-    kept = [d for d in target.decorator_list if not _is_registration(d)]
-    target.decorator_list = kept
-    waiting = sorted(_used(target) - {name})
-    seen: set[str] = set()
-    while waiting:
-        used = waiting.pop()
-        if used in seen or used in dependencies or used not in providers:
-            continue
-        seen.add(used)
-        statement = providers[used]
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            raise Invalid(f"{name} uses the function {used} of its file", "only the one function is stored",
-                          f"register {used} too and name it in dependencies=[…], or move it into {name}")
-        if statement not in needed and _storable(statement):
-            needed.append(statement)
-            waiting.extend(_used(statement))
-    needed.sort(key=lambda statement: statement.lineno)
-    return "".join(f"{ast.get_source_segment(module, statement)}\n" for statement in needed)
-
-
-def _tree(text: str) -> ast.Module:
+def tree(text: str) -> ast.Module:
+    """Parse a text. Raises :class:`Invalid` with the line and a mark below the place."""
     try:
         return ast.parse(text)
     except SyntaxError as error:
@@ -162,14 +109,19 @@ def _tree(text: str) -> ast.Module:
         raise Invalid("the source cannot be read as Python", str(error) or type(error).__name__) from None
 
 
-def _check_statement(node: ast.stmt) -> None:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return
-    allowed = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+def may_stand(node: ast.stmt) -> bool:
+    """Whether a statement may stand at the top level of a source: it binds names and does nothing else."""
+    allowed = (
+        ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign,
+    )  # fmt: skip
     type_alias = getattr(ast, "TypeAlias", None)
     if isinstance(node, allowed) or (type_alias is not None and isinstance(node, type_alias)):
-        return
-    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        return True
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def _check_statement(node: ast.stmt) -> None:
+    if may_stand(node) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
         return
     raise Invalid("the source does something at its top level", f"line {node.lineno}: {ast.unparse(node)[:80]}",
                   "keep imports, constants, classes and the one function; move the rest into the function")
@@ -190,45 +142,11 @@ def _parameters(arguments: ast.arguments) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _imports(tree: ast.Module) -> tuple[str, ...]:
+def _imports(module: ast.Module) -> tuple[str, ...]:
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         if isinstance(node, ast.Import):
             found.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             found.add(node.module.split(".")[0])
     return tuple(sorted(found - {"functory", "__future__"} - set(sys.stdlib_module_names)))
-
-
-def _bound(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return [(alias.asname or alias.name).split(".")[0] for alias in statement.names]
-    if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        return [statement.name]
-    if isinstance(statement, ast.Assign):
-        return [node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)]
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-        return [statement.target.id]
-    return []
-
-
-def _storable(statement: ast.stmt) -> bool:
-    # The library's own names are injected, and a future import is implied.
-    return not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
-
-
-def _used(node: ast.AST) -> set[str]:
-    names = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
-    # Annotations written as strings name things too; any other string is only text.
-    for child in ast.walk(node):
-        for annotation in (getattr(child, "annotation", None), getattr(child, "returns", None)):
-            for part in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    names.update(NAME.findall(part.value))
-    return names
-
-
-def _is_registration(decorator: ast.expr) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    last = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-    return last == "register_function"

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import binding, dependencies, executions, migrate, source
+from engine import binding, dependencies, excerpt, executions, migrate
 from engine.database import Database
 from engine.errors import FunctoryError, Invalid, WaitTimeout
 from engine.events import Events
@@ -235,7 +235,7 @@ def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
     except (OSError, TypeError):
         raise Invalid(f"the source of {name or function!r} cannot be read", "it was not defined in a file",
                       "define it in a file, or save its source text: functory function add FILE") from None
-    body = source.without_decorators(own, name)
+    body = excerpt.without_decorators(own, name)
     nested = getattr(function, "__code__", None) is not None and function.__code__.co_freevars
     if nested:
         raise Invalid(f"{name} uses variables of the function around it", ", ".join(function.__code__.co_freevars),
@@ -244,7 +244,7 @@ def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
         module = Path(module_file).read_text() if module_file else ""
     except OSError:
         module = ""
-    before = source.prelude(module, name, needed) if module else ""
+    before = excerpt.prelude(module, name, needed) if module else ""
     return f"{before}\n\n{body}" if before else body
 
 

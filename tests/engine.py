@@ -1,7 +1,7 @@
 """A small world for tests of the engine: a migrated database, its services, a worker played by the test.
 
 `world` runs each test on a SQLite file and on PostgreSQL, with a clock that stands still until the test moves
-it; nothing runs in the background, so that a test decides what happens between two transactions. `functory`
+it; nothing runs in the background, so that a test decides what happens between two transactions. `engine`
 is the real thing instead: an embedded engine with every role and child processes, in a folder of its own.
 """
 
@@ -248,10 +248,10 @@ def embedded(folder: Path, **settings: Any) -> Functory:
 
 
 @pytest.fixture
-def functory(tmp_path: Path) -> Iterator[Functory]:
+def engine(tmp_path: Path) -> Iterator[Functory]:
     """An embedded engine, not started before its first use."""
-    with embedded(tmp_path) as engine:
-        yield engine
+    with embedded(tmp_path) as opened:
+        yield opened
 
 
 def lines(*text: str) -> str:

@@ -1,0 +1,144 @@
+"""What a function takes along from its file when it is registered with the decorator.
+
+A stored source stands alone, so the imports, constants and classes of the file that the function uses are
+stored in front of it. Whatever cannot come along is refused now, with the place: it would be a NameError
+at run time. Names are resolved with the compiler's own symbol tables, so that a local variable is never
+mistaken for a name of the file.
+"""
+
+from __future__ import annotations
+
+import ast
+import symtable
+
+from engine import source
+from engine.errors import Invalid
+
+
+def without_decorators(text: str, name: str) -> str:
+    """The source of a decorated function as it is stored: its own registration decorator removed.
+
+    Other decorators stay: they are part of what the function does.
+    """
+    for node in source.tree(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            lines = text.splitlines(keepends=True)
+            gone: set[int] = set()
+            for decorator in node.decorator_list:
+                if _is_registration(decorator):
+                    gone.update(range(decorator.lineno, (decorator.end_lineno or decorator.lineno) + 1))
+            return "".join(line for number, line in enumerate(lines, 1) if number not in gone)
+    return text
+
+
+def prelude(module: str, name: str, dependencies: frozenset[str]) -> str:
+    """The statements of a file that its function ``name`` needs, in their order; its ``dependencies`` are not among them.
+
+    Raises :class:`Invalid` when it needs another function of the file, or a name that the file binds in
+    another way than by an import, an assignment or a class.
+    """
+    body = source.tree(module).body
+    target = next(
+        (n for n in body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name == name), None
+    )
+    if target is None:
+        return ""
+    target.decorator_list = [d for d in target.decorator_list if not _is_registration(d)]
+    providers: dict[str, list[ast.stmt]] = {}
+    for statement in body:
+        for bound in _bound(statement):
+            providers.setdefault(bound, []).append(statement)
+    needed: list[ast.stmt] = []
+    waiting = _used(target)
+    seen = {name, *dependencies}
+    while waiting:
+        used = min(waiting)
+        waiting.discard(used)
+        if used in seen:
+            continue
+        seen.add(used)
+        for statement in providers.get(used, ()):
+            _check(statement, name, used)
+            if statement not in needed and not _is_future(statement):
+                needed.append(statement)
+                waiting |= _used(statement)
+    needed.sort(key=lambda statement: (statement.lineno, statement.col_offset))
+    return "".join(f"{_segment(module, statement)}\n" for statement in needed)
+
+
+def _check(statement: ast.stmt, name: str, used: str) -> None:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        raise Invalid(
+            f"{name} uses the function {used} of its file",
+            "only the one function is stored",
+            f"register {used} too and name it in dependencies=[…], or move it into {name}",
+        )
+    if not source.may_stand(statement):
+        first = ast.unparse(statement).split("\n")[0][:80]
+        raise Invalid(
+            f"{name} uses {used}, which its file makes in a way that cannot be stored",
+            f"line {statement.lineno}: {first}",
+            f"use a plain import or assignment, or move it into {name}",
+        )
+
+
+def _segment(module: str, statement: ast.stmt) -> str:
+    """The text of a statement; Python's own helper leaves the decorators of a class out."""
+    decorators = getattr(statement, "decorator_list", [])
+    if not decorators:
+        return ast.get_source_segment(module, statement) or ""
+    first = min(decorator.lineno for decorator in decorators)
+    return "\n".join(module.split("\n")[first - 1 : statement.end_lineno])
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement binds in the file, wherever inside of it, but not in functions and classes."""
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return {statement.name}
+    names: set[str] = set()
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif not isinstance(node, ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+    return names
+
+
+def _used(statement: ast.stmt) -> set[str]:
+    """The names of the file that a statement uses, also in annotations that are written as texts."""
+    table = symtable.symtable(ast.unparse(statement), "<file>", "exec")
+    names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
+    waiting = list(table.get_children())
+    while waiting:
+        inner = waiting.pop()
+        names.update(symbol.get_name() for symbol in inner.get_symbols() if symbol.is_global())
+        waiting.extend(inner.get_children())
+    for node in ast.walk(statement):
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            for part in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    names.update(source.NAME.findall(part.value))
+    return names
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    # Annotations are never evaluated before they are asked for: the import is implied.
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _is_registration(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    last = (
+        called.attr
+        if isinstance(called, ast.Attribute)
+        else called.id
+        if isinstance(called, ast.Name)
+        else ""
+    )
+    return last == "register_function"
