@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from engine.settings import Settings
+from functory.demo import functions
 from functory.local import Functory
+from triggers.outputs import matcher
 
 FUNCTORY = Path(sys.executable).with_name("functory")
 
@@ -101,6 +103,30 @@ def test_what_it_says_to_try_next_works(kept: tuple[str, Path]) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "validate_parse_metadata" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "licence", "patterns"),
+    [
+        ("License-Expression: MIT", "MIT", []),
+        ("License-Expression: MPL-2.0 AND MIT", "MPL-2.0 AND MIT", ["copyleft"]),
+        ("License: BSD\n        and a long text", "BSD", []),
+        ("License: UNKNOWN\nClassifier: License :: OSI Approved :: MIT License", "MIT License", []),
+        (
+            "Classifier: License :: OSI Approved :: GNU Lesser General Public License v3 (LGPLv3)",
+            None,
+            ["copyleft"],
+        ),
+        ("License: UNKNOWN", None, ["missing"]),
+        ("Summary: says nothing", None, ["missing"]),
+    ],
+)
+def test_licences_are_found_however_a_package_names_them(
+    fields: str, licence: str | None, patterns: list[str]
+) -> None:
+    found = functions.parse_metadata(f"Metadata-Version: 2.1\nName: one\nVersion: 1\n{fields}\n")
+    assert licence in (None, found["licence"])
+    assert [name for name, _ in matcher.match(functions.PATTERNS, found)] == patterns
 
 
 def test_it_leaves_nothing_behind_and_touches_no_other_database(tmp_path: Path) -> None:
