@@ -35,7 +35,11 @@ SOURCE = "def noop(event=None):\n    import time\n    return time.time()\n"
 def run(*, quiet: bool = False) -> dict[str, Any]:
     """All deployments that this machine can run; prints a table unless ``quiet``. Returns the figures."""
     figures: dict[str, Any] = {}
-    for name, deployment in (("embedded", embedded), ("postgres+redis", on_redis), ("postgres+rabbitmq", on_rabbitmq)):
+    for name, deployment in (
+        ("embedded", embedded),
+        ("postgres+redis", on_redis),
+        ("postgres+rabbitmq", on_rabbitmq),
+    ):
         with tempfile.TemporaryDirectory() as folder:
             try:
                 with deployment(Path(folder)) as (engine, peer):
@@ -94,7 +98,11 @@ class Peer:
 
     def __init__(self, broker: str, folder: Path) -> None:
         self._file = folder / "peer.txt"
-        self._environment = os.environ | {"PEER_BROKER": broker, "PEER_FILE": str(self._file), "C_FORCE_ROOT": "1"}
+        self._environment = os.environ | {
+            "PEER_BROKER": broker,
+            "PEER_FILE": str(self._file),
+            "C_FORCE_ROOT": "1",
+        }
         os.environ |= {"PEER_BROKER": broker, "PEER_FILE": str(self._file)}
         sys.modules.pop("benchmarks.plain", None)
         from benchmarks import plain
@@ -105,9 +113,27 @@ class Peer:
 
     def __enter__(self) -> Peer:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "benchmarks.plain", "worker", "--pool", "threads", "-c", str(SLOTS),
-             "--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "ERROR"],
-            env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                "benchmarks.plain",
+                "worker",
+                "--pool",
+                "threads",
+                "-c",
+                str(SLOTS),
+                "--without-gossip",
+                "--without-mingle",
+                "--without-heartbeat",
+                "-l",
+                "ERROR",
+            ],
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -160,7 +186,10 @@ class EmbeddedPeer(Peer):
 @contextlib.contextmanager
 def embedded(folder: Path) -> Iterator[tuple[Functory, Peer]]:
     """SQLite and the in-memory transport."""
-    with Functory(load_settings(home=folder, worker_slots=SLOTS)) as engine, EmbeddedPeer("memory://", folder) as peer:
+    with (
+        Functory(load_settings(home=folder, worker_slots=SLOTS)) as engine,
+        EmbeddedPeer("memory://", folder) as peer,
+    ):
         yield engine.start(), peer
 
 
@@ -169,7 +198,10 @@ def on_redis(folder: Path) -> Iterator[tuple[Functory, Peer]]:
     """PostgreSQL and Redis."""
     from tests.services.redis import Redis
 
-    with Redis(_programs("redis")) as redis, servers(folder, redis.empty_database(), redis.empty_database()) as both:
+    with (
+        Redis(_programs("redis")) as redis,
+        servers(folder, redis.empty_database(), redis.empty_database()) as both,
+    ):
         yield both
 
 
@@ -178,8 +210,12 @@ def on_rabbitmq(folder: Path) -> Iterator[tuple[Functory, Peer]]:
     """PostgreSQL and RabbitMQ."""
     from tests.services.rabbitmq import RabbitMQ
 
-    with RabbitMQ(_programs("rabbitmq")) as rabbit, rabbit.virtual_host() as ours, rabbit.virtual_host() as theirs, \
-            servers(folder, ours, theirs) as both:
+    with (
+        RabbitMQ(_programs("rabbitmq")) as rabbit,
+        rabbit.virtual_host() as ours,
+        rabbit.virtual_host() as theirs,
+        servers(folder, ours, theirs) as both,
+    ):
         yield both
 
 
@@ -188,8 +224,13 @@ def servers(folder: Path, broker: str, peer_broker: str) -> Iterator[tuple[Funct
     """Router, scheduler and one worker as processes, beside the peer's worker."""
     from tests.services.postgres import Postgres
 
-    with Postgres(_programs("postgres")) as postgres, postgres.database() as database, \
-            Roles(folder, database_url=database, broker_url=broker, worker_slots=SLOTS, log_level="warning") as roles:
+    with (
+        Postgres(_programs("postgres")) as postgres,
+        postgres.database() as database,
+        Roles(
+            folder, database_url=database, broker_url=broker, worker_slots=SLOTS, log_level="warning"
+        ) as roles,
+    ):
         roles.migrate()
         for role in (("router",), ("scheduler",), ("worker", "--slots", str(SLOTS))):
             roles.start(*role)
@@ -207,7 +248,10 @@ def _programs(service: str) -> Any:
 def quantiles(values: list[float]) -> dict[str, float]:
     """p50 and p99 in milliseconds."""
     ordered = sorted(values)
-    return {"p50": round(ordered[len(ordered) // 2] * 1000, 2), "p99": round(ordered[int(len(ordered) * 0.99)] * 1000, 2)}
+    return {
+        "p50": round(ordered[len(ordered) // 2] * 1000, 2),
+        "p99": round(ordered[int(len(ordered) * 0.99)] * 1000, 2),
+    }
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
@@ -216,10 +260,14 @@ def show(name: str, figures: dict[str, Any]) -> None:
     if "skipped" in figures:
         print(f"  skipped: {figures['skipped']}")
         return
-    print(f"  executions/s       {figures['executions_per_second']:>9.1f}   plain Celery {figures['celery_tasks_per_second']:>9.1f}"
-          f"   ratio {figures['throughput_ratio']:.3f}")
+    print(
+        f"  executions/s       {figures['executions_per_second']:>9.1f}   plain Celery {figures['celery_tasks_per_second']:>9.1f}"
+        f"   ratio {figures['throughput_ratio']:.3f}"
+    )
     ours, theirs = figures["emit_to_start_ms"], figures["celery_send_to_start_ms"]
-    print(f"  emit → start p50   {ours['p50']:>9.2f} ms  plain Celery {theirs['p50']:>9.2f} ms  ratio {figures['latency_ratio_p50']:.2f}")
+    print(
+        f"  emit → start p50   {ours['p50']:>9.2f} ms  plain Celery {theirs['p50']:>9.2f} ms  ratio {figures['latency_ratio_p50']:.2f}"
+    )
     print(f"  emit → start p99   {ours['p99']:>9.2f} ms  plain Celery {theirs['p99']:>9.2f} ms")
 
 

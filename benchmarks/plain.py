@@ -13,8 +13,13 @@ from celery import Celery
 
 app = Celery("peer", broker=os.environ.get("PEER_BROKER", "memory://"))
 app.conf.update(
-    task_ignore_result=True, worker_prefetch_multiplier=1, task_acks_late=False, task_default_queue="peer",
-    worker_hijack_root_logger=False, worker_enable_remote_control=False, worker_send_task_events=False,
+    task_ignore_result=True,
+    worker_prefetch_multiplier=1,
+    task_acks_late=False,
+    task_default_queue="peer",
+    worker_hijack_root_logger=False,
+    worker_enable_remote_control=False,
+    worker_send_task_events=False,
 )
 
 

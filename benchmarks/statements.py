@@ -19,7 +19,10 @@ SOURCE = "def noop(event=None):\n    return 1\n"
 
 def run(*, quiet: bool = False) -> dict[str, Any]:
     """Count on SQLite (the statements are the same on PostgreSQL). Returns the figures."""
-    with tempfile.TemporaryDirectory() as folder, Functory(load_settings(home=Path(folder), batch_size=100)) as engine:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Functory(load_settings(home=Path(folder), batch_size=100)) as engine,
+    ):
         figures = measure(engine)
     if not quiet:
         print("\nSQL per operation")

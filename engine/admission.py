@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import budgets, dependencies, events, functions, rates
+from engine import budgets, dependencies, events, rates, versions
 from engine.errors import FunctoryError
 from engine.tx import Tx
 
@@ -69,7 +69,7 @@ def admit(
 
 def _prepare(tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]) -> tuple[list[Admitted], list[Refused]]:
     """Target and input of each match."""
-    found = functions.load_many(tx, [dependencies.reference(fire.function) for _, fire in fires])
+    found = versions.load_many(tx, [dependencies.reference(fire.function) for _, fire in fires])
     ready: list[Admitted] = []
     refused: list[Refused] = []
     for event, fire in fires:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 import structlog
 
-from engine import dependencies, events, functions, limits, outputs
+from engine import dependencies, events, limits, outputs, versions
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import FunctoryError, NotFound, Stale
@@ -97,7 +97,9 @@ def decide(row: Mapping[str, Any], limit: Limits, ending: Ending, jitter: float)
     tries_left = row["attempt"] < row["max_attempts"]
     if ending.outcome == "crashed":
         if tries_left and ending.retryable:
-            return Next("queued", "execution.attempt_failed", failures, limits.backoff(limit, row["attempt"], jitter))
+            return Next(
+                "queued", "execution.attempt_failed", failures, limits.backoff(limit, row["attempt"], jitter)
+            )
         return Next("dead", "execution.dead", failures)
     if ending.retryable and tries_left and failures <= row["retries"]:
         return Next("queued", "execution.attempt_failed", failures, limits.backoff(limit, failures, jitter))
@@ -115,8 +117,15 @@ class Pulse:
 class Attempts:
     """The claims of one worker."""
 
-    def __init__(self, database: Database, worker_id: str, *, lease_seconds: float, isolation: str = "none",
-                 rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        worker_id: str,
+        *,
+        lease_seconds: float,
+        isolation: str = "none",
+        rng: random.Random | None = None,
+    ) -> None:
         self._database = database
         self._worker_id = worker_id
         self._lease = timedelta(seconds=lease_seconds)
@@ -135,19 +144,38 @@ class Attempts:
         rows = tx.rows(
             sa.update(execution)
             # What was dispatched is due by the dispatcher's clock; ours may be a moment behind.
-            .where(execution.c.id.in_(ids), execution.c.state == "queued",
-                   sa.or_(execution.c.run_at <= tx.now, execution.c.dispatched_at.is_not(None)))
-            .values(state="running", attempt=execution.c.attempt + 1, fence=execution.c.fence + 1,
-                    lease_until=tx.now + self._lease, worker_id=self._worker_id, dispatched_at=None,
-                    started_at=sa.func.coalesce(execution.c.started_at, tx.now))
+            .where(
+                execution.c.id.in_(ids),
+                execution.c.state == "queued",
+                sa.or_(execution.c.run_at <= tx.now, execution.c.dispatched_at.is_not(None)),
+            )
+            .values(
+                state="running",
+                attempt=execution.c.attempt + 1,
+                fence=execution.c.fence + 1,
+                lease_until=tx.now + self._lease,
+                worker_id=self._worker_id,
+                dispatched_at=None,
+                started_at=sa.func.coalesce(execution.c.started_at, tx.now),
+            )
             .returning(execution)
         )
         if not rows:
             return []
-        tx.insert(attempt, [
-            {"execution_id": row["id"], "fence": row["fence"], "number": row["attempt"], "worker_id": self._worker_id,
-             "isolation": self._isolation, "started_at": tx.now} for row in rows
-        ])
+        tx.insert(
+            attempt,
+            [
+                {
+                    "execution_id": row["id"],
+                    "fence": row["fence"],
+                    "number": row["attempt"],
+                    "worker_id": self._worker_id,
+                    "isolation": self._isolation,
+                    "started_at": tx.now,
+                }
+                for row in rows
+            ],
+        )
         events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])
         order = {id_: place for place, id_ in enumerate(ids)}
         return [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
@@ -155,17 +183,25 @@ class Attempts:
     def claim_any(self, limit: int) -> list[Claim]:
         """Claim up to ``limit`` due executions without a broker's hint."""
         with self._database.read() as tx:
-            ids = [r["id"] for r in tx.rows(
-                sa.select(execution.c.id).where(execution.c.state == "queued", execution.c.run_at <= tx.now)
-                .order_by(execution.c.priority.desc(), execution.c.run_at, execution.c.id).limit(limit))]
+            ids = [
+                r["id"]
+                for r in tx.rows(
+                    sa.select(execution.c.id)
+                    .where(execution.c.state == "queued", execution.c.run_at <= tx.now)
+                    .order_by(execution.c.priority.desc(), execution.c.run_at, execution.c.id)
+                    .limit(limit)
+                )
+            ]
         return self.claim(ids) if ids else []
 
     def _with_code(self, tx: Tx, row: dict[str, Any]) -> Claim:
         version = self._versions.get(row["version_id"])
         if version is None:
-            version = functions.load_version(tx, row["version_id"])
+            version = versions.load_version(tx, row["version_id"])
             # What is active changes: it must not be remembered.
-            version = {key: value for key, value in version.items() if key not in ("state", "active", "latest")}
+            version = {
+                key: value for key, value in version.items() if key not in ("state", "active", "latest")
+            }
             if len(self._versions) > 2000:
                 self._versions.clear()
             self._versions[row["version_id"]] = version
@@ -173,9 +209,11 @@ class Attempts:
         codes: dict[str, Mapping[str, Any]] = {f"{version['name']}@{version['number']}": version}
         if version["dependencies"]:
             try:
-                codes = dependencies.closure(version, lambda name, pin: functions.load(tx, name, pin))
+                codes = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
                 used = {code["function"]: code["number"] for key, code in codes.items()}
-                exact = sorted(codes) if len(used) < len(codes) else [f"{n}@{v}" for n, v in sorted(used.items())]
+                exact = (
+                    sorted(codes) if len(used) < len(codes) else [f"{n}@{v}" for n, v in sorted(used.items())]
+                )
                 tx.execute(sa.update(execution).where(execution.c.id == row["id"]).values(versions=exact))
             except FunctoryError as error:
                 problem = error
@@ -190,7 +228,10 @@ class Attempts:
         with self._database.write() as tx:
             rows = tx.rows(
                 sa.update(execution)
-                .where(sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())), execution.c.state == "running")
+                .where(
+                    sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())),
+                    execution.c.state == "running",
+                )
                 .values(lease_until=tx.now + self._lease)
                 .returning(execution.c.id, execution.c.cancel_requested_at)
             )
@@ -205,8 +246,12 @@ class Attempts:
         if not wanted:
             return pulse
         with self._database.read() as tx:
-            rows = tx.rows(sa.select(execution.c.id, execution.c.cancel_requested_at).where(
-                sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())), execution.c.state == "running"))
+            rows = tx.rows(
+                sa.select(execution.c.id, execution.c.cancel_requested_at).where(
+                    sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())),
+                    execution.c.state == "running",
+                )
+            )
         pulse.lost = set(wanted) - {row["id"] for row in rows}
         pulse.cancel = {row["id"] for row in rows if row["cancel_requested_at"] is not None}
         return pulse
@@ -222,36 +267,54 @@ class Attempts:
         return self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))
 
     @staticmethod
-    def _finish(tx: Tx, claim: Claim, ending: Ending, following: Next, matched: Sequence[tuple[str, dict[str, Any]]]) -> Next:
+    def _finish(
+        tx: Tx, claim: Claim, ending: Ending, following: Next, matched: Sequence[tuple[str, dict[str, Any]]]
+    ) -> Next:
         if following.state == "queued" and _is_cancelled(tx, claim.id):
             # Asked for while the last try ended: there is no other one.
             following = Next("cancelled", "execution.cancelled", following.failures)
         final = following.state != "queued"
         values: dict[str, Any] = {
-            "state": following.state, "failures": following.failures, "lease_until": None,
-            "error": dict(ending.error) if ending.error else None, "warnings": list(ending.warnings),
+            "state": following.state,
+            "failures": following.failures,
+            "lease_until": None,
+            "error": dict(ending.error) if ending.error else None,
+            "warnings": list(ending.warnings),
         }
         if final:
             values |= {"finished_at": tx.now, "result": ending.result, "result_kind": ending.result_kind}
         else:
-            values |= {"run_at": tx.now + timedelta(seconds=following.delay), "dispatched_at": None, "worker_id": None}
+            values |= {
+                "run_at": tx.now + timedelta(seconds=following.delay),
+                "dispatched_at": None,
+                "worker_id": None,
+            }
         changed = tx.execute(
             sa.update(execution)
-            .where(execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running")
+            .where(
+                execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running"
+            )
             .values(**values)
         ).rowcount
         if not changed:
             raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
         tx.execute(
-            sa.update(attempt).where(attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence)
-            .values(ended_at=tx.now, outcome=ending.outcome, error=values["error"],
-                    duration_seconds=ending.duration_seconds, waited_seconds=ending.waited_seconds)
+            sa.update(attempt)
+            .where(attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence)
+            .values(
+                ended_at=tx.now,
+                outcome=ending.outcome,
+                error=values["error"],
+                duration_seconds=ending.duration_seconds,
+                waited_seconds=ending.waited_seconds,
+            )
         )
         key = {"execution_id": claim.id, "fence": claim.fence}
         tx.insert(span, [key | dict(item) for item in ending.spans])
         tx.insert(log, [key | dict(item) for item in ending.logs])
         data = describe(claim.row, following.state) | {
-            "error": _short(ending.error), "duration_seconds": round(ending.duration_seconds, 6),
+            "error": _short(ending.error),
+            "duration_seconds": round(ending.duration_seconds, 6),
             "metadata": claim.version["metadata"],
         }
         if following.state == "succeeded":
@@ -260,15 +323,29 @@ class Attempts:
             data |= {"next_attempt_in": round(following.delay, 3)}
         rows = [event_of(tx, claim.row, following.event, data)]
         for name, groups in matched:
-            rows.append(event_of(tx, claim.row, "output.matched", {
-                "pattern": name, "groups": groups, "output": ending.result, "function": claim.row["function"],
-                "version": claim.row["version"], "execution_id": claim.id, "metadata": claim.version["metadata"],
-            }))
+            rows.append(
+                event_of(
+                    tx,
+                    claim.row,
+                    "output.matched",
+                    {
+                        "pattern": name,
+                        "groups": groups,
+                        "output": ending.result,
+                        "function": claim.row["function"],
+                        "version": claim.row["version"],
+                        "execution_id": claim.id,
+                        "metadata": claim.version["metadata"],
+                    },
+                )
+            )
         events.add(tx, rows)
         tx.wake("finished" if final else "executions")
         return following
 
-    def release(self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown", *, begun: bool = True) -> int:
+    def release(
+        self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown", *, begun: bool = True
+    ) -> int:
         """running → queued without counting the attempt: the worker goes away. Returns how many.
 
         What was ``begun`` may be released a limited number of times; what never ran cannot be at fault.
@@ -283,14 +360,28 @@ class Attempts:
 def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
     changed = tx.execute(
         sa.update(execution)
-        .where(execution.c.id == id_, execution.c.fence == fence, execution.c.state == "running",
-               execution.c.released < MAX_RELEASES if begun else sa.true())
-        .values(state="queued", attempt=execution.c.attempt - 1, released=execution.c.released + int(begun), run_at=tx.now,
-                dispatched_at=None, lease_until=None, worker_id=None)
+        .where(
+            execution.c.id == id_,
+            execution.c.fence == fence,
+            execution.c.state == "running",
+            execution.c.released < MAX_RELEASES if begun else sa.true(),
+        )
+        .values(
+            state="queued",
+            attempt=execution.c.attempt - 1,
+            released=execution.c.released + int(begun),
+            run_at=tx.now,
+            dispatched_at=None,
+            lease_until=None,
+            worker_id=None,
+        )
     ).rowcount
     if changed:
-        tx.execute(sa.update(attempt).where(attempt.c.execution_id == id_, attempt.c.fence == fence)
-                   .values(ended_at=tx.now, outcome="released", error={"type": "Released", "message": reason}))
+        tx.execute(
+            sa.update(attempt)
+            .where(attempt.c.execution_id == id_, attempt.c.fence == fence)
+            .values(ended_at=tx.now, outcome="released", error={"type": "Released", "message": reason})
+        )
         tx.wake("executions")
     return changed
 
@@ -298,14 +389,22 @@ def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
 def describe(row: Mapping[str, Any], state: str) -> dict[str, Any]:
     """What every event of an execution tells."""
     return {
-        "execution_id": row["id"], "function": row["function"], "version": row["version"], "state": state,
-        "attempt": row["attempt"], "parent_id": row["parent_id"], "trigger_id": row["trigger_id"], "event_id": row["event_id"],
+        "execution_id": row["id"],
+        "function": row["function"],
+        "version": row["version"],
+        "state": state,
+        "attempt": row["attempt"],
+        "parent_id": row["parent_id"],
+        "trigger_id": row["trigger_id"],
+        "event_id": row["event_id"],
     }
 
 
 def event_of(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """An event caused by an execution, with the function's name as its subject."""
-    return events.record(tx, type_, row["function"], data, source=f"/functory/executions/{row['id']}", cause=Cause.of(row))
+    return events.record(
+        tx, type_, row["function"], data, source=f"/functory/executions/{row['id']}", cause=Cause.of(row)
+    )
 
 
 def _id_or_none(value: Any) -> str | None:
@@ -329,11 +428,15 @@ def _matched(claim: Claim, ending: Ending) -> list[tuple[str, dict[str, Any]]]:
         return outputs.match(patterns, ending.result)
     except Exception:
         # A pattern was valid when it was saved; one that no longer is must not undo a good result.
-        log_.exception("output patterns could not be matched", function=claim.row["function"], execution_id=claim.id)
+        log_.exception(
+            "output patterns could not be matched", function=claim.row["function"], execution_id=claim.id
+        )
         return []
 
 
 def _short(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if error is None else {key: error[key] for key in ("type", "message", "traceback") if key in error}
-
-
+    return (
+        None
+        if error is None
+        else {key: error[key] for key in ("type", "message", "traceback") if key in error}
+    )

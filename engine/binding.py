@@ -12,7 +12,9 @@ from typing import Any
 from engine.errors import Invalid
 
 
-def bind(function: str, parameters: Sequence[Mapping[str, Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def bind(
+    function: str, parameters: Sequence[Mapping[str, Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
     """Bind positional and keyword arguments to parameter names. Raises :class:`Invalid` as Python would
     raise TypeError: too many arguments, or one given twice. Missing ones are the schema's to refuse."""
     bound: dict[str, Any] = {}
@@ -22,8 +24,10 @@ def bind(function: str, parameters: Sequence[Mapping[str, Any]], args: Sequence[
         bound[name] = value
     if len(args) > len(positional):
         if rest is None:
-            raise Invalid(f"{function} takes {len(positional)} positional arguments", f"{len(args)} were given")
-        bound[rest] = list(args[len(positional):])
+            raise Invalid(
+                f"{function} takes {len(positional)} positional arguments", f"{len(args)} were given"
+            )
+        bound[rest] = list(args[len(positional) :])
     for name, value in kwargs.items():
         if name in bound:
             raise Invalid(f"{function} got {name!r} twice", "once by position and once by name")

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kombu import Connection, Exchange, Producer
+from kombu.connection import Connection
+from kombu.entity import Exchange
+from kombu.messaging import Producer
 
 from engine import codec, events
 from engine.database import Database
@@ -27,14 +29,21 @@ def transport_options(url: str) -> dict[str, Any]:
         # The default of one second would be the latency of everything embedded.
         return {"polling_interval": 0.01}
     if url.startswith("redis"):
-        return {"visibility_timeout": 3600, "socket_timeout": 30, "socket_connect_timeout": 5, "health_check_interval": 25}
+        return {
+            "visibility_timeout": 3600,
+            "socket_timeout": 30,
+            "socket_connect_timeout": 5,
+            "health_check_interval": 25,
+        }
     # Without confirms a crash of the broker loses messages that were reported as sent.
     return {"confirm_publish": True, "read_timeout": 30, "write_timeout": 30}
 
 
 def connect(url: str) -> Connection:
     """A kombu connection with our options; lazily connected."""
-    options = {} if url.startswith(("memory", "redis")) else {"connect_timeout": 5, "heartbeat": 0}
+    options: dict[str, Any] = (
+        {} if url.startswith(("memory", "redis")) else {"connect_timeout": 5, "heartbeat": 0}
+    )
     return Connection(url, transport_options=transport_options(url), **options)
 
 
@@ -60,12 +69,21 @@ class Broker:
                 producer = self._open()
                 for row in rows:
                     producer.publish(
-                        codec.encode(events.envelope(row)), routing_key=row["type"], content_type=CONTENT_TYPE,
-                        content_encoding="utf-8", delivery_mode=2, message_id=row["id"], retry=False,
+                        codec.encode(events.envelope(row)),
+                        routing_key=row["type"],
+                        content_type=CONTENT_TYPE,
+                        content_encoding="utf-8",
+                        delivery_mode=2,
+                        message_id=row["id"],
+                        retry=False,
                     )
             except Exception as error:
                 self._close()
-                raise Unavailable("the broker cannot be used", _reason(error), "check that it runs and FUNCTORY_BROKER_URL is right") from error
+                raise Unavailable(
+                    "the broker cannot be used",
+                    _reason(error),
+                    "check that it runs and FUNCTORY_BROKER_URL is right",
+                ) from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -107,7 +125,11 @@ def ping(settings: Settings) -> None:
     try:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=3)
     except Exception as error:
-        raise Unavailable("the broker cannot be reached", _reason(error), "check that it runs and FUNCTORY_BROKER_URL is right") from error
+        raise Unavailable(
+            "the broker cannot be reached",
+            _reason(error),
+            "check that it runs and FUNCTORY_BROKER_URL is right",
+        ) from error
     finally:
         connection.release()
 

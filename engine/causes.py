@@ -35,7 +35,9 @@ class Cause:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Cause:
         """The cause that an execution row stands for."""
-        return cls(row["id"], row["fence"], row["root_id"], row["depth"], tuple(row["chain"]), row["function"])
+        return cls(
+            row["id"], row["fence"], row["root_id"], row["depth"], tuple(row["chain"]), row["function"]
+        )
 
 
 def hold(tx: Tx, cause: Cause | None) -> None:
@@ -51,5 +53,8 @@ def hold(tx: Tx, cause: Cause | None) -> None:
     if tx.dialect == "postgresql":
         statement = statement.with_for_update(read=True)
     if tx.scalar(statement) is None:
-        raise Stale(f"execution {cause.execution_id} no longer belongs to this attempt",
-                    f"fence {cause.fence} is not the current one", "nothing was written; the attempt ends")
+        raise Stale(
+            f"execution {cause.execution_id} no longer belongs to this attempt",
+            f"fence {cause.fence} is not the current one",
+            "nothing was written; the attempt ends",
+        )

@@ -93,7 +93,6 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
 
 
-
 def new_id() -> str:
     """A UUIDv7 (RFC 9562 section 5.7) in its canonical text form: unique and ordered by time."""
     return str(uuids.uuid7())

@@ -33,8 +33,12 @@ def dumps(value: Any) -> str:
 def encode(value: Any) -> bytes:
     """``value`` as compact JSON bytes (UTF-8). Raises :class:`Invalid` when it is not JSON."""
     try:
-        encoded = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS
-                               | orjson.OPT_PASSTHROUGH_DATETIME)
+        encoded = orjson.dumps(
+            value,
+            option=orjson.OPT_PASSTHROUGH_SUBCLASS
+            | orjson.OPT_PASSTHROUGH_DATACLASS
+            | orjson.OPT_PASSTHROUGH_DATETIME,
+        )
     except (TypeError, ValueError, RecursionError):
         return _encode_slowly(value)
     # orjson writes NaN as null: only a value that shows a null can hide one.
@@ -54,7 +58,9 @@ def loads(text: str | bytes) -> Any:
         try:
             return json.loads(text, parse_constant=_refuse_constant)
         except RecursionError:
-            raise Invalid("the JSON text is nested too deeply", f"at most {MAX_DEPTH} levels are read") from None
+            raise Invalid(
+                "the JSON text is nested too deeply", f"at most {MAX_DEPTH} levels are read"
+            ) from None
         except (ValueError, UnicodeDecodeError) as error:
             raise Invalid("this is not JSON", str(error)) from None
 
@@ -79,7 +85,9 @@ def _encode_slowly(value: Any) -> bytes:
     except RecursionError:
         raise Invalid("the value is nested too deeply", f"at most {MAX_DEPTH} levels are stored") from None
     except (TypeError, ValueError) as error:
-        raise Invalid("the value is not JSON", str(error), "pass only dict, list, str, numbers, bool, None") from None
+        raise Invalid(
+            "the value is not JSON", str(error), "pass only dict, list, str, numbers, bool, None"
+        ) from None
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -17,7 +17,12 @@ TRIGGERS = "triggers"
 
 def bump(tx: Tx, name: str) -> int:
     """Raise the counter and hold its row until the commit. Returns the new value."""
-    statement = sa.update(counter).where(counter.c.name == name).values(value=counter.c.value + 1).returning(counter.c.value)
+    statement = (
+        sa.update(counter)
+        .where(counter.c.name == name)
+        .values(value=counter.c.value + 1)
+        .returning(counter.c.value)
+    )
     value = tx.scalar(statement)
     if value is None:
         tx.insert_new(counter, {"name": name, "value": 0})

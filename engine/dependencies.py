@@ -37,14 +37,18 @@ def reference(text: str, what: str = "function") -> tuple[str, int | None]:
     """Read ``name`` or ``name@version``. Raises :class:`Invalid`."""
     match = _PINNED.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise Invalid(f"{text!r} does not name a {what}", "write name or name@version, for example parse or parse@3")
+        raise Invalid(
+            f"{text!r} does not name a {what}", "write name or name@version, for example parse or parse@3"
+        )
     return match[1], int(match[2]) if match[2] else None
 
 
 def read(declared: Iterable[Any] | None) -> tuple[Dependency, ...]:
     """Read a declaration: names, pinned names, or mappings as stored. Raises :class:`Invalid`."""
     if isinstance(declared, str):
-        raise Invalid("dependencies must be a list", f"got the text {declared!r}", f"write dependencies=[{declared!r}]")
+        raise Invalid(
+            "dependencies must be a list", f"got the text {declared!r}", f"write dependencies=[{declared!r}]"
+        )
     found: dict[str, Dependency] = {}
     for item in declared or ():
         if isinstance(item, Mapping):
@@ -79,8 +83,11 @@ def check_acyclic(name: str, needs: Mapping[str, Iterable[str]]) -> None:
             ring = path[:-1]
             start = ring.index(name)
             path = [*ring[start:], *ring[:start], name]
-        raise Conflict(f"the dependencies of {name} form a cycle", " → ".join(path),
-                       "use call(\"…\") for one of them: it runs as an execution of its own") from None
+        raise Conflict(
+            f"the dependencies of {name} form a cycle",
+            " → ".join(path),
+            'use call("…") for one of them: it runs as an execution of its own',
+        ) from None
 
 
 def closure(
@@ -98,9 +105,11 @@ def closure(
         for dependency in read(current["dependencies"]):
             row = load(dependency.name, dependency.pin)
             if row is None:
-                raise NotFound(f"function {str(dependency)!r} not found",
-                               f"it is a dependency of {current['function']} v{current['number']}",
-                               "functory function list, or register it")
+                raise NotFound(
+                    f"function {str(dependency)!r} not found",
+                    f"it is a dependency of {current['function']} v{current['number']}",
+                    "functory function list, or register it",
+                )
             key = f"{row['function']}@{row['number']}"
             if key not in found:
                 found[key] = row

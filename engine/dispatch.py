@@ -39,8 +39,15 @@ class Pace:
         return False
 
 
-def dispatch(database: Database, send: Callable[[Sequence[str]], None], *, redispatch: float, worker_ttl: float,
-             pace: Pace, limit: int = 500) -> int:
+def dispatch(
+    database: Database,
+    send: Callable[[Sequence[str]], None],
+    *,
+    redispatch: float,
+    worker_ttl: float,
+    pace: Pace,
+    limit: int = 500,
+) -> int:
     """Send due executions with ``send(ids)`` and note it. Returns how many.
 
     The message goes out *before* the commit: a crash in between sends it twice, never not at all.
@@ -51,23 +58,32 @@ def dispatch(database: Database, send: Callable[[Sequence[str]], None], *, redis
             alive = worker.c.seen_at > tx.now - timedelta(seconds=worker_ttl)
             pace.slots = int(tx.scalar(sa.select(sa.func.sum(worker.c.slots)).where(alive)) or 0)
             again = _overdue(tx, redispatch)
-        sent = tx.scalar(sa.select(sa.func.count()).select_from(execution)
-                         .where(execution.c.state == "queued", execution.c.dispatched_at.is_not(None)))
+        sent = tx.scalar(
+            sa.select(sa.func.count())
+            .select_from(execution)
+            .where(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
+        )
         window = min(limit, max(LEAST_WINDOW, PER_SLOT * pace.slots) - int(sent or 0))
         ids = again + (_ids(tx, execution.c.dispatched_at.is_(None), window) if window > 0 else [])
         if not ids:
             return 0
         send(ids)
-        tx.execute(sa.update(execution).where(execution.c.id.in_(ids))
-                   .values(dispatched_at=tx.now, dispatch_count=execution.c.dispatch_count + 1))
+        tx.execute(
+            sa.update(execution)
+            .where(execution.c.id.in_(ids))
+            .values(dispatched_at=tx.now, dispatch_count=execution.c.dispatch_count + 1)
+        )
     return len(ids)
 
 
 def _overdue(tx: Tx, redispatch: float) -> list[str]:
     """Executions that were sent and that nobody has claimed; the patience doubles with each sending."""
     late = [
-        sa.and_(execution.c.dispatch_count == count if count < 5 else execution.c.dispatch_count >= count,
-                execution.c.dispatched_at < tx.now - timedelta(seconds=min(LONGEST, redispatch * 2 ** max(count - 1, 0))))
+        sa.and_(
+            execution.c.dispatch_count == count if count < 5 else execution.c.dispatch_count >= count,
+            execution.c.dispatched_at
+            < tx.now - timedelta(seconds=min(LONGEST, redispatch * 2 ** max(count - 1, 0))),
+        )
         for count in range(6)
     ]
     return _ids(tx, sa.or_(*late), 100)
@@ -88,8 +104,13 @@ def _ids(tx: Tx, condition: Any, limit: int) -> list[str]:
 def due_in(database: Database) -> float | None:
     """Seconds until the next queued execution that is not due yet; None when there is none."""
     with database.read() as tx:
-        first = tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(
-            execution.c.state == "queued", execution.c.run_at > tx.now, execution.c.dispatched_at.is_(None)))
+        first = tx.scalar(
+            sa.select(sa.func.min(execution.c.run_at)).where(
+                execution.c.state == "queued",
+                execution.c.run_at > tx.now,
+                execution.c.dispatched_at.is_(None),
+            )
+        )
     return None if first is None else max(0.0, (first - tx.now).total_seconds())
 
 

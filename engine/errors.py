@@ -63,8 +63,16 @@ class Stale(FunctoryError):
 class ExecutionFailed(FunctoryError):
     """An awaited execution did not succeed. ``error`` holds its recorded error, ``state`` its final state."""
 
-    def __init__(self, what: str, why: str = "", try_: str = "", *, state: str = "failed",
-                 error: dict | None = None, execution_id: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        why: str = "",
+        try_: str = "",
+        *,
+        state: str = "failed",
+        error: dict | None = None,
+        execution_id: str = "",
+    ) -> None:
         super().__init__(what, why, try_)
         self.state = state
         self.error = error or {}

@@ -30,7 +30,18 @@ RESERVED = frozenset({
 })  # fmt: skip
 
 # The columns that a decision about an event needs.
-SCANNED = ("id", "type", "source", "subject", "time", "data", "root_id", "cause_execution_id", "depth", "chain")
+SCANNED = (
+    "id",
+    "type",
+    "source",
+    "subject",
+    "time",
+    "data",
+    "root_id",
+    "cause_execution_id",
+    "depth",
+    "chain",
+)
 
 MAX_SUBJECT = 1024
 MAX_ROUTE_ATTEMPTS = 5
@@ -152,8 +163,15 @@ class Events:
         return row
 
     def list(
-        self, *, type_: str | None = None, subject: str | None = None, root_id: str | None = None,
-        state: str | None = None, before: str | None = None, after: str | None = None, limit: int = 50,
+        self,
+        *,
+        type_: str | None = None,
+        subject: str | None = None,
+        root_id: str | None = None,
+        state: str | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> list[dict[str, Any]]:
         """Events, newest first (oldest first with ``after``), at most ``limit`` (1 to 1000).
 
@@ -176,9 +194,13 @@ class Events:
     def count(self, since: datetime, types: Collection[str] | None = None) -> int:
         """How many events :meth:`scan` would give."""
         with self._database.read() as tx:
-            return int(tx.scalar(sa.select(sa.func.count()).select_from(event).where(*_since(since, types))) or 0)
+            return int(
+                tx.scalar(sa.select(sa.func.count()).select_from(event).where(*_since(since, types))) or 0
+            )
 
-    def scan(self, since: datetime, types: Collection[str] | None = None, *, batch: int = 5000) -> Iterator[dict[str, Any]]:
+    def scan(
+        self, since: datetime, types: Collection[str] | None = None, *, batch: int = 5000
+    ) -> Iterator[dict[str, Any]]:
         """Every event from ``since`` on, oldest first, of ``types`` only when given; ``batch`` rows at a time."""
         last: str | None = None
         columns = [event.c[name] for name in SCANNED]
@@ -216,8 +238,15 @@ def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
 
 def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` events that are not on the exchange yet, in their order."""
-    statement = sa.select(event).join(outbox, outbox.c.event_id == event.c.id).order_by(outbox.c.event_id).limit(limit)
-    return tx.rows(statement.with_for_update(of=outbox, skip_locked=True) if tx.dialect == "postgresql" else statement)
+    statement = (
+        sa.select(event)
+        .join(outbox, outbox.c.event_id == event.c.id)
+        .order_by(outbox.c.event_id)
+        .limit(limit)
+    )
+    return tx.rows(
+        statement.with_for_update(of=outbox, skip_locked=True) if tx.dialect == "postgresql" else statement
+    )
 
 
 def mark_published(tx: Tx, ids: Sequence[str]) -> None:
@@ -249,8 +278,11 @@ def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
 
 def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
     """pending → routed: final, in the transaction of the events' firings."""
-    tx.execute(sa.update(event).where(event.c.id.in_(ids), event.c.state == "pending")
-               .values(state="routed", routed_at=tx.now, problem=None))
+    tx.execute(
+        sa.update(event)
+        .where(event.c.id.in_(ids), event.c.state == "pending")
+        .values(state="routed", routed_at=tx.now, problem=None)
+    )
 
 
 def mark_failed(tx: Tx, id_: str, problem: str) -> str:
@@ -260,7 +292,9 @@ def mark_failed(tx: Tx, id_: str, problem: str) -> str:
     tx.execute(
         sa.update(event)
         .where(event.c.id == id_, event.c.state == "pending")
-        .values(state=state, route_attempts=attempts, route_after=_later(tx.now, attempts), problem=problem[:2000])
+        .values(
+            state=state, route_attempts=attempts, route_after=_later(tx.now, attempts), problem=problem[:2000]
+        )
     )
     return state
 
@@ -271,7 +305,9 @@ def _later(now: datetime, attempts: int) -> datetime:
 
 def as_id(value: str, what: str) -> str:
     """An id in its canonical form. Raises :class:`NotFound` for anything else: nothing with it can exist."""
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value):
+    if not isinstance(value, str) or not re.fullmatch(
+        r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value
+    ):
         raise NotFound(f"{what} {value!r} not found", "an id looks like 01998c5e-…-… (36 letters)")
     return str(uuid.UUID(value))
 
@@ -289,19 +325,28 @@ def check_key(key: str | None, what: str) -> None:
 def check_type(type_: str) -> None:
     """Refuse a malformed event type, and one that only the engine writes."""
     if not isinstance(type_, str) or len(type_) > 255 or not TYPE.fullmatch(type_):
-        raise Invalid(f"wrong event type {type_!r}", "it is words of letters, digits, _ and - joined with dots",
-                      "for example order.created")
+        raise Invalid(
+            f"wrong event type {type_!r}",
+            "it is words of letters, digits, _ and - joined with dots",
+            "for example order.created",
+        )
     if type_.split(".")[0] in RESERVED:
-        raise Invalid(f"the event type {type_} is reserved", f"types that begin with {type_.split('.')[0]}. are the engine's own",
-                      f"call it my_{type_}, say")
+        raise Invalid(
+            f"the event type {type_} is reserved",
+            f"types that begin with {type_.split('.')[0]}. are the engine's own",
+            f"call it my_{type_}, say",
+        )
 
 
 def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
     """Refuse data that is not JSON or larger than ``max_bytes``."""
     size = len(codec.encode(data))
     if size > max_bytes:
-        raise Invalid(f"the {what} is too large", f"{size:,} bytes; at most {max_bytes:,} are taken",
-                      "store the bulk elsewhere and pass its address, or raise FUNCTORY_MAX_EVENT_BYTES")
+        raise Invalid(
+            f"the {what} is too large",
+            f"{size:,} bytes; at most {max_bytes:,} are taken",
+            "store the bulk elsewhere and pass its address, or raise FUNCTORY_MAX_EVENT_BYTES",
+        )
 
 
 def check_subject(subject: str | None) -> None:

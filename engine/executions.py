@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from engine import attempts as attempts_
-from engine import budgets, causes, events, functions, limits, schemas
+from engine import budgets, causes, events, functions, limits, schemas, versions
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
@@ -37,10 +37,22 @@ _RACED = "another execution has just taken this idempotency_key"
 
 
 def row(
-    tx: Tx, version: Mapping[str, Any], input_: Mapping[str, Any], *, cause: str, root_id: str | None, depth: int,
-    chain: Sequence[Mapping[str, Any]], trigger_id: str | None = None, event_id: str | None = None,
-    parent_id: str | None = None, replay_of: str | None = None, idempotency_key: str | None = None,
-    delay: float = 0.0, priority: int | None = None, dispatched: bool = False,
+    tx: Tx,
+    version: Mapping[str, Any],
+    input_: Mapping[str, Any],
+    *,
+    cause: str,
+    root_id: str | None,
+    depth: int,
+    chain: Sequence[Mapping[str, Any]],
+    trigger_id: str | None = None,
+    event_id: str | None = None,
+    parent_id: str | None = None,
+    replay_of: str | None = None,
+    idempotency_key: str | None = None,
+    delay: float = 0.0,
+    priority: int | None = None,
+    dispatched: bool = False,
 ) -> dict[str, Any]:
     """A queued execution of ``version``, ready to insert. A root of its own without a ``root_id``."""
     limit = limits.read(version["limits"])
@@ -110,23 +122,42 @@ class Executions:
             known = _by_key(tx, idempotency_key, function)
             if known is not None:
                 return known
-            found = functions.load(tx, function, version)
+            found = versions.load(tx, function, version)
             if found is None:
-                raise functions.Functions._missing(tx, function, version) if version or not _inactive(tx, function) else (
-                    Conflict(f"function {function} has no active version", try_=f"functory function activate {function} N"))
+                raise (
+                    functions.Functions._missing(tx, function, version)
+                    if version or not _inactive(tx, function)
+                    else (
+                        Conflict(
+                            f"function {function} has no active version",
+                            try_=f"functory function activate {function} N",
+                        )
+                    )
+                )
             if found["state"] != "enabled":
-                raise Conflict(f"function {function} is {found['state']}", "no executions are started",
-                               f"functory function activate {function} {found['number']}")
+                raise Conflict(
+                    f"function {function} is {found['state']}",
+                    "no executions are started",
+                    f"functory function activate {function} {found['number']}",
+                )
             input_ = make_input(found) if callable(make_input) else make_input
             events.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
             schemas.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
             if parent is not None:
                 self._guard(tx, parent, function)
             new = row(
-                tx, found, input_, cause="parent" if parent else cause, root_id=parent.root_id if parent else None,
-                depth=parent.depth + 1 if parent else 0, chain=parent.chain if parent else (),
-                parent_id=parent.execution_id if parent else None, idempotency_key=idempotency_key, delay=delay,
-                priority=priority, dispatched=dispatched,
+                tx,
+                found,
+                input_,
+                cause="parent" if parent else cause,
+                root_id=parent.root_id if parent else None,
+                depth=parent.depth + 1 if parent else 0,
+                chain=parent.chain if parent else (),
+                parent_id=parent.execution_id if parent else None,
+                idempotency_key=idempotency_key,
+                delay=delay,
+                priority=priority,
+                dispatched=dispatched,
             )
             if not tx.insert_new(execution, new):
                 # Somebody else was faster between our look and our insert.
@@ -145,13 +176,18 @@ class Executions:
 
     def _guard(self, tx: Tx, parent: Cause, function: str) -> None:
         if parent.depth + 1 > self._settings.max_depth:
-            raise Refused(f"the call of {function} was stopped: depth", f"limit {self._settings.max_depth}; root {parent.root_id}",
-                          f"functory execution tree {parent.execution_id}")
+            raise Refused(
+                f"the call of {function} was stopped: depth",
+                f"limit {self._settings.max_depth}; root {parent.root_id}",
+                f"functory execution tree {parent.execution_id}",
+            )
         used, maximum = budgets.lock(tx, {parent.root_id}, self._settings.root_budget)[parent.root_id]
         if used >= maximum:
-            raise Refused(f"the call of {function} was stopped: budget",
-                          f"root {parent.root_id} has caused {used} executions; limit {maximum}",
-                          f"functory execution tree {parent.execution_id}")
+            raise Refused(
+                f"the call of {function} was stopped: budget",
+                f"root {parent.root_id} has caused {used} executions; limit {maximum}",
+                f"functory execution tree {parent.execution_id}",
+            )
         budgets.spend(tx, {parent.root_id: 1})
 
     def get(self, id_: str) -> dict[str, Any]:
@@ -163,8 +199,14 @@ class Executions:
         return found
 
     def list(
-        self, *, function: str | None = None, state: str | None = None, root_id: str | None = None,
-        parent_id: str | None = None, before: str | None = None, limit: int = 50,
+        self,
+        *,
+        function: str | None = None,
+        state: str | None = None,
+        root_id: str | None = None,
+        parent_id: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
     ) -> list[dict[str, Any]]:
         """Executions, newest first, at most ``limit`` (1 to 1000); ``before`` is the key of the next page."""
         statement = sa.select(execution)
@@ -205,18 +247,25 @@ class Executions:
             seen = self._database.wakeup.generation("finished")
             with self._database.read() as tx:
                 # Only the state of what was still open: a long list must not be read again and again.
-                states = dict(tx.execute(sa.select(execution.c.id, execution.c.state).where(execution.c.id.in_(unfinished))).all())
+                states = tx.pairs(
+                    sa.select(execution.c.id, execution.c.state).where(execution.c.id.in_(unfinished))
+                )
                 missing = [id_ for id_ in unfinished if id_ not in states]
                 if missing:
                     raise NotFound(f"execution {missing[0]} not found", try_="functory execution list")
                 unfinished = [id_ for id_ in unfinished if states[id_] not in TERMINAL]
                 if not unfinished:
-                    rows = {r["id"]: r for r in tx.rows(sa.select(execution).where(execution.c.id.in_(wanted)))}
+                    rows = {
+                        r["id"]: r for r in tx.rows(sa.select(execution).where(execution.c.id.in_(wanted)))
+                    }
                     return [rows[id_] for id_ in wanted]
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise WaitTimeout(f"execution {unfinished[0]} is still {states[unfinished[0]]}", f"waited {timeout:g} s; it goes on",
-                                  f"functory execution show {unfinished[0]}")
+                raise WaitTimeout(
+                    f"execution {unfinished[0]} is still {states[unfinished[0]]}",
+                    f"waited {timeout:g} s; it goes on",
+                    f"functory execution show {unfinished[0]}",
+                )
             self._database.wakeup.wait("finished", seen, min(self._settings.poll_seconds, left or 60.0))
 
     def cancel(self, id_: str, *, author: str = "") -> dict[str, Any]:
@@ -232,11 +281,16 @@ class Executions:
             if found["state"] == "queued":
                 cancel_queued(tx, found, author)
             elif found["state"] == "running":
-                tx.execute(sa.update(execution).where(execution.c.id == found["id"], execution.c.cancel_requested_at.is_(None))
-                           .values(cancel_requested_at=tx.now))
+                tx.execute(
+                    sa.update(execution)
+                    .where(execution.c.id == found["id"], execution.c.cancel_requested_at.is_(None))
+                    .values(cancel_requested_at=tx.now)
+                )
                 tx.wake("executions")
             else:
-                raise Conflict(f"execution {id_} is {found['state']}", "a finished execution cannot be cancelled")
+                raise Conflict(
+                    f"execution {id_} is {found['state']}", "a finished execution cannot be cancelled"
+                )
         return self.get(id_)
 
     def replay(self, id_: str, *, latest: bool = False, cause: str = "replay") -> dict[str, Any]:
@@ -248,14 +302,27 @@ class Executions:
         if old["state"] in OPEN:
             raise Conflict(f"execution {id_} is {old['state']}", "only a finished one can be replayed")
         with self._database.write() as tx:
-            version = functions.load(tx, old["function"], None) if latest else functions.load_version(tx, old["version_id"])
+            version = (
+                versions.load(tx, old["function"], None)
+                if latest
+                else versions.load_version(tx, old["version_id"])
+            )
             if version is None:
-                raise NotFound(f"function {old['function']!r} has no active version", try_="functory function list")
+                raise NotFound(
+                    f"function {old['function']!r} has no active version", try_="functory function list"
+                )
             if version["state"] != "enabled":
-                raise Conflict(f"function {version['name']} is {version['state']}", "no executions are started",
-                               f"functory function activate {version['name']} {version['number']}")
-            schemas.check(version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}")
-            new = row(tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=old["id"])
+                raise Conflict(
+                    f"function {version['name']} is {version['state']}",
+                    "no executions are started",
+                    f"functory function activate {version['name']} {version['number']}",
+                )
+            schemas.check(
+                version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}"
+            )
+            new = row(
+                tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=old["id"]
+            )
             tx.insert(execution, [new])
             tx.wake("executions")
         return new
@@ -264,8 +331,13 @@ class Executions:
 def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
     """queued → cancelled, with its one terminal event."""
     changed = tx.execute(
-        sa.update(execution).where(execution.c.id == found["id"], execution.c.state == "queued")
-        .values(state="cancelled", finished_at=tx.now, error={"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"})
+        sa.update(execution)
+        .where(execution.c.id == found["id"], execution.c.state == "queued")
+        .values(
+            state="cancelled",
+            finished_at=tx.now,
+            error={"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"},
+        )
     ).rowcount
     if changed:
         data = attempts_.describe(found, "cancelled") | {"author": author}
@@ -279,9 +351,14 @@ def value_of(finished: Mapping[str, Any]) -> Any:
         return finished["result"]
     error = finished["error"] or {}
     reason = f"{error.get('type', finished['state'])}: {error.get('message', '')}".rstrip(": ")
-    raise ExecutionFailed(f"{finished['function']} v{finished['version']} {finished['state'].replace('_', ' ')}", reason,
-                          f"functory execution show {finished['id']}", state=finished["state"], error=error,
-                          execution_id=finished["id"])
+    raise ExecutionFailed(
+        f"{finished['function']} v{finished['version']} {finished['state'].replace('_', ' ')}",
+        reason,
+        f"functory execution show {finished['id']}",
+        state=finished["state"],
+        error=error,
+        execution_id=finished["id"],
+    )
 
 
 def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
@@ -290,11 +367,14 @@ def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
         return None
     known = tx.one(sa.select(execution).where(execution.c.idempotency_key == key))
     if known is not None and known["function"] != function:
-        raise Conflict("the idempotency_key was used for another function",
-                       f"it started {known['function']}, execution {known['id']}", "take another key")
+        raise Conflict(
+            "the idempotency_key was used for another function",
+            f"it started {known['function']}, execution {known['id']}",
+            "take another key",
+        )
     return known
 
 
 def _inactive(tx: Tx, function: str) -> bool:
-    latest = functions.load_latest(tx, function)
+    latest = versions.load_latest(tx, function)
     return latest is not None and latest["active"] is None

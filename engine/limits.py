@@ -57,8 +57,10 @@ def read(value: Mapping[str, Any] | None) -> Limits:
         whole = name not in ("timeout", "retry_delay", "retry_max_delay", "expires")
         kinds = (int,) if whole else (int, float)
         if isinstance(given, bool) or not isinstance(given, kinds) or not low <= given <= high:
-            raise Invalid(f"wrong limit {name}={given!r}",
-                          f"it takes {'a whole number' if whole else 'a number'} from {low:g} to {high:g}")
+            raise Invalid(
+                f"wrong limit {name}={given!r}",
+                f"it takes {'a whole number' if whole else 'a number'} from {low:g} to {high:g}",
+            )
     return Limits(**dict(value or {}))
 
 

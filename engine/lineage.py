@@ -33,13 +33,21 @@ class Node:
 
     def as_json(self) -> dict[str, Any]:
         """The node and everything below it as JSON values."""
-        row = {key: value.isoformat() if hasattr(value, "isoformat") else value for key, value in self.row.items()
-               if key not in ("chain",) and value is not None}
-        return {"kind": self.kind, "id": self.id, **row, "children": [child.as_json() for child in self.children]}
+        row = {
+            key: value.isoformat() if hasattr(value, "isoformat") else value
+            for key, value in self.row.items()
+            if key not in ("chain",) and value is not None
+        }
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            **row,
+            "children": [child.as_json() for child in self.children],
+        }
 
     def walk(self) -> Iterable[Node]:
         """This node and all below it, depth first."""
-        waiting = [self]
+        waiting: list[Node] = [self]
         while waiting:
             node = waiting.pop()
             yield node
@@ -72,11 +80,21 @@ class Lineage:
             root = _root_of(tx, id_)
             events = _of_root(tx, event, event.c.root_id, root)
             executions = _of_root(tx, execution, execution.c.root_id, root)
-            statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+            statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
+                trigger, trigger.c.id == firing.c.trigger_id
+            )
             firings = tx.rows(statement.where(firing.c.root_id == root).order_by(firing.c.time).limit(MOST))
             ids = [row["id"] for row in executions]
-            spans = tx.rows(sa.select(span).where(span.c.execution_id.in_(ids)).order_by(span.c.execution_id, span.c.fence, span.c.seq)
-                            .limit(MOST)) if ids else []
+            spans = (
+                tx.rows(
+                    sa.select(span)
+                    .where(span.c.execution_id.in_(ids))
+                    .order_by(span.c.execution_id, span.c.fence, span.c.seq)
+                    .limit(MOST)
+                )
+                if ids
+                else []
+            )
             used = tx.one(sa.select(budget).where(budget.c.root_id == root))
         nodes = grow(events, executions, firings, spans)
         if not whole:
@@ -92,39 +110,63 @@ class Lineage:
             row = tx.one(sa.select(execution).where(execution.c.id == execution_id))
             if row is None:
                 raise NotFound(f"execution {execution_id} not found", try_="functory execution list")
-            found: dict[str, Any] = {"execution": row, "event": None, "firing": None, "parent": None, "waits_for": None}
+            found: dict[str, Any] = {
+                "execution": row,
+                "event": None,
+                "firing": None,
+                "parent": None,
+                "waits_for": None,
+            }
             if row["event_id"]:
                 found["event"] = tx.one(sa.select(event).where(event.c.id == row["event_id"]))
                 found["firing"] = tx.one(
-                    sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
-                    .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"]))
+                    sa.select(firing, trigger.c.name.label("trigger"))
+                    .outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+                    .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"])
+                )
             if row["parent_id"]:
                 found["parent"] = tx.one(sa.select(execution).where(execution.c.id == row["parent_id"]))
             found["stopped"] = tx.rows(
-                sa.select(firing, trigger.c.name.label("trigger"), event.c.type).join(event, event.c.id == firing.c.event_id)
+                sa.select(firing, trigger.c.name.label("trigger"), event.c.type)
+                .join(event, event.c.id == firing.c.event_id)
                 .outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
-                .where(event.c.cause_execution_id == execution_id, firing.c.decision == "suppressed").order_by(firing.c.time))
+                .where(event.c.cause_execution_id == execution_id, firing.c.decision == "suppressed")
+                .order_by(firing.c.time)
+            )
         return found
 
     def firings(self, event_id: str) -> list[dict[str, Any]]:
         """The recorded decisions about one event, with the triggers' names."""
-        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
+            trigger, trigger.c.id == firing.c.trigger_id
+        )
         with self._database.read() as tx:
-            return tx.rows(statement.where(firing.c.event_id == as_id(event_id, "event")).order_by(trigger.c.name))
+            return tx.rows(
+                statement.where(firing.c.event_id == as_id(event_id, "event")).order_by(trigger.c.name)
+            )
 
     def suppressed(self, limit: int = 50) -> list[dict[str, Any]]:
         """The newest suppressed firings."""
-        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
+            trigger, trigger.c.id == firing.c.trigger_id
+        )
         with self._database.read() as tx:
-            return tx.rows(statement.where(firing.c.decision == "suppressed").order_by(firing.c.time.desc()).limit(limit))
+            return tx.rows(
+                statement.where(firing.c.decision == "suppressed").order_by(firing.c.time.desc()).limit(limit)
+            )
 
     def observed(self, functions: Iterable[str]) -> dict[str, list[str]]:
         """The types of the events that executions of these functions have emitted themselves."""
         statement = (
-            sa.select(execution.c.function, event.c.type).distinct()
+            sa.select(execution.c.function, event.c.type)
+            .distinct()
             .join(execution, execution.c.id == event.c.cause_execution_id)
-            .where(execution.c.function.in_(sorted(set(functions))), event.c.type.not_like("execution.%"),
-                   event.c.type.not_like("trigger.%"), event.c.type != "output.matched")
+            .where(
+                execution.c.function.in_(sorted(set(functions))),
+                event.c.type.not_like("execution.%"),
+                event.c.type.not_like("trigger.%"),
+                event.c.type != "output.matched",
+            )
         )
         found: dict[str, list[str]] = {}
         with self._database.read() as tx:
@@ -142,23 +184,30 @@ class Lineage:
             "running executions": _counted(execution, execution.c.state == "running", root_id),
         }
         with self._database.read() as tx:
-            return {name: int(count) for name, count in (tx.one(sa.select(*(c.label(n) for n, c in counts.items()))) or {}).items()}
+            return {
+                name: int(count)
+                for name, count in (tx.one(sa.select(*(c.label(n) for n, c in counts.items()))) or {}).items()
+            }
 
     def totals(self) -> dict[str, int]:
         """Counts for a summary: executions by state, events, firings by decision, log lines."""
         with self._database.read() as tx:
-            found = {f"executions {state}": count for state, count in
-                     tx.execute(sa.select(execution.c.state, sa.func.count()).group_by(execution.c.state))}
-            found |= {f"firings {decision}": count for decision, count in
-                      tx.execute(sa.select(firing.c.decision, sa.func.count()).group_by(firing.c.decision))}
+            states = tx.pairs(sa.select(execution.c.state, sa.func.count()).group_by(execution.c.state))
+            decisions = tx.pairs(sa.select(firing.c.decision, sa.func.count()).group_by(firing.c.decision))
+            found = {f"executions {state}": count for state, count in states.items()}
+            found |= {f"firings {decision}": count for decision, count in decisions.items()}
             found["events"] = int(tx.scalar(sa.select(sa.func.count()).select_from(event)) or 0)
             found["spans"] = int(tx.scalar(sa.select(sa.func.count()).select_from(span)) or 0)
             found["log lines"] = int(tx.scalar(sa.select(sa.func.count()).select_from(log)) or 0)
         return found
 
 
-def grow(events: Iterable[Mapping[str, Any]], executions: Iterable[Mapping[str, Any]], firings: Iterable[Mapping[str, Any]],
-         spans: Iterable[Mapping[str, Any]]) -> list[Node]:
+def grow(
+    events: Iterable[Mapping[str, Any]],
+    executions: Iterable[Mapping[str, Any]],
+    firings: Iterable[Mapping[str, Any]],
+    spans: Iterable[Mapping[str, Any]],
+) -> list[Node]:
     """Put one root's rows together. An execution stands below the event that fired it or below its
     parent; an event below the execution that caused it; what has neither is a top of the tree."""
     event_nodes = {row["id"]: Node("event", row["id"], row) for row in events}
@@ -173,13 +222,17 @@ def grow(events: Iterable[Mapping[str, Any]], executions: Iterable[Mapping[str, 
     children: dict[str, list[Node]] = defaultdict(list)
     for node in execution_nodes.values():
         above = node.row["event_id"] if node.row["event_id"] in event_nodes else node.row["parent_id"]
-        children[above].append(node) if above in event_nodes or above in execution_nodes else tops.append(node)
+        children[above].append(node) if above in event_nodes or above in execution_nodes else tops.append(
+            node
+        )
     for node in event_nodes.values():
         above = node.row["cause_execution_id"]
         children[above].append(node) if above in execution_nodes else tops.append(node)
     for row in fired.values():
         if row["decision"] == "suppressed" and row["event_id"] in event_nodes:
-            children[row["event_id"]].append(Node("suppressed", f"{row['trigger_id']}:{row['event_id']}", row))
+            children[row["event_id"]].append(
+                Node("suppressed", f"{row['trigger_id']}:{row['event_id']}", row)
+            )
     for id_, nodes in children.items():
         holder = execution_nodes.get(id_) or event_nodes[id_]
         holder.children.extend(sorted(nodes, key=_moment))
@@ -192,7 +245,11 @@ def _hang_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]]) -
         node = Node("span", f"{row['execution_id']}:{row['fence']}:{row['seq']}", row)
         known[row["execution_id"], row["fence"], row["seq"]] = node
     for (execution_id, fence, _), node in known.items():
-        above = known.get((execution_id, fence, node.row["parent_seq"])) if node.row["parent_seq"] is not None else None
+        above = (
+            known.get((execution_id, fence, node.row["parent_seq"]))
+            if node.row["parent_seq"] is not None
+            else None
+        )
         holder = above or nodes.get(execution_id)
         if holder is not None:
             holder.children.append(node)

@@ -47,33 +47,94 @@ function_label = LabelBudget(200)
 trigger_label = LabelBudget(200)
 type_label = LabelBudget(40)
 
-build_info = Gauge("functory_build_info", "Version of this process; always 1.", ["version", "python", "role"], registry=registry)
-events_published = Counter("functory_events_published_total", "Events confirmed by the broker.", ["type"], registry=registry)
-outbox_publish = Histogram("functory_outbox_publish_seconds", "Time to publish one batch of events.", ["result"],
-                           buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5), registry=registry)
-event_size = Histogram("functory_event_size_bytes", "Size of the published envelopes.",
-                       buckets=tuple(256 * 4**n for n in range(7)), registry=registry)
-router_events = Counter("functory_router_events_total", "Routed events by outcome.", ["outcome"], registry=registry)
-router_match = Histogram("functory_router_match_seconds", "Time to decide about one event.",
-                         buckets=(0.00001, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1), registry=registry)
-router_lag = Gauge("functory_router_lag_seconds", "Age of the oldest event of the last batch when it was routed.", registry=registry)
-trigger_fires = Counter("functory_trigger_fires_total", "Decisions about matches.", ["trigger", "result"], registry=registry)
-condition_errors = Counter("functory_trigger_condition_errors_total", "Conditions that raised or gave no boolean.",
-                           ["trigger", "kind"], registry=registry)
-guard_blocks = Counter("functory_guard_blocks_total", "Firings that a guard stopped.", ["guard"], registry=registry)
-causation_depth = Histogram("functory_causation_depth", "Causal depth of routed events.", buckets=(0, 1, 2, 3, 5, 8, 13, 21),
-                            registry=registry)
-executions_finished = Counter("functory_executions_finished_total", "Finished executions by final state.",
-                              ["function", "status"], registry=registry)
-execution_attempts = Counter("functory_execution_attempts_total", "Ended attempts by outcome.", ["result"], registry=registry)
-execution_duration = Histogram("functory_execution_duration_seconds", "Run time of attempts.", ["function"],
-                               buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120, 600, 3600), registry=registry)
-execution_queue = Histogram("functory_execution_queue_seconds", "Time from creation to the first start.",
-                            buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 600), registry=registry)
-executions_lost = Counter("functory_executions_reaped_total", "What the reaper did.", ["result"], registry=registry)
-zombies = Counter("functory_zombie_finishes_total", "Finishes refused because the attempt was no longer the owner.", registry=registry)
+build_info = Gauge(
+    "functory_build_info",
+    "Version of this process; always 1.",
+    ["version", "python", "role"],
+    registry=registry,
+)
+events_published = Counter(
+    "functory_events_published_total", "Events confirmed by the broker.", ["type"], registry=registry
+)
+outbox_publish = Histogram(
+    "functory_outbox_publish_seconds",
+    "Time to publish one batch of events.",
+    ["result"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+    registry=registry,
+)
+event_size = Histogram(
+    "functory_event_size_bytes",
+    "Size of the published envelopes.",
+    buckets=tuple(256 * 4**n for n in range(7)),
+    registry=registry,
+)
+router_events = Counter(
+    "functory_router_events_total", "Routed events by outcome.", ["outcome"], registry=registry
+)
+router_match = Histogram(
+    "functory_router_match_seconds",
+    "Time to decide about one event.",
+    buckets=(0.00001, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1),
+    registry=registry,
+)
+router_lag = Gauge(
+    "functory_router_lag_seconds",
+    "Age of the oldest event of the last batch when it was routed.",
+    registry=registry,
+)
+trigger_fires = Counter(
+    "functory_trigger_fires_total", "Decisions about matches.", ["trigger", "result"], registry=registry
+)
+condition_errors = Counter(
+    "functory_trigger_condition_errors_total",
+    "Conditions that raised or gave no boolean.",
+    ["trigger", "kind"],
+    registry=registry,
+)
+guard_blocks = Counter(
+    "functory_guard_blocks_total", "Firings that a guard stopped.", ["guard"], registry=registry
+)
+causation_depth = Histogram(
+    "functory_causation_depth",
+    "Causal depth of routed events.",
+    buckets=(0, 1, 2, 3, 5, 8, 13, 21),
+    registry=registry,
+)
+executions_finished = Counter(
+    "functory_executions_finished_total",
+    "Finished executions by final state.",
+    ["function", "status"],
+    registry=registry,
+)
+execution_attempts = Counter(
+    "functory_execution_attempts_total", "Ended attempts by outcome.", ["result"], registry=registry
+)
+execution_duration = Histogram(
+    "functory_execution_duration_seconds",
+    "Run time of attempts.",
+    ["function"],
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120, 600, 3600),
+    registry=registry,
+)
+execution_queue = Histogram(
+    "functory_execution_queue_seconds",
+    "Time from creation to the first start.",
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 600),
+    registry=registry,
+)
+executions_lost = Counter(
+    "functory_executions_reaped_total", "What the reaper did.", ["result"], registry=registry
+)
+zombies = Counter(
+    "functory_zombie_finishes_total",
+    "Finishes refused because the attempt was no longer the owner.",
+    registry=registry,
+)
 worker_slots = Gauge("functory_worker_slots", "Slots of this worker.", ["state"], registry=registry)
-dispatched = Counter("functory_executions_dispatched_total", "Executions sent to the broker.", registry=registry)
+dispatched = Counter(
+    "functory_executions_dispatched_total", "Executions sent to the broker.", registry=registry
+)
 
 
 class StateCollector(Collector):
@@ -86,13 +147,20 @@ class StateCollector(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         try:
             with self._database.read() as tx:
-                states = dict(tx.execute(sa.select(execution.c.state, sa.func.count())
-                                         .where(execution.c.state.in_(("queued", "running"))).group_by(execution.c.state)).all())
-                oldest = tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(execution.c.state == "queued"))
+                states = tx.pairs(
+                    sa.select(execution.c.state, sa.func.count())
+                    .where(execution.c.state.in_(("queued", "running")))
+                    .group_by(execution.c.state)
+                )
+                oldest = tx.scalar(
+                    sa.select(sa.func.min(execution.c.run_at)).where(execution.c.state == "queued")
+                )
                 pending = tx.scalar(sa.select(sa.func.count()).select_from(outbox))
                 waiting = tx.scalar(sa.select(sa.func.min(outbox.c.time)))
                 unrouted = tx.scalar(sa.select(sa.func.min(event.c.time)).where(event.c.state == "pending"))
-                functions = tx.scalar(sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted"))
+                functions = tx.scalar(
+                    sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted")
+                )
                 workers = tx.scalar(sa.select(sa.func.count()).select_from(worker))
                 now = tx.now
         except FunctoryError:
@@ -105,10 +173,20 @@ class StateCollector(Collector):
         def age(moment: object) -> float:
             return max(0.0, (now - moment).total_seconds()) if moment is not None else 0.0  # type: ignore[operator]
 
-        yield GaugeMetricFamily("functory_execution_oldest_queued_seconds", "Age of the oldest due execution.", value=age(oldest))
-        yield GaugeMetricFamily("functory_outbox_pending", "Events that are not on the broker yet.", value=pending or 0)
-        yield GaugeMetricFamily("functory_outbox_oldest_age_seconds", "Age of the oldest of them.", value=age(waiting))
-        yield GaugeMetricFamily("functory_router_backlog_seconds", "Age of the oldest event that is not routed.", value=age(unrouted))
+        yield GaugeMetricFamily(
+            "functory_execution_oldest_queued_seconds", "Age of the oldest due execution.", value=age(oldest)
+        )
+        yield GaugeMetricFamily(
+            "functory_outbox_pending", "Events that are not on the broker yet.", value=pending or 0
+        )
+        yield GaugeMetricFamily(
+            "functory_outbox_oldest_age_seconds", "Age of the oldest of them.", value=age(waiting)
+        )
+        yield GaugeMetricFamily(
+            "functory_router_backlog_seconds",
+            "Age of the oldest event that is not routed.",
+            value=age(unrouted),
+        )
         yield GaugeMetricFamily("functory_functions", "Stored functions.", value=functions or 0)
         yield GaugeMetricFamily("functory_worker_up", "Workers by heartbeat.", value=workers or 0)
 

@@ -43,8 +43,11 @@ def check(database: Database) -> None:
     """Refuse a database that is not at this code's schema. Raises :class:`Conflict`."""
     found = current(database)
     if found != HEAD:
-        raise Conflict(f"the database {database.name} has schema {found or 'none'}", f"this version needs {HEAD}",
-                       "functory db upgrade")
+        raise Conflict(
+            f"the database {database.name} has schema {found or 'none'}",
+            f"this version needs {HEAD}",
+            "functory db upgrade",
+        )
 
 
 def _run(database: Database, verb: str, revision: str) -> None:
@@ -61,7 +64,11 @@ def _run(database: Database, verb: str, revision: str) -> None:
         config.attributes["connection"] = connection
         if database.dialect == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_lock(_LOCK)))
-            stack.callback(lambda: connection.execute(sa.select(sa.func.pg_advisory_unlock(_LOCK))) and connection.commit())
+            stack.callback(
+                lambda: (
+                    connection.execute(sa.select(sa.func.pg_advisory_unlock(_LOCK))) and connection.commit()
+                )
+            )
             connection.commit()
         # On SQLite the writing transaction itself is the lock: whoever comes second finds it done.
         try:

@@ -31,7 +31,9 @@ def matcher() -> Matcher:
     """The installed matcher. Raises :class:`FunctoryError` when the installation lacks it."""
     for point in entry_points(group=GROUP, name="default"):
         return point.load()
-    raise FunctoryError("no output matcher is installed", f"the entry point {GROUP} is missing", "reinstall functory")
+    raise FunctoryError(
+        "no output matcher is installed", f"the entry point {GROUP} is missing", "reinstall functory"
+    )
 
 
 def check(patterns: Mapping[str, Any]) -> dict[str, Any]:

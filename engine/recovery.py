@@ -24,12 +24,20 @@ def reap(database: Database, *, cancel_grace: float) -> dict[str, int]:
             if row["cancel_requested_at"] is not None:
                 done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
             elif row["attempt"] >= row["max_attempts"]:
-                done["dead"] += _end(tx, row, "dead", "Lost", f"attempt {row['attempt']} of {row['max_attempts']} was lost: "
-                                     f"no heartbeat from {row['worker_id']}")
+                done["dead"] += _end(
+                    tx,
+                    row,
+                    "dead",
+                    "Lost",
+                    f"attempt {row['attempt']} of {row['max_attempts']} was lost: "
+                    f"no heartbeat from {row['worker_id']}",
+                )
             else:
                 done["lost"] += _requeue(tx, row)
         patience = tx.now - timedelta(seconds=cancel_grace)
-        for row in _locked(tx, sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < patience)):
+        for row in _locked(
+            tx, sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < patience)
+        ):
             done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker did not stop it in time")
         for row in _locked(tx, sa.and_(execution.c.state == "queued", execution.c.expires_at < tx.now)):
             done["expired"] += _end(tx, row, "expired", "Expired", "it was not started in time")
@@ -39,11 +47,22 @@ def reap(database: Database, *, cancel_grace: float) -> dict[str, int]:
 def forget_workers(database: Database, after: float) -> list[str]:
     """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each."""
     with database.write() as tx:
-        rows = tx.rows(sa.delete(worker).where(worker.c.seen_at < tx.now - timedelta(seconds=after)).returning(worker))
-        events.add(tx, [
-            events.record(tx, "worker.lost", row["id"], {"worker": row["id"], "slots": row["slots"],
-                          "seen_at": row["seen_at"].isoformat()}, source="/functory/reaper") for row in rows
-        ])
+        rows = tx.rows(
+            sa.delete(worker).where(worker.c.seen_at < tx.now - timedelta(seconds=after)).returning(worker)
+        )
+        events.add(
+            tx,
+            [
+                events.record(
+                    tx,
+                    "worker.lost",
+                    row["id"],
+                    {"worker": row["id"], "slots": row["slots"], "seen_at": row["seen_at"].isoformat()},
+                    source="/functory/reaper",
+                )
+                for row in rows
+            ],
+        )
     return [row["id"] for row in rows]
 
 
@@ -56,7 +75,14 @@ def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
     changed = tx.execute(
         sa.update(execution)
         .where(execution.c.id == row["id"], execution.c.fence == row["fence"], execution.c.state == "running")
-        .values(state="queued", fence=execution.c.fence + 1, run_at=tx.now, dispatched_at=None, lease_until=None, worker_id=None)
+        .values(
+            state="queued",
+            fence=execution.c.fence + 1,
+            run_at=tx.now,
+            dispatched_at=None,
+            lease_until=None,
+            worker_id=None,
+        )
     ).rowcount
     if changed:
         error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
@@ -71,7 +97,9 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
     error = {"type": type_, "message": message}
     changed = tx.execute(
         sa.update(execution)
-        .where(execution.c.id == row["id"], execution.c.fence == row["fence"], execution.c.state == row["state"])
+        .where(
+            execution.c.id == row["id"], execution.c.fence == row["fence"], execution.c.state == row["state"]
+        )
         .values(state=state, fence=execution.c.fence + 1, finished_at=tx.now, lease_until=None, error=error)
     ).rowcount
     if changed:
@@ -84,5 +112,8 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
 
 
 def _end_attempt(tx: Tx, row: Mapping[str, Any], outcome: str, error: Mapping[str, Any]) -> None:
-    tx.execute(sa.update(attempt).where(attempt.c.execution_id == row["id"], attempt.c.fence == row["fence"])
-               .values(ended_at=tx.now, outcome=outcome, error=dict(error)))
+    tx.execute(
+        sa.update(attempt)
+        .where(attempt.c.execution_id == row["id"], attempt.c.fence == row["fence"])
+        .values(ended_at=tx.now, outcome=outcome, error=dict(error))
+    )

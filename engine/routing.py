@@ -17,9 +17,9 @@ from engine.errors import Unavailable
 from engine.tables import execution, firing
 from engine.tx import Tx
 
-
 Decision = Fire | Suppress
 Decide = Callable[[Mapping[str, Any]], Sequence[Decision]]
+
 
 @dataclass
 class Routed:
@@ -88,7 +88,9 @@ def _one_by_one(database: Database, limit: int, max_budget: int, prepare: Callab
     return total
 
 
-def _write(tx: Tx, batch: Sequence[Mapping[str, Any]], prepare: Callable[[Tx], Decide], max_budget: int) -> Routed:
+def _write(
+    tx: Tx, batch: Sequence[Mapping[str, Any]], prepare: Callable[[Tx], Decide], max_budget: int
+) -> Routed:
     done = Routed(events=len(batch))
     if not batch:
         return done
@@ -120,14 +122,30 @@ def _execution(tx: Tx, item: Admitted) -> dict[str, Any]:
     row, trigger = item.event, item.fire.trigger
     link = {"trigger": trigger["id"], "name": trigger["name"], "subject": row["subject"], "event": row["id"]}
     return executions.row(
-        tx, item.version, item.input, cause="trigger", root_id=row["root_id"], depth=row["depth"] + 1,
-        chain=[*row["chain"], link], trigger_id=trigger["id"], event_id=row["id"],
+        tx,
+        item.version,
+        item.input,
+        cause="trigger",
+        root_id=row["root_id"],
+        depth=row["depth"] + 1,
+        chain=[*row["chain"], link],
+        trigger_id=trigger["id"],
+        event_id=row["id"],
     )
 
 
 def _firing(tx: Tx, row: Mapping[str, Any], trigger: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "trigger_id": trigger["id"], "event_id": row["id"], "trigger_version": trigger["version"], "decision": "fired",
-        "reason": None, "limit_value": None, "actual_value": None, "detail": None, "chain": list(row["chain"]),
-        "execution_id": None, "root_id": row["root_id"], "time": tx.now,
+        "trigger_id": trigger["id"],
+        "event_id": row["id"],
+        "trigger_version": trigger["version"],
+        "decision": "fired",
+        "reason": None,
+        "limit_value": None,
+        "actual_value": None,
+        "detail": None,
+        "chain": list(row["chain"]),
+        "execution_id": None,
+        "root_id": row["root_id"],
+        "time": tx.now,
     }

@@ -46,7 +46,9 @@ def declared(value: Any, what: str) -> dict[str, Any] | None:
         required: list[str] = []
         for item in value:
             if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
-                raise Invalid(f"wrong {what}", f"{item!r} has no name", 'write [{"name": "rows", "type": "list"}]')
+                raise Invalid(
+                    f"wrong {what}", f"{item!r} has no name", 'write [{"name": "rows", "type": "list"}]'
+                )
             kind = TYPES.get(str(item.get("type", "")).lower())
             properties[item["name"]] = {"type": kind} if kind else {}
             if item.get("required", True):
@@ -82,8 +84,10 @@ def _shape(schema: Mapping[str, Any]) -> str:
     if not isinstance(properties, Mapping) or not properties:
         return ""
     required = schema.get("required", [])
-    parts = [name + (": " + _type(kind) if _type(kind) else "") + ("" if name in required else "?")
-             for name, kind in properties.items()]
+    parts = [
+        name + (": " + _type(kind) if _type(kind) else "") + ("" if name in required else "?")
+        for name, kind in properties.items()
+    ]
     return "it takes {" + ", ".join(parts) + "}"
 
 
@@ -98,7 +102,9 @@ def _validator(text: str, what: str) -> Any:
         return jsonschema_rs.validator_for(codec.loads(text), retriever=_refuse)
     except Exception as error:
         reason = str(error).split("\n")[0][:300]
-        raise Invalid(f"the schema of the {what} is wrong", reason, "see json-schema.org; remote references are refused") from None
+        raise Invalid(
+            f"the schema of the {what} is wrong", reason, "see json-schema.org; remote references are refused"
+        ) from None
 
 
 def _refuse(uri: str) -> Any:

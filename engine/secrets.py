@@ -45,7 +45,11 @@ class Secrets:
         except UnicodeEncodeError:
             raise Invalid("wrong secret value", "it holds a lone surrogate, which has no bytes") from None
         if not 0 < size <= MAX_BYTES:
-            raise Invalid("wrong secret value", f"it takes 1 to {MAX_BYTES} bytes", f"to remove it: functory secret delete {name}")
+            raise Invalid(
+                "wrong secret value",
+                f"it takes 1 to {MAX_BYTES} bytes",
+                f"to remove it: functory secret delete {name}",
+            )
         key = self._key()
         with self._database.write() as tx:
             # The row first, even an empty one: it is what a second process waits for.
@@ -54,7 +58,11 @@ class Secrets:
             statement = sa.select(secret.c.version).where(secret.c.name == name)
             version = tx.scalar(statement.with_for_update() if tx.dialect == "postgresql" else statement) + 1
             sealed = self._seal(key, name, version, value)
-            tx.execute(sa.update(secret).where(secret.c.name == name).values(sealed=sealed, version=version, updated_at=tx.now))
+            tx.execute(
+                sa.update(secret)
+                .where(secret.c.name == name)
+                .values(sealed=sealed, version=version, updated_at=tx.now)
+            )
             if not created:
                 data = {"secret": name, "version": version, "author": author}
                 events.add(tx, [events.record(tx, "secret.rotated", name, data, source="/functory/secrets")])
@@ -63,7 +71,11 @@ class Secrets:
     def list(self) -> list[dict[str, Any]]:
         """Names, versions and times; never values."""
         with self._database.read() as tx:
-            return tx.rows(sa.select(secret.c.name, secret.c.version, secret.c.created_at, secret.c.updated_at).order_by(secret.c.name))
+            return tx.rows(
+                sa.select(secret.c.name, secret.c.version, secret.c.created_at, secret.c.updated_at).order_by(
+                    secret.c.name
+                )
+            )
 
     def delete(self, name: str) -> None:
         """Forget a secret. Raises :class:`NotFound`."""
@@ -91,13 +103,20 @@ class Secrets:
         with self._database.read() as tx:
             row = tx.one(sa.select(secret).where(secret.c.name == name))
         if row is None:
-            raise NotFound(f"secret {name!r} is not set", "a function declares it", f"functory secret set {name}")
+            raise NotFound(
+                f"secret {name!r} is not set", "a function declares it", f"functory secret set {name}"
+            )
         sealed = bytes(row["sealed"])
         try:
-            return SecretStr(AESGCM(self._key()).decrypt(sealed[1:13], sealed[13:], _aad(name, row["version"])).decode())
+            return SecretStr(
+                AESGCM(self._key()).decrypt(sealed[1:13], sealed[13:], _aad(name, row["version"])).decode()
+            )
         except InvalidTag:
-            raise Invalid(f"secret {name} cannot be opened", "it was sealed with another key",
-                          "set FUNCTORY_SECRET_KEY to that key, or set the secret again") from None
+            raise Invalid(
+                f"secret {name} cannot be opened",
+                "it was sealed with another key",
+                "set FUNCTORY_SECRET_KEY to that key, or set the secret again",
+            ) from None
 
     @staticmethod
     def _seal(key: bytes, name: str, version: int, value: str) -> bytes:
@@ -119,8 +138,11 @@ class Secrets:
         if file.is_file():
             return _decode(file.read_text().strip(), str(file))
         if not self._settings.embedded:
-            raise Invalid("no key for secrets", "several machines must share one key",
-                          'set FUNCTORY_SECRET_KEY to: python3 -c "import base64, os; print(base64.b64encode(os.urandom(32)).decode())"')
+            raise Invalid(
+                "no key for secrets",
+                "several machines must share one key",
+                'set FUNCTORY_SECRET_KEY to: python3 -c "import base64, os; print(base64.b64encode(os.urandom(32)).decode())"',
+            )
         return _create(file)
 
 

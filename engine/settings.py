@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from engine.errors import Invalid
 
@@ -23,35 +28,61 @@ BROKERS = ("memory", "amqp", "amqps", "pyamqp", "redis", "rediss")
 class Settings(BaseSettings):
     """Each field is set by ``FUNCTORY_<NAME>`` or by ``<name> = …`` in ``functory.toml``."""
 
-    model_config = SettingsConfigDict(env_prefix="FUNCTORY_", extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_prefix="FUNCTORY_", extra="forbid", frozen=True, hide_input_in_errors=True
+    )
 
-    home: Path = Field(Path(".functory"), description="folder of the embedded database, keys and scratch files")
+    home: Path = Field(
+        Path(".functory"), description="folder of the embedded database, keys and scratch files"
+    )
     database_url: SecretStr | None = Field(None, description="sqlite:///file or postgresql://user@host/name")
     broker_url: SecretStr = Field(SecretStr("memory://"), description="memory://, amqp://… or redis://…")
-    namespace: str = Field("functory", pattern=r"^[a-z][a-z0-9_.-]{0,62}$",
-                           description="prefix of the exchange and the queues on the broker")
+    namespace: str = Field(
+        "functory",
+        pattern=r"^[a-z][a-z0-9_.-]{0,62}$",
+        description="prefix of the exchange and the queues on the broker",
+    )
     secret_key: SecretStr | None = Field(None, description="base64 of 32 bytes that seal stored secrets")
 
     worker_slots: int = Field(4, ge=1, le=512, description="executions that one worker runs at a time")
     batch_size: int = Field(100, ge=1, le=1000, description="events that the router takes in one transaction")
     message_size: int = Field(10, ge=1, le=100, description="execution ids in one Celery message under load")
-    poll_seconds: float = Field(0.5, gt=0, le=60, description="how often roles look for work without a wake-up")
-    lease_seconds: float = Field(30.0, gt=0, le=3600, description="an attempt without a heartbeat is lost after this")
-    heartbeat_seconds: float = Field(10.0, gt=0, le=600, description="time between two heartbeats of a worker")
-    redispatch_seconds: float = Field(60.0, gt=0, le=3600, description="a queued execution is sent again after this")
-    grace_seconds: float = Field(20.0, ge=0, le=3600, description="how long a role may finish its work on SIGTERM")
+    poll_seconds: float = Field(
+        0.5, gt=0, le=60, description="how often roles look for work without a wake-up"
+    )
+    lease_seconds: float = Field(
+        30.0, gt=0, le=3600, description="an attempt without a heartbeat is lost after this"
+    )
+    heartbeat_seconds: float = Field(
+        10.0, gt=0, le=600, description="time between two heartbeats of a worker"
+    )
+    redispatch_seconds: float = Field(
+        60.0, gt=0, le=3600, description="a queued execution is sent again after this"
+    )
+    grace_seconds: float = Field(
+        20.0, ge=0, le=3600, description="how long a role may finish its work on SIGTERM"
+    )
 
     max_depth: int = Field(16, ge=1, le=64, description="longest causal chain")
     root_budget: int = Field(1000, ge=1, le=1_000_000, description="executions that one root may cause")
     trigger_rate: int = Field(
-        6000, ge=0, le=1_000_000, description="firings a minute of one trigger for one subject; 0 for no limit"
+        6000,
+        ge=0,
+        le=1_000_000,
+        description="firings a minute of one trigger for one subject; 0 for no limit",
     )
-    max_event_bytes: int = Field(1_048_576, ge=1024, le=16_777_216, description="largest data of an event or input")
+    max_event_bytes: int = Field(
+        1_048_576, ge=1024, le=16_777_216, description="largest data of an event or input"
+    )
 
     host: str = Field("127.0.0.1", description="address of the server role")
     port: int = Field(7400, ge=0, le=65535, description="port of the server role; 0 takes a free one")
-    metrics_port: int | None = Field(None, ge=0, le=65535, description="port of /metrics of the other roles; 0 takes a free one")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="port of /metrics of the other roles; 0 takes a free one"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least level that is logged"
+    )
     log_json: bool = Field(False, description="one JSON object a log line")
 
     @field_validator("database_url")
@@ -103,7 +134,9 @@ def load_settings(**overrides: Any) -> Settings:
     """Read the settings. Raises :class:`Invalid` that names each wrong one and what it takes."""
     file = os.environ.get("FUNCTORY_CONFIG")
     if file and not Path(file).is_file():
-        raise Invalid(f"settings file {file} not found", "FUNCTORY_CONFIG names it", "create it or unset the variable")
+        raise Invalid(
+            f"settings file {file} not found", "FUNCTORY_CONFIG names it", "create it or unset the variable"
+        )
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
@@ -113,8 +146,11 @@ def load_settings(**overrides: Any) -> Settings:
             known = Settings.model_fields.get(name)
             hint = f" ({known.description})" if known and known.description else ""
             faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}{hint}")
-        raise Invalid("wrong settings", "\n".join(faults),
-                      "correct FUNCTORY_<NAME> in the environment or the entry in functory.toml") from None
+        raise Invalid(
+            "wrong settings",
+            "\n".join(faults),
+            "correct FUNCTORY_<NAME> in the environment or the entry in functory.toml",
+        ) from None
     except ValueError as error:
         raise Invalid("settings file cannot be read", str(error), "it must be valid TOML") from None
     _check_together(settings)
@@ -123,13 +159,18 @@ def load_settings(**overrides: Any) -> Settings:
 
 def _check_together(settings: Settings) -> None:
     if settings.heartbeat_seconds * 2 > settings.lease_seconds:
-        raise Invalid("wrong settings",
-                      f"heartbeat_seconds ({settings.heartbeat_seconds:g}) must be at most half of lease_seconds "
-                      f"({settings.lease_seconds:g}), or a healthy worker loses its lease after one late heartbeat",
-                      "raise FUNCTORY_LEASE_SECONDS or lower FUNCTORY_HEARTBEAT_SECONDS")
+        raise Invalid(
+            "wrong settings",
+            f"heartbeat_seconds ({settings.heartbeat_seconds:g}) must be at most half of lease_seconds "
+            f"({settings.lease_seconds:g}), or a healthy worker loses its lease after one late heartbeat",
+            "raise FUNCTORY_LEASE_SECONDS or lower FUNCTORY_HEARTBEAT_SECONDS",
+        )
 
 
 def _scheme(url: str, known: tuple[str, ...], what: str) -> None:
     scheme = url.split("://", 1)[0] if "://" in url else ""
     if scheme.split("+")[0] not in known:
-        raise ValueError(f"unknown {what} {scheme or 'without a scheme'!r}; use one of " + ", ".join(f"{k}://" for k in known))
+        raise ValueError(
+            f"unknown {what} {scheme or 'without a scheme'!r}; use one of "
+            + ", ".join(f"{k}://" for k in known)
+        )

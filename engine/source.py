@@ -61,20 +61,31 @@ def parse(text: str, name: str | None = None) -> Source:
     another name, a reserved name, or statements that a source may not hold at its top level.
     """
     if not isinstance(text, str):
-        raise Invalid("the source is not text", f"it is a {type(text).__name__}", "pass the function's source as a string")
+        raise Invalid(
+            "the source is not text",
+            f"it is a {type(text).__name__}",
+            "pass the function's source as a string",
+        )
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise Invalid("the source is too large", f"at most {MAX_BYTES} bytes are stored", "split it into dependencies")
+        raise Invalid(
+            "the source is too large", f"at most {MAX_BYTES} bytes are stored", "split it into dependencies"
+        )
     module = tree(text)
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if not functions:
         raise Invalid("the source holds no function", "one top-level `def` is needed", "write def name(…): …")
     if len(functions) > 1:
         names = ", ".join(f"{node.name} (line {node.lineno})" for node in functions)
-        raise Invalid("the source holds several functions", f"found {names}",
-                      "save each one on its own and name the others in dependencies=[…]")
+        raise Invalid(
+            "the source holds several functions",
+            f"found {names}",
+            "save each one on its own and name the others in dependencies=[…]",
+        )
     node = functions[0]
     if name is not None and node.name != name:
-        raise Invalid(f"the source defines {node.name}, not {name}", f"line {node.lineno}", f"rename it to {name}")
+        raise Invalid(
+            f"the source defines {node.name}, not {name}", f"line {node.lineno}", f"rename it to {name}"
+        )
     check_name(node.name)
     for statement in module.body:
         _check_statement(statement)
@@ -92,10 +103,15 @@ def parse(text: str, name: str | None = None) -> Source:
 def check_name(name: str) -> None:
     """Refuse names that are no identifiers, Python's, or the library's own."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise Invalid(f"{name!r} is not a function name", "it must be a Python identifier of at most 200 letters")
+        raise Invalid(
+            f"{name!r} is not a function name", "it must be a Python identifier of at most 200 letters"
+        )
     if name in RESERVED or (name.startswith("__") and name.endswith("__")):
-        raise Invalid(f"the name {name} is reserved", "Functory offers it inside every function",
-                      f"call it my_{name.strip('_')}, say")
+        raise Invalid(
+            f"the name {name} is reserved",
+            "Functory offers it inside every function",
+            f"call it my_{name.strip('_')}, say",
+        )
 
 
 def tree(text: str) -> ast.Module:
@@ -103,7 +119,9 @@ def tree(text: str) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError as error:
-        mark = f"\n    {error.text.rstrip()}\n    {' ' * max((error.offset or 1) - 1, 0)}^" if error.text else ""
+        mark = (
+            f"\n    {error.text.rstrip()}\n    {' ' * max((error.offset or 1) - 1, 0)}^" if error.text else ""
+        )
         raise Invalid("the source has a syntax error", f"line {error.lineno}: {error.msg}{mark}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise Invalid("the source cannot be read as Python", str(error) or type(error).__name__) from None
@@ -123,13 +141,18 @@ def may_stand(node: ast.stmt) -> bool:
 def _check_statement(node: ast.stmt) -> None:
     if may_stand(node) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
         return
-    raise Invalid("the source does something at its top level", f"line {node.lineno}: {ast.unparse(node)[:80]}",
-                  "keep imports, constants, classes and the one function; move the rest into the function")
+    raise Invalid(
+        "the source does something at its top level",
+        f"line {node.lineno}: {ast.unparse(node)[:80]}",
+        "keep imports, constants, classes and the one function; move the rest into the function",
+    )
 
 
 def _parameters(arguments: ast.arguments) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
-    positional = [(a, "positional_only") for a in arguments.posonlyargs] + [(a, "positional") for a in arguments.args]
+    positional = [(a, "positional_only") for a in arguments.posonlyargs] + [
+        (a, "positional") for a in arguments.args
+    ]
     first_default = len(positional) - len(arguments.defaults)
     for index, (argument, kind) in enumerate(positional):
         found.append(Parameter(argument.arg, kind, index < first_default))

@@ -27,7 +27,15 @@ class State:
             row = tx.one(sa.select(state).where(state.c.function == function, state.c.key == key))
         return None if row is None else (row["value"], row["version"])
 
-    def set(self, function: str, key: str, value: Any, *, expected_version: int | None = None, cause: Cause | None = None) -> int:
+    def set(
+        self,
+        function: str,
+        key: str,
+        value: Any,
+        *,
+        expected_version: int | None = None,
+        cause: Cause | None = None,
+    ) -> int:
         """Store a JSON value of at most 64 KiB. Returns its version.
 
         ``expected_version`` (0: must not exist) gives compare-and-set; raises :class:`Conflict`.
@@ -43,19 +51,31 @@ class State:
             row = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
             version = row["version"] if row else 0
             if expected_version is not None and expected_version != version:
-                raise Conflict(f"the state {key!r} was changed meanwhile", f"it is at version {version}, you expected {expected_version}")
+                raise Conflict(
+                    f"the state {key!r} was changed meanwhile",
+                    f"it is at version {version}, you expected {expected_version}",
+                )
             if row is None:
                 new = {"function": function, "key": key, "value": value, "version": 1, "updated_at": tx.now}
                 if tx.insert_new(state, new):
                     return 1
                 if expected_version is not None:
-                    raise Conflict(f"the state {key!r} was changed meanwhile", "somebody else has just created it")
-            new_version = tx.scalar(sa.update(state).where(place).values(value=value, version=state.c.version + 1, updated_at=tx.now)
-                                    .returning(state.c.version))
+                    raise Conflict(
+                        f"the state {key!r} was changed meanwhile", "somebody else has just created it"
+                    )
+            new_version = tx.scalar(
+                sa.update(state)
+                .where(place)
+                .values(value=value, version=state.c.version + 1, updated_at=tx.now)
+                .returning(state.c.version)
+            )
         return int(new_version)
 
     def delete(self, function: str, key: str, *, cause: Cause | None = None) -> bool:
         """Forget a key. True when it was there."""
         with self._database.write() as tx:
             causes.hold(tx, cause)
-            return tx.execute(sa.delete(state).where(state.c.function == function, state.c.key == key)).rowcount > 0
+            return (
+                tx.execute(sa.delete(state).where(state.c.function == function, state.c.key == key)).rowcount
+                > 0
+            )

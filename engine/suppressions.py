@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import audit, events, executions, functions
+from engine import audit, events, executions, versions
 from engine.admission import Refused, Suppress
 from engine.database import Database
 from engine.errors import Conflict, NotFound
@@ -171,7 +171,7 @@ class Suppressions:
                     f"functory execution replay {stopped['execution_id']}",
                 )
             definition = stopped["definition"]
-            target = functions.load_reference(tx, definition["function"])
+            target = versions.load_reference(tx, definition["function"])
             input_ = make_input(definition, events.envelope(row), target["parameters"])
             link = {
                 "trigger": stopped["trigger_id"],

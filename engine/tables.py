@@ -29,7 +29,13 @@ class Instant(TypeDecorator[datetime]):
         return value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
-        return value if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return (
+            value
+            if value is None
+            else value.replace(tzinfo=UTC)
+            if value.tzinfo is None
+            else value.astimezone(UTC)
+        )
 
 
 class Json(TypeDecorator[Any]):
@@ -82,13 +88,15 @@ def _open(name: str, table: Table, columns: list[Any], where: str) -> Index:
 
 
 counter = Table(
-    "counter", metadata,
+    "counter",
+    metadata,
     Column("name", sa.String(64), primary_key=True),
     Column("value", sa.BigInteger, nullable=False),
 )
 
 function = Table(
-    "function", metadata,
+    "function",
+    metadata,
     Column("id", Id, primary_key=True),
     Column("name", sa.String(200), nullable=False, unique=True),
     Column("state", sa.String(16), nullable=False),  # enabled, disabled, deleted
@@ -99,13 +107,16 @@ function = Table(
 )
 
 function_version = Table(
-    "function_version", metadata,
+    "function_version",
+    metadata,
     Column("id", Id, primary_key=True),
     Column("function_id", Id, ForeignKey("function.id"), nullable=False),
     Column("number", sa.Integer, nullable=False),
     Column("source", Words, nullable=False),
     Column("source_sha256", sa.String(64), nullable=False),
-    Column("sha256", sa.String(64), nullable=False),  # of everything below and the source: equal content, equal hash
+    Column(
+        "sha256", sa.String(64), nullable=False
+    ),  # of everything below and the source: equal content, equal hash
     Column("is_async", sa.Boolean, nullable=False),
     Column("parameters", Json, nullable=False),
     Column("input_schema", Json),
@@ -126,7 +137,8 @@ function_version = Table(
 )
 
 trigger = Table(
-    "trigger", metadata,
+    "trigger",
+    metadata,
     Column("id", Id, primary_key=True),
     Column("name", sa.String(200), nullable=False, unique=True),
     Column("state", sa.String(16), nullable=False),  # enabled, paused, shadow, deleted
@@ -138,7 +150,8 @@ trigger = Table(
 )
 
 trigger_version = Table(
-    "trigger_version", metadata,
+    "trigger_version",
+    metadata,
     Column("trigger_id", Id, ForeignKey("trigger.id"), primary_key=True),
     Column("number", sa.Integer, primary_key=True),
     Column("definition", Json, nullable=False),
@@ -148,7 +161,8 @@ trigger_version = Table(
 )
 
 event = Table(
-    "event", metadata,
+    "event",
+    metadata,
     Column("id", Id, primary_key=True),
     Column("type", sa.String(255), nullable=False),
     Column("source", Words, nullable=False),
@@ -173,13 +187,15 @@ Index("ix_event_type", event.c.type, event.c.id)
 
 # What is not on the broker yet. A table of its own, so that publisher and router never lock the same rows.
 outbox = Table(
-    "outbox", metadata,
+    "outbox",
+    metadata,
     Column("event_id", Id, ForeignKey("event.id"), primary_key=True),
     Column("time", Instant, nullable=False),
 )
 
 firing = Table(
-    "firing", metadata,
+    "firing",
+    metadata,
     Column("trigger_id", Id, primary_key=True),
     Column("event_id", Id, primary_key=True),
     Column("trigger_version", sa.Integer, nullable=False),
@@ -198,7 +214,8 @@ Index("ix_firing_root_id", firing.c.root_id)
 _open("ix_firing_suppressed", firing, [firing.c.time], "decision = 'suppressed'")
 
 execution = Table(
-    "execution", metadata,
+    "execution",
+    metadata,
     Column("id", Id, primary_key=True),
     Column("function", sa.String(200), nullable=False),
     Column("version", sa.Integer, nullable=False),
@@ -238,14 +255,20 @@ execution = Table(
     Column("finished_at", Instant),
     UniqueConstraint("trigger_id", "event_id"),
 )
-_open("ix_execution_queued", execution, [execution.c.priority.desc(), execution.c.run_at, execution.c.id], "state = 'queued'")
+_open(
+    "ix_execution_queued",
+    execution,
+    [execution.c.priority.desc(), execution.c.run_at, execution.c.id],
+    "state = 'queued'",
+)
 _open("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")
 Index("ix_execution_root_id", execution.c.root_id)
 Index("ix_execution_parent_id", execution.c.parent_id)
 Index("ix_execution_function", execution.c.function, execution.c.id)
 
 attempt = Table(
-    "attempt", metadata,
+    "attempt",
+    metadata,
     Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
     Column("fence", sa.Integer, primary_key=True),
     Column("number", sa.Integer, nullable=False),
@@ -260,7 +283,8 @@ attempt = Table(
 )
 
 span = Table(
-    "span", metadata,
+    "span",
+    metadata,
     Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
     Column("fence", sa.Integer, primary_key=True),
     Column("seq", sa.Integer, primary_key=True),
@@ -275,7 +299,8 @@ span = Table(
 )
 
 log = Table(
-    "log", metadata,
+    "log",
+    metadata,
     Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
     Column("fence", sa.Integer, primary_key=True),
     Column("seq", sa.Integer, primary_key=True),
@@ -286,7 +311,8 @@ log = Table(
 )
 
 budget = Table(
-    "budget", metadata,
+    "budget",
+    metadata,
     Column("root_id", Id, primary_key=True),
     Column("used", sa.Integer, nullable=False),
     Column("maximum", sa.Integer, nullable=False),
@@ -294,7 +320,8 @@ budget = Table(
 )
 
 secret = Table(
-    "secret", metadata,
+    "secret",
+    metadata,
     Column("name", sa.String(200), primary_key=True),
     Column("sealed", sa.LargeBinary, nullable=False),
     Column("version", sa.Integer, nullable=False),
@@ -355,7 +382,8 @@ audit = Table(
 )
 
 state = Table(
-    "state", metadata,
+    "state",
+    metadata,
     Column("function", sa.String(200), primary_key=True),
     Column("key", sa.String(255), primary_key=True),
     Column("value", Json(null=True), nullable=False),
@@ -364,7 +392,8 @@ state = Table(
 )
 
 worker = Table(
-    "worker", metadata,
+    "worker",
+    metadata,
     Column("id", sa.String(200), primary_key=True),
     Column("slots", sa.Integer, nullable=False),
     Column("isolation", sa.String(16), nullable=False),

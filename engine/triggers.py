@@ -26,8 +26,16 @@ class Triggers:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def save(self, name: str, definition: Mapping[str, Any], *, author: str = "", expected_version: int | None = None,
-             shadow: bool = False, cause: Cause | None = None) -> dict[str, Any]:
+    def save(
+        self,
+        name: str,
+        definition: Mapping[str, Any],
+        *,
+        author: str = "",
+        expected_version: int | None = None,
+        shadow: bool = False,
+        cause: Cause | None = None,
+    ) -> dict[str, Any]:
         """Save a checked definition under ``name``. Equal content makes no new version.
 
         A new trigger with ``shadow`` records its decisions and runs nothing until :meth:`promote`; one
@@ -35,7 +43,9 @@ class Triggers:
         Returns the trigger's row with its definition and ``created``. Raises :class:`Conflict`.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name.replace("-", "_").replace(".", "_")):
-            raise Invalid(f"{name!r} is not a trigger name", "letters, digits, _ - and . only; it begins with a letter")
+            raise Invalid(
+                f"{name!r} is not a trigger name", "letters, digits, _ - and . only; it begins with a letter"
+            )
         sha256 = codec.digest(definition)
         with self._database.write() as tx:
             causes.hold(tx, cause)
@@ -43,28 +53,63 @@ class Triggers:
             row = tx.one(_joined().where(trigger.c.name == name))
             alive = row is not None and row["state"] != "deleted"
             if expected_version is not None and (row["version"] if row and alive else 0) != expected_version:
-                raise Conflict("somebody else changed the trigger meanwhile",
-                               f"you expected version {expected_version}, it is {row['version'] if row and alive else 'gone'}")
+                raise Conflict(
+                    "somebody else changed the trigger meanwhile",
+                    f"you expected version {expected_version}, it is {row['version'] if row and alive else 'gone'}",
+                )
             if row is not None and alive and row["sha256"] == sha256:
                 return row | {"created": False}
             number = row["version"] + 1 if row else 1
             if row is None:
                 id_ = tx.new_id()
                 state = "shadow" if shadow or cause is not None else "enabled"
-                tx.insert(trigger, [{"id": id_, "name": name, "state": state, "origin": _origin(cause), "version": number,
-                                     "created_at": tx.now, "updated_at": tx.now}])
+                tx.insert(
+                    trigger,
+                    [
+                        {
+                            "id": id_,
+                            "name": name,
+                            "state": state,
+                            "origin": _origin(cause),
+                            "version": number,
+                            "created_at": tx.now,
+                            "updated_at": tx.now,
+                        }
+                    ],
+                )
             else:
                 id_ = row["id"]
                 begun = "shadow" if shadow or cause is not None else "enabled"
                 # An agent's change of a person's trigger makes it an agent's: it may not widen by editing.
-                tx.execute(sa.update(trigger).where(trigger.c.id == id_).values(
-                    version=number, state=row["state"] if alive and cause is None else begun, origin=_origin(cause),
-                    updated_at=tx.now, note=row["note"] if alive else None))
-            tx.insert(trigger_version, [{"trigger_id": id_, "number": number, "definition": dict(definition), "sha256": sha256,
-                                         "author": author, "created_at": tx.now}])
+                tx.execute(
+                    sa.update(trigger)
+                    .where(trigger.c.id == id_)
+                    .values(
+                        version=number,
+                        state=row["state"] if alive and cause is None else begun,
+                        origin=_origin(cause),
+                        updated_at=tx.now,
+                        note=row["note"] if alive else None,
+                    )
+                )
+            tx.insert(
+                trigger_version,
+                [
+                    {
+                        "trigger_id": id_,
+                        "number": number,
+                        "definition": dict(definition),
+                        "sha256": sha256,
+                        "author": author,
+                        "created_at": tx.now,
+                    }
+                ],
+            )
             data = {"trigger": name, "version": number, "function": definition["function"], "author": author}
             type_ = "trigger.updated" if alive else "trigger.created"
-            events.add(tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)])
+            events.add(
+                tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)]
+            )
         return self.get(name) | {"created": True}
 
     def get(self, name: str) -> dict[str, Any]:
@@ -78,24 +123,33 @@ class Triggers:
     def list(self) -> list[dict[str, Any]]:
         """All triggers by name, with the numbers of their firings (``fired``, ``suppressed``, ``last_at``)."""
         counted = (
-            sa.select(firing.c.trigger_id,
-                      sa.func.sum(sa.case((firing.c.decision == "fired", 1), else_=0)).label("fired"),
-                      sa.func.sum(sa.case((firing.c.decision == "suppressed", 1), else_=0)).label("suppressed"),
-                      sa.func.max(firing.c.time).label("last_at"))
-            .group_by(firing.c.trigger_id).subquery()
+            sa.select(
+                firing.c.trigger_id,
+                sa.func.sum(sa.case((firing.c.decision == "fired", 1), else_=0)).label("fired"),
+                sa.func.sum(sa.case((firing.c.decision == "suppressed", 1), else_=0)).label("suppressed"),
+                sa.func.max(firing.c.time).label("last_at"),
+            )
+            .group_by(firing.c.trigger_id)
+            .subquery()
         )
         with self._database.read() as tx:
-            rows = tx.rows(_joined(counted.c.fired, counted.c.suppressed, counted.c.last_at)
-                           .outerjoin(counted, counted.c.trigger_id == trigger.c.id)
-                           .where(trigger.c.state != "deleted").order_by(trigger.c.name))
+            rows = tx.rows(
+                _joined(counted.c.fired, counted.c.suppressed, counted.c.last_at)
+                .outerjoin(counted, counted.c.trigger_id == trigger.c.id)
+                .where(trigger.c.state != "deleted")
+                .order_by(trigger.c.name)
+            )
         return [row | {"fired": row["fired"] or 0, "suppressed": row["suppressed"] or 0} for row in rows]
 
     def versions(self, name: str) -> list[dict[str, Any]]:
         """All versions of a trigger, newest first."""
         row = self.get(name)
         with self._database.read() as tx:
-            return tx.rows(sa.select(trigger_version).where(trigger_version.c.trigger_id == row["id"])
-                           .order_by(trigger_version.c.number.desc()))
+            return tx.rows(
+                sa.select(trigger_version)
+                .where(trigger_version.c.trigger_id == row["id"])
+                .order_by(trigger_version.c.number.desc())
+            )
 
     def pause(self, name: str, *, note: str = "", author: str = "", cause: Cause | None = None) -> None:
         """enabled → paused: matching events that are routed from now on are recorded as suppressed."""
@@ -129,9 +183,15 @@ class Triggers:
                 raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
             if row["state"] == state:
                 return
-            tx.execute(sa.update(trigger).where(trigger.c.id == row["id"]).values(state=state, note=note or None, updated_at=tx.now))
+            tx.execute(
+                sa.update(trigger)
+                .where(trigger.c.id == row["id"])
+                .values(state=state, note=note or None, updated_at=tx.now)
+            )
             data = {"trigger": name, "version": row["version"], "note": note, "author": author}
-            events.add(tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)])
+            events.add(
+                tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)]
+            )
             audit.note(tx, author, type_, name, {"note": note} if note else None)
 
 
@@ -145,5 +205,9 @@ def load_all(tx: Tx) -> list[dict[str, Any]]:
 
 
 def _joined(*more: Any) -> sa.Select[Any]:
-    return sa.select(trigger, trigger_version.c.definition, trigger_version.c.sha256, trigger_version.c.author, *more).join(
-        trigger_version, sa.and_(trigger_version.c.trigger_id == trigger.c.id, trigger_version.c.number == trigger.c.version))
+    return sa.select(
+        trigger, trigger_version.c.definition, trigger_version.c.sha256, trigger_version.c.author, *more
+    ).join(
+        trigger_version,
+        sa.and_(trigger_version.c.trigger_id == trigger.c.id, trigger_version.c.number == trigger.c.version),
+    )

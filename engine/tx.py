@@ -35,6 +35,10 @@ class Tx:
         row = self.connection.execute(statement, values).mappings().first()
         return dict(row) if row is not None else None
 
+    def pairs(self, statement: sa.Executable) -> dict[Any, Any]:
+        """The first two columns of every row, as a dictionary."""
+        return {row[0]: row[1] for row in self.connection.execute(statement)}
+
     def scalar(self, statement: sa.Executable, values: Any = None) -> Any:
         """The first column of the first row, or None."""
         return self.connection.execute(statement, values).scalar()

@@ -14,10 +14,24 @@ from engine.tables import worker
 def seen(database: Database, id_: str, slots: int, isolation: str) -> None:
     """Note that a worker is alive."""
     with database.write() as tx:
-        changed = tx.execute(sa.update(worker).where(worker.c.id == id_)
-                             .values(seen_at=tx.now, slots=slots, isolation=isolation)).rowcount
+        changed = tx.execute(
+            sa.update(worker)
+            .where(worker.c.id == id_)
+            .values(seen_at=tx.now, slots=slots, isolation=isolation)
+        ).rowcount
         if not changed:
-            tx.insert(worker, [{"id": id_, "slots": slots, "isolation": isolation, "started_at": tx.now, "seen_at": tx.now}])
+            tx.insert(
+                worker,
+                [
+                    {
+                        "id": id_,
+                        "slots": slots,
+                        "isolation": isolation,
+                        "started_at": tx.now,
+                        "seen_at": tx.now,
+                    }
+                ],
+            )
 
 
 def gone(database: Database, id_: str) -> None:
@@ -29,4 +43,8 @@ def gone(database: Database, id_: str) -> None:
 def alive(database: Database, within: float) -> list[dict[str, Any]]:
     """Workers seen in the last ``within`` seconds."""
     with database.read() as tx:
-        return tx.rows(sa.select(worker).where(worker.c.seen_at > tx.now - timedelta(seconds=within)).order_by(worker.c.id))
+        return tx.rows(
+            sa.select(worker)
+            .where(worker.c.seen_at > tx.now - timedelta(seconds=within))
+            .order_by(worker.c.id)
+        )

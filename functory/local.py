@@ -118,14 +118,21 @@ class Functory:
         """
 
         def decorate(target: F) -> F:
-            row = self.functions.save(source_of(target, _dependency_names(declared)), author=self.author, **with_limits(declared))
+            row = self.functions.save(
+                source_of(target, _dependency_names(declared)), author=self.author, **with_limits(declared)
+            )
             target.functory_version = row["number"]  # type: ignore[attr-defined]
             return target
 
         return decorate(function) if function is not None else decorate
 
     def register_trigger(
-        self, name: str | None = None, *, shadow: bool = False, expected_version: int | None = None, **fields: Any
+        self,
+        name: str | None = None,
+        *,
+        shadow: bool = False,
+        expected_version: int | None = None,
+        **fields: Any,
     ) -> dict[str, Any]:
         """Save a trigger in either spelling; the name of BabyAGI's spelling is made from its parts.
 
@@ -134,11 +141,20 @@ class Functory:
         made = definition.read(fields)
         if name is None:
             if "event_type" not in fields:
-                raise Invalid("the trigger has no name", try_='register_trigger("name", on={…}, function="…")')
-            parts = [fields["trigger_function"], "on", fields["event_type"].replace(".", "_"), fields.get("target_function") or "any"]
+                raise Invalid(
+                    "the trigger has no name", try_='register_trigger("name", on={…}, function="…")'
+                )
+            parts = [
+                fields["trigger_function"],
+                "on",
+                fields["event_type"].replace(".", "_"),
+                fields.get("target_function") or "any",
+            ]
             name = "-".join(str(part) for part in parts)
         cycles.check(self.trigger_graph({"name": name, "definition": made}), name)
-        return self.triggers.save(name, made, author=self.author, shadow=shadow, expected_version=expected_version)
+        return self.triggers.save(
+            name, made, author=self.author, shadow=shadow, expected_version=expected_version
+        )
 
     def trigger_graph(self, draft: Mapping[str, Any] | None = None) -> cycles.Graph:
         """The graph of all triggers, with ``draft`` (name, definition) as if it were saved."""
@@ -150,8 +166,14 @@ class Functory:
         names = [dependencies.reference(one.function)[0] for one in compiled]
         return cycles.Graph(compiled, functions, self.lineage.observed(names))
 
-    def backtest(self, name: str, draft: Mapping[str, Any] | None = None, *, since: datetime,
-                 progress: Callable[[int], None] | None = None) -> backtest.Comparison:
+    def backtest(
+        self,
+        name: str,
+        draft: Mapping[str, Any] | None = None,
+        *,
+        since: datetime,
+        progress: Callable[[int], None] | None = None,
+    ) -> backtest.Comparison:
         """What trigger ``name``, or a ``draft`` definition of it, would have done with the events since ``since``.
 
         Nothing is run. With both, the result holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
@@ -172,7 +194,9 @@ class Functory:
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
         """Run once what a guard, a pause or a wrong input had stopped. Raises :class:`Conflict`."""
 
-        def make_input(stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any) -> Mapping[str, Any]:
+        def make_input(
+            stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any
+        ) -> Mapping[str, Any]:
             row = {"id": "", "name": trigger, "version": 0, "definition": stored}
             return definition.compile_definition(row).make_input(envelope, parameters)
 
@@ -183,7 +207,9 @@ class Functory:
     def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""
         name, version = dependencies.reference(function)
-        row = self.executions.start(name, lambda v: binding.bind(name, v["parameters"], args, kwargs), version=version)
+        row = self.executions.start(
+            name, lambda v: binding.bind(name, v["parameters"], args, kwargs), version=version
+        )
         self.start()
         return Handle(self, row["id"])
 
@@ -191,10 +217,19 @@ class Functory:
         """Run a function and return its result. Raises :class:`ExecutionFailed`."""
         return self.submit(function, *args, **kwargs).result()
 
-    def run(self, function: str, input_: Mapping[str, Any], *, timeout: float | None = None, idempotency_key: str | None = None) -> dict[str, Any]:
+    def run(
+        self,
+        function: str,
+        input_: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
         """Run a function with an input object; returns the finished execution's row, whatever its state."""
         name, version = dependencies.reference(function)
-        row = self.executions.start(name, input_, version=version, cause="manual", idempotency_key=idempotency_key)
+        row = self.executions.start(
+            name, input_, version=version, cause="manual", idempotency_key=idempotency_key
+        )
         self.start()
         return self.executions.wait([row["id"]], timeout)[0]
 
@@ -202,7 +237,9 @@ class Functory:
         """The results of several handles, in their order."""
         return [executions.value_of(row) for row in self.executions.wait([h.id for h in handles], timeout)]
 
-    def emit(self, type_: str, data: Any = None, *, subject: str | None = None, dedup_key: str | None = None) -> str:
+    def emit(
+        self, type_: str, data: Any = None, *, subject: str | None = None, dedup_key: str | None = None
+    ) -> str:
         """Write one event. Returns its id."""
         id_ = self.events.emit(type_, data, subject=subject, dedup_key=dedup_key)
         self.start()
@@ -233,13 +270,19 @@ def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
         own = textwrap.dedent(inspect.getsource(function))
         module_file = inspect.getsourcefile(function)
     except (OSError, TypeError):
-        raise Invalid(f"the source of {name or function!r} cannot be read", "it was not defined in a file",
-                      "define it in a file, or save its source text: functory function add FILE") from None
+        raise Invalid(
+            f"the source of {name or function!r} cannot be read",
+            "it was not defined in a file",
+            "define it in a file, or save its source text: functory function add FILE",
+        ) from None
     body = excerpt.without_decorators(own, name)
     nested = getattr(function, "__code__", None) is not None and function.__code__.co_freevars
     if nested:
-        raise Invalid(f"{name} uses variables of the function around it", ", ".join(function.__code__.co_freevars),
-                      "move it to the top level of the file, or pass them as arguments")
+        raise Invalid(
+            f"{name} uses variables of the function around it",
+            ", ".join(function.__code__.co_freevars),
+            "move it to the top level of the file, or pass them as arguments",
+        )
     try:
         module = Path(module_file).read_text() if module_file else ""
     except OSError:
@@ -270,7 +313,11 @@ def _make_home(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Invalid(f"the folder {home} cannot be made", str(error), "set FUNCTORY_HOME to a folder that you may write") from None
+        raise Invalid(
+            f"the folder {home} cannot be made",
+            str(error),
+            "set FUNCTORY_HOME to a folder that you may write",
+        ) from None
 
 
 def _whoami() -> str:

@@ -28,8 +28,17 @@ QUIET_SECONDS = 0.01
 class Loop(threading.Thread):
     """``work()`` returns True when there may be more at once; ``until()`` may shorten the wait (seconds)."""
 
-    def __init__(self, name: str, work: Callable[[], bool], *, wakeup: Wakeup, topic: str | None, poll: float,
-                 until: Callable[[], float | None] | None = None, close: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], bool],
+        *,
+        wakeup: Wakeup,
+        topic: str | None,
+        poll: float,
+        until: Callable[[], float | None] | None = None,
+        close: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(name=f"functory-{name}", daemon=True)
         self.role = name
         self.healthy = True

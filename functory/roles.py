@@ -42,7 +42,13 @@ def router_loops(database: Database, settings: Settings) -> list[Loop]:
     """Router, publisher and dispatcher."""
     router = Router(database, settings)
     return [
-        Loop("router", lambda: router.route_batch().events >= settings.batch_size, wakeup=database.wakeup, topic="events", poll=settings.poll_seconds),
+        Loop(
+            "router",
+            lambda: router.route_batch().events >= settings.batch_size,
+            wakeup=database.wakeup,
+            topic="events",
+            poll=settings.poll_seconds,
+        ),
         publisher_loop(database, settings),
         dispatcher_loop(database, settings),
     ]
@@ -71,21 +77,40 @@ def publisher_loop(database: Database, settings: Settings) -> Loop:
             metrics.event_size.observe(len(encode(envelope(row))))
         return len(rows) >= OUTBOX_BATCH
 
-    return Loop("publisher", work, wakeup=database.wakeup, topic="outbox", poll=settings.poll_seconds, close=broker.close)
+    return Loop(
+        "publisher",
+        work,
+        wakeup=database.wakeup,
+        topic="outbox",
+        poll=settings.poll_seconds,
+        close=broker.close,
+    )
 
 
 def dispatcher_loop(database: Database, settings: Settings) -> Loop:
     """Sends queued executions to the workers."""
     dispatcher = Dispatcher(database, settings, make_app(settings))
-    return Loop("dispatcher", lambda: dispatcher.dispatch_batch() >= LEAST_WINDOW, wakeup=database.wakeup, topic="executions",
-                poll=settings.poll_seconds, until=dispatcher.due_in, close=dispatcher.close)
+    return Loop(
+        "dispatcher",
+        lambda: dispatcher.dispatch_batch() >= LEAST_WINDOW,
+        wakeup=database.wakeup,
+        topic="executions",
+        poll=settings.poll_seconds,
+        until=dispatcher.due_in,
+        close=dispatcher.close,
+    )
 
 
 def reaper_loop(database: Database, settings: Settings) -> Loop:
     """Ends what nobody owns any more."""
     reaper = Reaper(database, settings)
-    return Loop("reaper", lambda: any(reaper.reap().values()), wakeup=database.wakeup, topic=None,
-                poll=max(0.2, settings.lease_seconds / 6))
+    return Loop(
+        "reaper",
+        lambda: any(reaper.reap().values()),
+        wakeup=database.wakeup,
+        topic=None,
+        poll=max(0.2, settings.lease_seconds / 6),
+    )
 
 
 class Embedded:
@@ -111,7 +136,10 @@ class Embedded:
         dispatch.recall(self._database)
         self._worker = EmbeddedWorker(app, self._settings.worker_slots)
         self._worker.start()
-        self._loops = [*router_loops(self._database, self._settings), reaper_loop(self._database, self._settings)]
+        self._loops = [
+            *router_loops(self._database, self._settings),
+            reaper_loop(self._database, self._settings),
+        ]
         for loop in self._loops:
             loop.start()
 

@@ -36,8 +36,13 @@ class Tally:
 
     def as_json(self) -> dict[str, Any]:
         """Counts and examples."""
-        return {"matched": self.matched, "would_fire": self.fired, "would_be_suppressed": dict(self.suppressed),
-                "condition_problems": self.problems, "examples": self.examples}
+        return {
+            "matched": self.matched,
+            "would_fire": self.fired,
+            "would_be_suppressed": dict(self.suppressed),
+            "condition_problems": self.problems,
+            "examples": self.examples,
+        }
 
 
 @dataclass
@@ -54,11 +59,19 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """The result as plain data; ``events_per_minute`` is the speed that it ran at."""
-        result = {"events": self.events, "seconds": round(self.seconds, 3),
-                  "events_per_minute": round(self.events / self.seconds * 60) if self.seconds else 0, **self.draft.as_json()}
+        result = {
+            "events": self.events,
+            "seconds": round(self.seconds, 3),
+            "events_per_minute": round(self.events / self.seconds * 60) if self.seconds else 0,
+            **self.draft.as_json(),
+        }
         if self.stored is not None:
             result["stored"] = self.stored.as_json()
-            result["difference"] = {"events": self.differing, "only_draft": self.only_draft, "only_stored": self.only_stored}
+            result["difference"] = {
+                "events": self.differing,
+                "only_draft": self.only_draft,
+                "only_stored": self.only_stored,
+            }
         return result
 
 
@@ -68,7 +81,9 @@ class Rehearsal:
     def __init__(self, compiled: Compiled, settings: Settings) -> None:
         self.tally = Tally()
         self._compiled = compiled
-        self._limits = effective(compiled.guards, by_agent=compiled.row.get("origin") == "agent", settings=settings)
+        self._limits = effective(
+            compiled.guards, by_agent=compiled.row.get("origin") == "agent", settings=settings
+        )
         self._max_depth = settings.max_depth
         self._budget = min(settings.root_budget, self._limits.budget or settings.root_budget)
         self._next: dict[str | None, datetime] = {}
@@ -111,8 +126,12 @@ class Rehearsal:
 
 
 def run(
-    draft: Compiled, stored: Compiled | None, rows: Iterable[Mapping[str, Any]], settings: Settings,
-    *, progress: Callable[[int], None] | None = None,
+    draft: Compiled,
+    stored: Compiled | None,
+    rows: Iterable[Mapping[str, Any]],
+    settings: Settings,
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Backtest ``draft`` over ``rows`` (event rows, oldest first), beside ``stored`` when there is one.
 
@@ -152,7 +171,9 @@ def wanted_types(*versions: Compiled | None) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _counted(rows: Iterable[Mapping[str, Any]], result: Comparison, progress: Callable[[int], None] | None) -> Iterator[Mapping[str, Any]]:
+def _counted(
+    rows: Iterable[Mapping[str, Any]], result: Comparison, progress: Callable[[int], None] | None
+) -> Iterator[Mapping[str, Any]]:
     for row in rows:
         result.events += 1
         if progress is not None and result.events % 2000 == 0:

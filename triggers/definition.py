@@ -116,12 +116,24 @@ class Compiled:
 
 
 def define(
-    *, on: Mapping[str, Any], function: str, when: str | None = None, input: Any = None,  # noqa: A002  (the user's word)
-    guards: Mapping[str, Any] | None = None, passes: str = "event", criteria: Mapping[str, Any] | None = None,
+    *,
+    on: Mapping[str, Any],
+    function: str,
+    when: str | None = None,
+    input: Any = None,  # noqa: A002  (the user's word)
+    guards: Mapping[str, Any] | None = None,
+    passes: str = "event",
+    criteria: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
-    definition = {"on": codec.loads(codec.encode(dict(on))) if isinstance(on, Mapping) else on, "when": when or None,
-                  "function": function, "input": input, "pass": passes, "guards": dict(guards) if isinstance(guards, Mapping) else guards or {}}
+    definition = {
+        "on": codec.loads(codec.encode(dict(on))) if isinstance(on, Mapping) else on,
+        "when": when or None,
+        "function": function,
+        "input": input,
+        "pass": passes,
+        "guards": dict(guards) if isinstance(guards, Mapping) else guards or {},
+    }
     if criteria:
         definition["criteria"] = compile_criteria(criteria).source
     compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
@@ -129,8 +141,12 @@ def define(
 
 
 def from_event_type(
-    *, event_type: str, trigger_function: str, target_function: str | None = None,
-    conditions: Mapping[str, Any] | None = None, **rest: Any,
+    *,
+    event_type: str,
+    trigger_function: str,
+    target_function: str | None = None,
+    conditions: Mapping[str, Any] | None = None,
+    **rest: Any,
 ) -> dict[str, Any]:
     """The spelling ``register_trigger(event_type=…, target_function=…, trigger_function=…, conditions=…)``.
 
@@ -138,20 +154,32 @@ def from_event_type(
     Each condition holds when the target's metadata or the event's data has that value.
     """
     if not isinstance(event_type, str):
-        raise Invalid("wrong event_type", f"it is a text, got {event_type!r}", 'event_type="function_updated"')
+        raise Invalid(
+            "wrong event_type", f"it is a text, got {event_type!r}", 'event_type="function_updated"'
+        )
     if not isinstance(conditions, Mapping | None):
-        raise Invalid("wrong conditions", f"they are an object, got {conditions!r}", 'conditions={"auto_validate": True}')
+        raise Invalid(
+            "wrong conditions",
+            f"they are an object, got {conditions!r}",
+            'conditions={"auto_validate": True}',
+        )
     types = EVENT_TYPES.get(event_type, (event_type,))
     on: dict[str, Any] = {"type": list(types)}
     if target_function is not None:
         on["subject"] = [target_function]
     wanted = dict(conditions or {})
     if len(wanted) > MAX_CONDITIONS:
-        raise Invalid("too many conditions", f"{len(wanted)}; at most {MAX_CONDITIONS} are taken",
-                      "write a pattern instead: register_trigger(name, on={…}, function=…)")
+        raise Invalid(
+            "too many conditions",
+            f"{len(wanted)}; at most {MAX_CONDITIONS} are taken",
+            "write a pattern instead: register_trigger(name, on={…}, function=…)",
+        )
     if "metadata" in wanted:
-        raise Invalid("wrong conditions", "metadata itself cannot be one: each condition names a value in it",
-                      'conditions={"auto_validate": True}')
+        raise Invalid(
+            "wrong conditions",
+            "metadata itself cannot be one: each condition names a value in it",
+            'conditions={"auto_validate": True}',
+        )
     if wanted:
         places = [[("metadata", key, value), ("", key, value)] for key, value in wanted.items()]
         branches: list[dict[str, Any]] = []
@@ -169,7 +197,16 @@ def read(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A definition from an object in either spelling (a YAML file, an API call). Raises :class:`Invalid`."""
     given = {key: value for key, value in fields.items() if key != "name"}
     if "event_type" in given:
-        known = {"event_type", "target_function", "trigger_function", "conditions", "criteria", "when", "input", "guards"}
+        known = {
+            "event_type",
+            "target_function",
+            "trigger_function",
+            "conditions",
+            "criteria",
+            "when",
+            "input",
+            "guards",
+        }
         _refuse_unknown(given, known)
         if not given.get("trigger_function"):
             raise Invalid("the trigger names no function to run", "trigger_function is missing")
@@ -177,8 +214,11 @@ def read(fields: Mapping[str, Any]) -> dict[str, Any]:
     _refuse_unknown(given, _FIELDS)
     for needed in ("on", "function"):
         if not given.get(needed):
-            raise Invalid(f"the trigger has no {needed!r}", "a trigger needs a pattern and a function",
-                          'register_trigger("name", on={"type": ["order.created"]}, function="handle_order")')
+            raise Invalid(
+                f"the trigger has no {needed!r}",
+                "a trigger needs a pattern and a function",
+                'register_trigger("name", on={"type": ["order.created"]}, function="handle_order")',
+            )
     passes = given.pop("pass", "event")
     return define(**given, passes=passes)
 
@@ -213,9 +253,11 @@ def _criteria(given: Mapping[str, Any] | None) -> Criteria | None:
     criteria = compile_criteria(given)
     if criteria.reads:
         name = min(criteria.reads)
-        raise Invalid(f"the criteria read {name}, which a trigger does not know",
-                      "it knows the event's data only, under the name trigger",
-                      f"trigger.{name} for a member of the data, or write the value itself as the pattern")
+        raise Invalid(
+            f"the criteria read {name}, which a trigger does not know",
+            "it knows the event's data only, under the name trigger",
+            f"trigger.{name} for a member of the data, or write the value itself as the pattern",
+        )
     return criteria
 
 
@@ -233,7 +275,9 @@ def _guards(given: Mapping[str, Any]) -> Guards:
     _refuse_unknown(given, {*_GUARDS, "allow_self"})
     for name, (low, high) in _GUARDS.items():
         value = given.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high
+        ):
             raise Invalid(f"wrong guard {name}={value!r}", f"it takes a whole number from {low} to {high}")
     if not isinstance(given.get("allow_self", False), bool):
         raise Invalid("wrong guard allow_self", "it is true or false")
@@ -250,4 +294,6 @@ def _passed(passes: str, event: Mapping[str, Any]) -> Any:
 def _refuse_unknown(given: Mapping[str, Any], known: set[str] | frozenset[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise Invalid("unknown fields of a trigger: " + ", ".join(unknown), "known are " + ", ".join(sorted(known)))
+        raise Invalid(
+            "unknown fields of a trigger: " + ", ".join(unknown), "known are " + ", ".join(sorted(known))
+        )

@@ -26,7 +26,9 @@ class OutputMatcher:
     def check(self, patterns: Mapping[str, Any]) -> dict[str, Any]:
         """The patterns as stored. Raises :class:`Invalid` that names the wrong one."""
         if not isinstance(patterns, Mapping):
-            raise Invalid("output_patterns must be an object", 'write {"low_stock": {"stock": [{"numeric": ["<", 5]}]}}')
+            raise Invalid(
+                "output_patterns must be an object", 'write {"low_stock": {"stock": [{"numeric": ["<", 5]}]}}'
+            )
         if len(patterns) > MAX_PATTERNS:
             raise Invalid("too many output patterns", f"at most {MAX_PATTERNS} are taken")
         for name, pattern in patterns.items():
@@ -35,7 +37,11 @@ class OutputMatcher:
             try:
                 _expression(pattern) if isinstance(pattern, str) else compile_pattern(pattern)
             except Invalid as error:
-                raise Invalid(f"the output pattern {name} is wrong", f"{error.what}: {error.why}".rstrip(": "), error.try_) from None
+                raise Invalid(
+                    f"the output pattern {name} is wrong",
+                    f"{error.what}: {error.why}".rstrip(": "),
+                    error.try_,
+                ) from None
         return dict(patterns)
 
     def match(self, patterns: Mapping[str, Any], output: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -66,8 +72,11 @@ def _expression(text: str) -> Any:
         return re2.compile(text, options)
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-        raise Invalid("the regular expression is wrong", reason, "see RE2's syntax; look-around and back-references do not exist") from None
+        raise Invalid(
+            "the regular expression is wrong",
+            reason,
+            "see RE2's syntax; look-around and back-references do not exist",
+        ) from None
 
 
 matcher = OutputMatcher()
-

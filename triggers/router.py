@@ -50,7 +50,12 @@ class TriggerSet:
                 fresh[key] = compile_definition(row)
             except Exception as error:
                 # It was valid when it was saved; it must not stop the others.
-                log.error("trigger cannot be compiled", trigger=row["name"], version=row["version"], error=str(error))
+                log.error(
+                    "trigger cannot be compiled",
+                    trigger=row["name"],
+                    version=row["version"],
+                    error=str(error),
+                )
         self._compiled = fresh
         self._by_type, self._any_type = {}, []
         for compiled in fresh.values():
@@ -79,7 +84,9 @@ class Router:
 
     def route_batch(self) -> Routed:
         """Route up to one batch of pending events. Raises :class:`Unavailable`."""
-        done = routing.route(self._database, self._settings.batch_size, self._settings.root_budget, self._prepare)
+        done = routing.route(
+            self._database, self._settings.batch_size, self._settings.root_budget, self._prepare
+        )
         self._count(done)
         return done
 
@@ -102,7 +109,9 @@ class Router:
             verdict = compiled.holds(event, tx.now)
             if verdict is not None and not verdict.matched:
                 if verdict.problem is not None:
-                    metrics.condition_errors.labels(metrics.trigger_label(compiled.name), verdict.kind or "error").inc()
+                    metrics.condition_errors.labels(
+                        metrics.trigger_label(compiled.name), verdict.kind or "error"
+                    ).inc()
                     decisions.append(Suppress(compiled.row, "condition_error", detail=verdict.problem))
                 continue
             decisions.append(self._guarded(compiled, row, event))
@@ -112,17 +121,23 @@ class Router:
     def _guarded(self, compiled: Compiled, row: Mapping[str, Any], event: Mapping[str, Any]) -> Decision:
         if compiled.row["state"] == "paused":
             return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
-        limits = effective(compiled.guards, by_agent=compiled.row["origin"] == "agent", settings=self._settings)
+        limits = effective(
+            compiled.guards, by_agent=compiled.row["origin"] == "agent", settings=self._settings
+        )
         tripped = trip(compiled.id, compiled.name, limits, row, self._settings.max_depth)
         if tripped is not None:
             return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
         if compiled.row["state"] == "shadow":
-            return Suppress(compiled.row, "shadow", detail="it would have fired; functory trigger promote makes it do so")
+            return Suppress(
+                compiled.row, "shadow", detail="it would have fired; functory trigger promote makes it do so"
+            )
 
         def make_input(target: Mapping[str, Any]) -> Mapping[str, Any]:
             return compiled.make_input(event, target["parameters"])
 
-        return Fire(compiled.row, compiled.function, make_input, budget=limits.budget, per_minute=limits.rate or None)
+        return Fire(
+            compiled.row, compiled.function, make_input, budget=limits.budget, per_minute=limits.rate or None
+        )
 
     @staticmethod
     def _count(done: Routed) -> None:
@@ -145,4 +160,3 @@ class Router:
         for id_, state in done.failed:
             metrics.router_events.labels("error").inc()
             log.error("event cannot be routed", event_id=id_, state=state)
-

@@ -13,8 +13,12 @@ from triggers.definition import compile_definition
 from triggers.patterns import Clause
 
 
-def explain(event: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], firings: Sequence[Mapping[str, Any]],
-            now: datetime) -> list[dict[str, Any]]:
+def explain(
+    event: Mapping[str, Any],
+    triggers: Sequence[Mapping[str, Any]],
+    firings: Sequence[Mapping[str, Any]],
+    now: datetime,
+) -> list[dict[str, Any]]:
     """One answer for each trigger, those with a recorded decision first.
 
     ``decision`` is the recorded one (fired, suppressed), or ``no match``; then ``clauses`` says which
@@ -28,16 +32,28 @@ def explain(event: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], fir
         answer: dict[str, Any] = {"trigger": row["name"], "version": row["version"], "state": row["state"]}
         answers.append(answer | (_decided(decided) if decided else _undecided(row, envelope, now)))
     # Triggers that are deleted by now have left their decisions.
-    answers += [{"trigger": row["trigger"] or row["trigger_id"], "version": row["trigger_version"], "state": "deleted"} | _decided(row)
-                for row in recorded.values()]
+    answers += [
+        {
+            "trigger": row["trigger"] or row["trigger_id"],
+            "version": row["trigger_version"],
+            "state": "deleted",
+        }
+        | _decided(row)
+        for row in recorded.values()
+    ]
     order = {"fired": 0, "suppressed": 1}
     return sorted(answers, key=lambda a: (order.get(a["decision"], 2), a["trigger"]))
 
 
 def _decided(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "decision": row["decision"], "version": row["trigger_version"], "reason": row["reason"], "limit": row["limit_value"],
-        "value": row["actual_value"], "detail": row["detail"], "execution_id": row["execution_id"],
+        "decision": row["decision"],
+        "version": row["trigger_version"],
+        "reason": row["reason"],
+        "limit": row["limit_value"],
+        "value": row["actual_value"],
+        "detail": row["detail"],
+        "execution_id": row["execution_id"],
         "chain": [link["name"] for link in row["chain"] or []],
     }
 
@@ -59,7 +75,9 @@ def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetim
     elif verdict is not None and not verdict.matched:
         answer["reason"] = verdict.problem or (_unmet(wrong) if wrong else "the condition is false")
     else:
-        answer["reason"] = "it matches now, but the event was routed before this version of the trigger, or is not routed yet"
+        answer["reason"] = (
+            "it matches now, but the event was routed before this version of the trigger, or is not routed yet"
+        )
     return answer
 
 

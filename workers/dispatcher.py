@@ -30,8 +30,13 @@ class Dispatcher:
 
     def dispatch_batch(self) -> int:
         """Send due executions. Returns how many. Raises :class:`Unavailable` without a broker or database."""
-        sent = dispatch.dispatch(self._database, self._send, redispatch=self._settings.redispatch_seconds,
-                                 worker_ttl=self._settings.lease_seconds, pace=self._pace)
+        sent = dispatch.dispatch(
+            self._database,
+            self._send,
+            redispatch=self._settings.redispatch_seconds,
+            worker_ttl=self._settings.lease_seconds,
+            pace=self._pace,
+        )
         metrics.dispatched.inc(sent)
         return sent
 
@@ -55,11 +60,19 @@ class Dispatcher:
                 self._connection = self._app.connection_for_write()
                 self._producer = self._app.amqp.Producer(self._connection.channel(), auto_declare=True)
             for start in range(0, len(ids), size):
-                self._app.send_task(TASK, args=[list(ids[start:start + size])], producer=self._producer, ignore_result=True, retry=False)
+                self._app.send_task(
+                    TASK,
+                    args=[list(ids[start : start + size])],
+                    producer=self._producer,
+                    ignore_result=True,
+                    retry=False,
+                )
         except Exception as error:
             self.close()
             reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
-            raise Unavailable("the broker cannot be used", reason, "check that it runs and FUNCTORY_BROKER_URL is right") from error
+            raise Unavailable(
+                "the broker cannot be used", reason, "check that it runs and FUNCTORY_BROKER_URL is right"
+            ) from error
 
 
 def message_size(due: int, slots: int, most: int) -> int:

@@ -58,13 +58,17 @@ class Running:
 class Executor:
     """The executions of one worker process; ``execute`` may be called from many threads."""
 
-    def __init__(self, database: Database, settings: Settings, runner: Runner, worker_id: str, *, owns: bool = False) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, runner: Runner, worker_id: str, *, owns: bool = False
+    ) -> None:
         self._database = database
         self._settings = settings
         self._runner = runner
         self._owns = owns
         self.worker_id = worker_id
-        self._attempts = Attempts(database, worker_id, lease_seconds=settings.lease_seconds, isolation=runner.isolation)
+        self._attempts = Attempts(
+            database, worker_id, lease_seconds=settings.lease_seconds, isolation=runner.isolation
+        )
         self._services = Services(
             events=Events(database, settings.max_event_bytes),
             executions=Executions(database, settings),
@@ -137,7 +141,9 @@ class Executor:
         for running in claimed:
             row = running.claim.row
             if row["attempt"] == 1:
-                metrics.execution_queue.observe(max(0.0, (row["started_at"] - row["created_at"]).total_seconds()))
+                metrics.execution_queue.observe(
+                    max(0.0, (row["started_at"] - row["created_at"]).total_seconds())
+                )
         return claimed
 
     def _run(self, running: Running) -> None:
@@ -162,7 +168,11 @@ class Executor:
             self._finish(claim, self._ending(claim, outcome, Redactor(host.revealed)))
         except Stale:
             metrics.zombies.inc()
-            log.warning("a finish was refused: the attempt had lost its lease", execution_id=claim.id, fence=claim.fence)
+            log.warning(
+                "a finish was refused: the attempt had lost its lease",
+                execution_id=claim.id,
+                fence=claim.fence,
+            )
         except Unavailable as error:
             # The lease ends, and the reaper gives the execution to somebody else.
             log.warning("the execution was left", execution_id=claim.id, reason=error.why)
@@ -177,7 +187,9 @@ class Executor:
     def _give_up(self, claim: Claim, error: Exception) -> None:
         """A defect of ours: it is told where people look, in the execution, and tried again as after a crash."""
         try:
-            self._finish(claim, Ending("crashed", error={"type": type(error).__name__, "message": str(error)}))
+            self._finish(
+                claim, Ending("crashed", error={"type": type(error).__name__, "message": str(error)})
+            )
         except Exception:
             log.exception("the failure could not be stored; the lease ends", execution_id=claim.id)
 
@@ -185,14 +197,22 @@ class Executor:
         """Why a claim is finished without starting anything; None when it can run."""
         name = f"{claim.row['function']} v{claim.row['version']}"
         if claim.row["cancel_requested_at"] is not None:
-            return Ending("cancelled", error={"type": "Cancelled", "message": "cancelled before this attempt began"})
+            return Ending(
+                "cancelled", error={"type": "Cancelled", "message": "cancelled before this attempt began"}
+            )
         try:
             if claim.problem is not None:
                 raise claim.problem
             schemas.check(claim.version["input_schema"], claim.row["input"], f"input of {name}")
-            missing = self._services.secrets.missing([s for code in claim.codes.values() for s in code["secrets"]])
+            missing = self._services.secrets.missing(
+                [s for code in claim.codes.values() for s in code["secrets"]]
+            )
             if missing:
-                raise NotFound(f"{name} needs the secret {missing[0]}", "it is declared but not set", f"functory secret set {missing[0]}")
+                raise NotFound(
+                    f"{name} needs the secret {missing[0]}",
+                    "it is declared but not set",
+                    f"functory secret set {missing[0]}",
+                )
         except Unavailable:
             raise
         except FunctoryError as error:
@@ -200,8 +220,13 @@ class Executor:
         return None
 
     def _ending(self, claim: Claim, outcome: Outcome, redact: Redactor) -> Ending:
-        states = {"succeeded": "succeeded", "failed": "failed", "timed_out": "timed_out", "killed": "cancelled",
-                  "output_too_large": "failed"}
+        states = {
+            "succeeded": "succeeded",
+            "failed": "failed",
+            "timed_out": "timed_out",
+            "killed": "cancelled",
+            "output_too_large": "failed",
+        }
         error = outcome.error
         state = states.get(outcome.status, "crashed")
         if outcome.status == "killed":
@@ -209,13 +234,23 @@ class Executor:
         retryable = outcome.status not in ("output_too_large", "protocol_error")
         if state == "succeeded" and claim.version["declared"].get("validate_output"):
             try:
-                schemas.check(claim.version["output_schema"], outcome.result, f"output of {claim.row['function']} v{claim.row['version']}")
+                schemas.check(
+                    claim.version["output_schema"],
+                    outcome.result,
+                    f"output of {claim.row['function']} v{claim.row['version']}",
+                )
             except Invalid as wrong:
                 state, error, retryable = "failed", {"type": "InvalidOutput", "message": str(wrong)}, False
         return Ending(
-            state, result=redact(outcome.result), result_kind=outcome.result_kind, warnings=redact(outcome.warnings),
-            error=redact(error), retryable=retryable, spans=[redact(_span(s)) for s in outcome.spans],
-            logs=[redact(_log(entry)) for entry in outcome.logs], duration_seconds=outcome.duration_seconds,
+            state,
+            result=redact(outcome.result),
+            result_kind=outcome.result_kind,
+            warnings=redact(outcome.warnings),
+            error=redact(error),
+            retryable=retryable,
+            spans=[redact(_span(s)) for s in outcome.spans],
+            logs=[redact(_log(entry)) for entry in outcome.logs],
+            duration_seconds=outcome.duration_seconds,
             waited_seconds=outcome.waited_seconds,
         )
 
@@ -270,7 +305,9 @@ class Executor:
                 due = now - beat >= self._settings.heartbeat_seconds or beat == 0.0
                 pulse = self._attempts.heartbeat(list(held)) if due else self._attempts.wanted(list(held))
                 if due:
-                    workers.seen(self._database, self.worker_id, self._settings.worker_slots, self._runner.isolation)
+                    workers.seen(
+                        self._database, self.worker_id, self._settings.worker_slots, self._runner.isolation
+                    )
                     beat = now
                 for (id_, _), running in held.items():
                     if id_ in pulse.lost:
@@ -318,20 +355,43 @@ def job_of(claim: Claim) -> Job:
         active.setdefault(code["name"], key)
     codes: dict[str, Code] = {}
     for key, code in claim.codes.items():
-        names = {d["name"]: by_name.get((d["name"], d["pin"]), "") if d["pin"] else _floating(claim, d["name"], active)
-                 for d in code["dependencies"]}
+        names = {
+            d["name"]: by_name.get((d["name"], d["pin"]), "")
+            if d["pin"]
+            else _floating(claim, d["name"], active)
+            for d in code["dependencies"]
+        }
         imports = code["imports"] if code["declared"].get("imports") else []
         codes[key] = Code(
-            name=code["name"], version=code["number"], source=code["source"], is_async=code["is_async"], dependencies=names,
-            secrets=tuple(code["secrets"]), imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
+            name=code["name"],
+            version=code["number"],
+            source=code["source"],
+            is_async=code["is_async"],
+            dependencies=names,
+            secrets=tuple(code["secrets"]),
+            imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
         )
     return Job(
-        execution_id=row["id"], attempt=row["attempt"], function=row["function"], version=row["version"], root_id=row["root_id"],
-        parent_execution_id=row["parent_id"], triggered_by=row["event_id"], depth=row["depth"],
-        entry=f"{claim.version['name']}@{claim.version['number']}", codes=codes, input=row["input"],
-        limits=Limits(wall_seconds=limit.timeout, cpu_seconds=max(10.0, limit.timeout), result_bytes=limit.result_bytes,
-                      log_bytes=limit.log_bytes, calls=limit.calls),
-        permissions=tuple(claim.version["permissions"]), seed=int(row["id"].replace("-", ""), 16) & 0x7FFFFFFF,
+        execution_id=row["id"],
+        attempt=row["attempt"],
+        function=row["function"],
+        version=row["version"],
+        root_id=row["root_id"],
+        parent_execution_id=row["parent_id"],
+        triggered_by=row["event_id"],
+        depth=row["depth"],
+        entry=f"{claim.version['name']}@{claim.version['number']}",
+        codes=codes,
+        input=row["input"],
+        limits=Limits(
+            wall_seconds=limit.timeout,
+            cpu_seconds=max(10.0, limit.timeout),
+            result_bytes=limit.result_bytes,
+            log_bytes=limit.log_bytes,
+            calls=limit.calls,
+        ),
+        permissions=tuple(claim.version["permissions"]),
+        seed=int(row["id"].replace("-", ""), 16) & 0x7FFFFFFF,
     )
 
 
@@ -349,12 +409,27 @@ def worker_name() -> str:
 
 def _span(span: Any) -> dict[str, Any]:
     plain = msgspec.to_builtins(span)
-    return {key: plain[key] for key in ("seq", "parent_seq", "function", "version", "input", "output", "error", "offset_seconds",
-                                        "duration_seconds")}
+    return {
+        key: plain[key]
+        for key in (
+            "seq",
+            "parent_seq",
+            "function",
+            "version",
+            "input",
+            "output",
+            "error",
+            "offset_seconds",
+            "duration_seconds",
+        )
+    }
 
 
 def _log(entry: Any) -> dict[str, Any]:
-    return {"seq": entry.seq, "stream": entry.stream, "level": entry.level or "info", "text": entry.text,
-            "offset_seconds": entry.offset_seconds}
-
-
+    return {
+        "seq": entry.seq,
+        "stream": entry.stream,
+        "level": entry.level or "info",
+        "text": entry.text,
+        "offset_seconds": entry.offset_seconds,
+    }

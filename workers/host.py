@@ -41,7 +41,9 @@ class Services:
 class EngineHost:
     """The host of one claim. ``lend`` is told of child executions that the claim waits for."""
 
-    def __init__(self, claim: Claim, services: Services, lend: Callable[[Sequence[str]], None], ended: threading.Event) -> None:
+    def __init__(
+        self, claim: Claim, services: Services, lend: Callable[[Sequence[str]], None], ended: threading.Event
+    ) -> None:
         self._claim = claim
         self._cause = claim.cause
         self._services = services
@@ -52,7 +54,14 @@ class EngineHost:
         self._children: set[str] = set()
         self.revealed: set[str] = set()
 
-    def call(self, name: str, version: int | None, input: dict[str, Any] | None, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: A002
+    def call(
+        self,
+        name: str,
+        version: int | None,
+        input: dict[str, Any] | None,
+        args: list[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:  # noqa: A002
         """A child execution, awaited. Raises :class:`ExecutionFailed`."""
         id_ = self._start(name, version, input, args, kwargs, dispatched=True)
         self._lend([id_])
@@ -66,15 +75,23 @@ class EngineHost:
         """Wait for own children. Raises :class:`Refused` for a stranger's execution."""
         strangers = [id_ for id_ in ids if id_ not in self._children]
         if strangers:
-            raise Refused(f"execution {strangers[0]} is not a child of this one", "only own children can be awaited")
+            raise Refused(
+                f"execution {strangers[0]} is not a child of this one", "only own children can be awaited"
+            )
         self._lend(ids)
         results: list[dict[str, Any]] = []
         for row in self._wait(ids, timeout):
             try:
                 results.append({"ok": True, "value": executions.value_of(row)})
             except ExecutionFailed as error:
-                results.append({"ok": False, "state": error.state, "execution_id": error.execution_id,
-                                "error": {"type": "ExecutionFailed", "message": str(error)} | dict(error.error)})
+                results.append(
+                    {
+                        "ok": False,
+                        "state": error.state,
+                        "execution_id": error.execution_id,
+                        "error": {"type": "ExecutionFailed", "message": str(error)} | dict(error.error),
+                    }
+                )
         return results
 
     def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002
@@ -83,15 +100,24 @@ class EngineHost:
         with self._lock:
             nth = self._emitted[content] = self._emitted.get(content, 0) + 1
         key = f"{self._claim.id}:{nth}:{content}"
-        return self._services.events.emit(type, data, subject=subject, source=f"/functory/functions/{self._claim.row['function']}",
-                                          cause=self._cause, dedup_key=key)
+        return self._services.events.emit(
+            type,
+            data,
+            subject=subject,
+            source=f"/functory/functions/{self._claim.row['function']}",
+            cause=self._cause,
+            dedup_key=key,
+        )
 
     def secret(self, name: str) -> str:
         """A declared secret's value; remembered, so that it can be redacted from what the run leaves."""
         declared = {secret for code in self._claim.codes.values() for secret in code["secrets"]}
         if name not in declared:
-            raise Refused(f"the secret {name} is not declared", f"{self._claim.row['function']} declares " + (", ".join(sorted(declared)) or "none"),
-                          f'secrets=["{name}"]')
+            raise Refused(
+                f"the secret {name} is not declared",
+                f"{self._claim.row['function']} declares " + (", ".join(sorted(declared)) or "none"),
+                f'secrets=["{name}"]',
+            )
         value = self._services.secrets.open(name).get_secret_value()
         self.revealed.add(value)
         return value
@@ -100,7 +126,9 @@ class EngineHost:
         return self._services.state.get(self._claim.row["function"], key)
 
     def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
-        return self._services.state.set(self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause)
+        return self._services.state.set(
+            self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause
+        )
 
     def state_delete(self, key: str) -> None:
         self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
@@ -111,8 +139,11 @@ class EngineHost:
         if permission is None:
             raise Invalid(f"unknown operation {op!r}", "known are " + ", ".join(sorted(READS | WRITES)))
         if permission not in self._claim.version["permissions"]:
-            raise Refused(f"{self._claim.row['function']} may not {op} functions", f"it lacks the permission {permission}",
-                          f'permissions=["{permission}"]')
+            raise Refused(
+                f"{self._claim.row['function']} may not {op} functions",
+                f"it lacks the permission {permission}",
+                f'permissions=["{permission}"]',
+            )
         registry = self._services.functions
         name = arguments.pop("name", None)
         author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
@@ -123,7 +154,9 @@ class EngineHost:
         if op == "versions":
             return [_public(row) for row in registry.versions(_text(name))]
         if op == "activate":
-            return _public(registry.activate(_text(name), arguments["version"], author=author, cause=self._cause))
+            return _public(
+                registry.activate(_text(name), arguments["version"], author=author, cause=self._cause)
+            )
         if op == "rollback":
             return _public(registry.rollback(_text(name), author=author, cause=self._cause))
         try:
@@ -137,7 +170,11 @@ class EngineHost:
 
     def llm(self, arguments: dict[str, Any]) -> Any:
         """There is no gateway yet."""
-        raise Conflict("no language model is configured", "the gateway is not installed", "see docs/reference/settings.md")
+        raise Conflict(
+            "no language model is configured",
+            "the gateway is not installed",
+            "see docs/reference/settings.md",
+        )
 
     def _wait(self, ids: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
         """Finished rows; gives up when the run itself has ended: nobody can kill a thread in here."""
@@ -151,12 +188,22 @@ class EngineHost:
                 if self._ended.is_set() or (left is not None and left <= 0):
                     raise
 
-    def _start(self, name: str, version: int | None, input_: dict[str, Any] | None, args: list[Any], kwargs: dict[str, Any],
-               *, dispatched: bool) -> str:
+    def _start(
+        self,
+        name: str,
+        version: int | None,
+        input_: dict[str, Any] | None,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        *,
+        dispatched: bool,
+    ) -> str:
         def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
             return input_ if input_ is not None else binding.bind(name, row["parameters"], args, kwargs)
 
-        id_ = self._services.executions.start(name, make, version=version, parent=self._cause, dispatched=dispatched)["id"]
+        id_ = self._services.executions.start(
+            name, make, version=version, parent=self._cause, dispatched=dispatched
+        )["id"]
         self._children.add(id_)
         return id_
 
@@ -168,9 +215,30 @@ def failure(error: FunctoryError) -> dict[str, Any]:
 
 def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
     """What code may see of a version."""
-    keys = ["name", "number", "active", "latest", "state", "sha256", "parameters", "input_schema", "output_schema", "imports",
-            "dependencies", "secrets", "permissions", "metadata", "output_patterns", "limits", "warnings", "author"]
-    shown = {key: row[key] for key in keys} | {"created_at": row["created_at"].isoformat(), "version": row["number"]}
+    keys = [
+        "name",
+        "number",
+        "active",
+        "latest",
+        "state",
+        "sha256",
+        "parameters",
+        "input_schema",
+        "output_schema",
+        "imports",
+        "dependencies",
+        "secrets",
+        "permissions",
+        "metadata",
+        "output_patterns",
+        "limits",
+        "warnings",
+        "author",
+    ]
+    shown = {key: row[key] for key in keys} | {
+        "created_at": row["created_at"].isoformat(),
+        "version": row["number"],
+    }
     if source:
         shown["source"] = row["source"]
     return shown
@@ -180,5 +248,3 @@ def _text(name: Any) -> str:
     if not isinstance(name, str):
         raise Invalid("the operation needs a function's name", f"got {name!r}")
     return name
-
-

@@ -39,17 +39,25 @@ def replay(
     """Run once what was suppressed for one event, in its place of the lineage."""
     with session.engine() as engine:
         handle = engine.replay_suppressed(name, event)
-        row = engine.executions.wait([handle.id])[0] if engine.settings.embedded else engine.executions.get(handle.id)
+        row = (
+            engine.executions.wait([handle.id])[0]
+            if engine.settings.embedded
+            else engine.executions.get(handle.id)
+        )
     out = Screen(json=json)
     if json:
         out.value({"execution_id": row["id"], "state": row["state"]})
     else:
-        out.styled((f"execution {row['id']} {row['state']}; to read it: functory execution show {row['id']}", ""))
+        out.styled(
+            (f"execution {row['id']} {row['state']}; to read it: functory execution show {row['id']}", "")
+        )
 
 
 def budget(
     root: Annotated[str, typer.Argument(help="The root: an event's or execution's id.", show_default=False)],
-    maximum: Annotated[int, typer.Argument(help="How many executions it may cause in all.", min=1, show_default=False)],
+    maximum: Annotated[
+        int, typer.Argument(help="How many executions it may cause in all.", min=1, show_default=False)
+    ],
 ) -> None:
     """Raise (or lower) the budget of one root. What was suppressed stays so: see replay."""
     from engine import audit, budgets
@@ -87,8 +95,14 @@ def suppressed(json: AsJson = False) -> None:
     """What was stopped, newest first: a line for each trigger, root and reason, with its count."""
     with session.engine() as engine:
         rows = engine.suppressions.list()
-    columns = {"last_at": "LAST", "trigger": "TRIGGER", "reason": "REASON", "count": "COUNT", "root_id": "ROOT",
-               "first_event_id": "FIRST EVENT"}
+    columns = {
+        "last_at": "LAST",
+        "trigger": "TRIGGER",
+        "reason": "REASON",
+        "count": "COUNT",
+        "root_id": "ROOT",
+        "first_event_id": "FIRST EVENT",
+    }
     Screen(json=json).table(rows, columns, key="first_event_id", empty="nothing was suppressed")
 
 
@@ -104,11 +118,23 @@ def graph(
     rings = found.cycles()
     out = Screen(json=json)
     if json:
-        out.value({
-            "edges": [{"trigger": s.trigger, "function": s.function, "event": s.emission.type, "subject": s.emission.subject,
-                       "target": s.target, "certain": s.emission.certain} for steps in found.steps.values() for s in steps],
-            "cycles": [[step.trigger for step in ring] for ring in rings],
-        })
+        out.value(
+            {
+                "edges": [
+                    {
+                        "trigger": s.trigger,
+                        "function": s.function,
+                        "event": s.emission.type,
+                        "subject": s.emission.subject,
+                        "target": s.target,
+                        "certain": s.emission.certain,
+                    }
+                    for steps in found.steps.values()
+                    for s in steps
+                ],
+                "cycles": [[step.trigger for step in ring] for ring in rings],
+            }
+        )
     elif dot:
         sys.stdout.write(_dot(found))
     else:
@@ -120,7 +146,9 @@ def graph(
 
 
 def backtest(
-    what: Annotated[str, typer.Argument(help="A trigger's name, or a JSON file with a draft of one.", show_default=False)],
+    what: Annotated[
+        str, typer.Argument(help="A trigger's name, or a JSON file with a draft of one.", show_default=False)
+    ],
     since: Annotated[str, typer.Option(help="How far back: 90m, 12h, 30d.")] = "30d",
     json: AsJson = False,
 ) -> None:
@@ -140,22 +168,29 @@ def backtest(
 
 def _show(out: Screen, name: str, result: Comparison) -> None:
     tally = result.draft
-    out.record({
-        "trigger": name,
-        "events": f"{result.events:,} looked at in {result.seconds:.1f} s",
-        "matched": f"{tally.matched:,}",
-        "would fire": f"{tally.fired:,}",
-        "would be suppressed": ", ".join(f"{count:,} {reason}" for reason, count in tally.suppressed.items()) or "none",
-        "conditions that failed": tally.problems or None,
-        "examples": "\n".join(tally.examples[:5]) or None,
-    })
+    out.record(
+        {
+            "trigger": name,
+            "events": f"{result.events:,} looked at in {result.seconds:.1f} s",
+            "matched": f"{tally.matched:,}",
+            "would fire": f"{tally.fired:,}",
+            "would be suppressed": ", ".join(
+                f"{count:,} {reason}" for reason, count in tally.suppressed.items()
+            )
+            or "none",
+            "conditions that failed": tally.problems or None,
+            "examples": "\n".join(tally.examples[:5]) or None,
+        }
+    )
     if result.stored is not None:
-        out.record({
-            "stored version": f"would fire {result.stored.fired:,} times",
-            "difference": f"{result.differing:,} events",
-            "only the draft": "\n".join(result.only_draft[:5]) or None,
-            "only the stored one": "\n".join(result.only_stored[:5]) or None,
-        })
+        out.record(
+            {
+                "stored version": f"would fire {result.stored.fired:,} times",
+                "difference": f"{result.differing:,} events",
+                "only the draft": "\n".join(result.only_draft[:5]) or None,
+                "only the stored one": "\n".join(result.only_stored[:5]) or None,
+            }
+        )
 
 
 def _progress(total: int, quiet: bool) -> Any:
@@ -184,7 +219,9 @@ def _seconds(text: str) -> float:
 
     number, unit = text[:-1], text[-1:]
     if unit not in UNITS or not number.isdigit():
-        raise Invalid(f"{text!r} is not a span of time", "it is a number and one of s, m, h, d, w", "--since 30d")
+        raise Invalid(
+            f"{text!r} is not a span of time", "it is a number and one of s, m, h, d, w", "--since 30d"
+        )
     return int(number) * UNITS[unit]
 
 
@@ -205,7 +242,9 @@ def _dot(found: Graph) -> str:
     for steps in found.steps.values():
         for step in steps:
             style = "" if step.emission.certain else ", style=dotted"
-            lines.append(f"  {_quoted(step.trigger)} -> {_quoted(step.target)} [label={_quoted(step.emission.type)}{style}];")
+            lines.append(
+                f"  {_quoted(step.trigger)} -> {_quoted(step.target)} [label={_quoted(step.emission.type)}{style}];"
+            )
     return "\n".join([*lines, "}", ""])
 
 

@@ -1,0 +1,195 @@
+"""What an author declares about a function, read and checked, and the content of a version made of it.
+
+Pure: nothing here touches a row. ``engine.functions`` stores the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from engine import codec, dependencies, limits, outputs, schemas, source
+from engine.errors import Invalid, NotFound
+
+# The content of a version: what makes it a new one when it changes.
+CONTENT = (
+    "source",
+    "parameters",
+    "input_schema",
+    "output_schema",
+    "declared",
+    "imports",
+    "dependencies",
+    "secrets",
+    "permissions",
+    "metadata",
+    "output_patterns",
+    "limits",
+)
+
+CHANGES = (
+    "source",
+    "imports",
+    "dependencies",
+    "secrets",
+    "permissions",
+    "metadata",
+    "output_patterns",
+    "limits",
+    "input_parameters",
+    "output_parameters",
+    "validate_output",
+)
+
+PERMISSIONS = frozenset({"functions:read", "functions:write"})
+
+
+class Signature(Protocol):
+    """What the child process found out about a function's type hints."""
+
+    @property
+    def input_schema(self) -> dict[str, Any]: ...
+    @property
+    def output_schema(self) -> dict[str, Any] | None: ...
+    @property
+    def problems(self) -> Sequence[str]: ...
+
+
+Inspect = Callable[[str, str], Signature]
+
+
+def read(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a declaration's fields; ``key_dependencies`` is BabyAGI's word for secrets."""
+    given = dict(declared)
+    if "key_dependencies" in given:
+        keys = given.pop("key_dependencies")
+        given["secrets"] = [*(given.get("secrets") or []), *(keys or [])]
+    unknown = set(given) - set(CHANGES)
+    if unknown:
+        raise Invalid(
+            "unknown fields of a function: " + ", ".join(sorted(unknown)), "known are " + ", ".join(CHANGES)
+        )
+    result: dict[str, Any] = {}
+    for field in ("imports", "secrets", "permissions"):
+        if field in given:
+            result[field] = _names(given[field], field)
+    wrong = set(result.get("permissions", ())) - PERMISSIONS
+    if wrong:
+        raise Invalid(
+            "unknown permissions: " + ", ".join(sorted(wrong)), "known are " + ", ".join(sorted(PERMISSIONS))
+        )
+    if "dependencies" in given:
+        result["dependencies"] = [d.as_json() for d in dependencies.read(given["dependencies"])]
+    if "metadata" in given:
+        metadata = given["metadata"] or {}
+        if not isinstance(metadata, Mapping):
+            raise Invalid(
+                "metadata must be an object",
+                f"got a {type(metadata).__name__}",
+                'metadata={"description": "…"}',
+            )
+        result["metadata"] = codec.loads(codec.encode(dict(metadata)))
+    if "output_patterns" in given:
+        result["output_patterns"] = outputs.check(given["output_patterns"] or {})
+    if "limits" in given:
+        limits.read(given["limits"])
+        result["limits"] = dict(given["limits"] or {})
+    if "input_parameters" in given:
+        result["input_schema"] = schemas.declared(given["input_parameters"], "input_parameters")
+    if "output_parameters" in given:
+        result["output_schema"] = schemas.declared(given["output_parameters"], "output_parameters")
+    if "validate_output" in given:
+        result["validate_output"] = bool(given["validate_output"])
+    return result
+
+
+def _names(value: Any, field: str) -> list[Any]:
+    if isinstance(value, Mapping):
+        value = [value]
+    if value is None:
+        return []
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise Invalid(f"{field} must be a list", f"got {value!r}", f"write {field}=[{value!r}]")
+    result: list[Any] = []
+    for item in value:
+        if field == "imports" and isinstance(item, Mapping) and isinstance(item.get("name"), str):
+            item = {key: item[key] for key in ("name", "lib") if isinstance(item.get(key), str)}
+        elif not isinstance(item, str) or not 0 < len(item) <= 200:
+            raise Invalid(f"{field} holds {item!r}", "each entry is a name")
+        if item not in result:
+            result.append(item)
+    return result
+
+
+def content(
+    parsed: source.Source | str,
+    declared: dict[str, Any],
+    base: dict[str, Any] | None,
+    same: dict[str, Any] | None,
+    signature: Signature | None,
+) -> dict[str, Any]:
+    """The content of the next version: what is declared, else what the base had, else what was found."""
+    own = dict(base["declared"]) if base else {}
+    for side in ("input_schema", "output_schema"):
+        if side in declared:
+            own[side] = declared[side] is not None
+    own["imports"] = "imports" in declared or own.get("imports", False)
+    own["validate_output"] = declared.get("validate_output", own.get("validate_output", False))
+    if isinstance(parsed, str):
+        if base is None:
+            raise NotFound(f"function {parsed!r} not found", try_="functory function list")
+        text = {key: base[key] for key in ("source", "source_sha256", "is_async", "parameters", "warnings")}
+        found = {
+            "input_schema": base["input_schema"],
+            "output_schema": base["output_schema"],
+            "imports": base["imports"],
+        }
+    else:
+        parameters = [p.as_json() for p in parsed.parameters]
+        text = {
+            "source": parsed.text,
+            "source_sha256": parsed.sha256,
+            "is_async": parsed.is_async,
+            "parameters": parameters,
+            "warnings": [],
+        }
+        found = {
+            "input_schema": schemas.of_parameters(parameters),
+            "output_schema": None,
+            "imports": list(parsed.imports),
+        }
+        if signature is not None:
+            found |= {"input_schema": signature.input_schema, "output_schema": signature.output_schema}
+            text["warnings"] = list(signature.problems)
+        elif same is not None:
+            if not same["declared"].get("input_schema"):
+                found["input_schema"] = same["input_schema"]
+            if not same["declared"].get("output_schema"):
+                found["output_schema"] = same["output_schema"]
+            text["warnings"] = [w for w in same["warnings"] if not w.startswith("the dependency ")]
+    for side in ("input_schema", "output_schema"):
+        if own.get(side):
+            found[side] = declared.get(side, base[side] if base else found[side])
+    empty: dict[str, Any] = {
+        "dependencies": [],
+        "secrets": [],
+        "permissions": [],
+        "metadata": {},
+        "output_patterns": {},
+        "limits": {},
+    }
+    made = text | found | {"declared": {k: v for k, v in sorted(own.items()) if v}}
+    for field, nothing in empty.items():
+        made[field] = declared.get(field, base[field] if base else nothing)
+    if "imports" in declared:
+        made["imports"] = declared["imports"]
+    elif base is not None:
+        made["imports"] = base["imports"] if isinstance(parsed, str) or own["imports"] else found["imports"]
+    return made
+
+
+def digest(made: Mapping[str, Any]) -> str:
+    """Equal content, equal hash. Whether a dependency exists yet is not content: else each saving
+    of a function with a missing dependency would make a new version once it is there."""
+    plain = dict(made) | {"dependencies": [[d["name"], d["pin"]] for d in made["dependencies"]]}
+    return codec.digest([plain[key] for key in CONTENT])

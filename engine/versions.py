@@ -1,0 +1,101 @@
+"""Reading versions: the active one, a pinned one, several in one statement.
+
+Each row is a version with its function's ``name``, ``state``, ``active`` and ``latest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import dependencies, source
+from engine.errors import NotFound
+from engine.tables import function, function_version
+from engine.tx import Tx
+
+
+def load(tx: Tx, name: str, number: int | None) -> dict[str, Any] | None:
+    """A version of a function that is not deleted, the active one without ``number``; None when missing."""
+    wanted = function.c.active if number is None else number
+    return tx.one(
+        joined().where(
+            function.c.name == name, function.c.state != "deleted", function_version.c.number == wanted
+        )
+    )
+
+
+def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
+    """The newest version of a function that is not deleted; None when missing."""
+    return tx.one(
+        joined().where(
+            function.c.name == name,
+            function.c.state != "deleted",
+            function_version.c.number == function.c.latest,
+        )
+    )
+
+
+def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
+    """The version that ``name`` or ``name@3`` stands for. Raises :class:`NotFound`."""
+    name, pin = dependencies.reference(reference)
+    row = load(tx, name, pin)
+    if row is None:
+        raise NotFound(f"function {reference!r} not found", try_="functory function list")
+    return row
+
+
+def load_many(
+    tx: Tx, references: Iterable[tuple[str, int | None]]
+) -> dict[tuple[str, int | None], dict[str, Any]]:
+    """Several versions in one statement, by (name, pin or None for the active one)."""
+    wanted = sorted(set(references), key=lambda r: (r[0], r[1] or 0))
+    if not wanted:
+        return {}
+    # Lists and not a chain of ORs: SQLite refuses expressions of more than a thousand levels.
+    floating = [name for name, pin in wanted if pin is None]
+    pinned = [(name, pin) for name, pin in wanted if pin is not None]
+    rows = tx.rows(
+        joined().where(
+            function.c.state != "deleted",
+            sa.or_(
+                sa.and_(function.c.name.in_(floating), function_version.c.number == function.c.active),
+                sa.tuple_(function.c.name, function_version.c.number).in_(pinned),
+            ),
+        )
+    )
+    found: dict[tuple[str, int | None], dict[str, Any]] = {(row["name"], row["number"]): row for row in rows}
+    found |= {(row["name"], None): row for row in rows if row["active"] == row["number"]}
+    return {reference: found[reference] for reference in wanted if reference in found}
+
+
+def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
+    """The version with this id, whatever became of its function. Raises :class:`NotFound`."""
+    row = tx.one(joined().where(function_version.c.id == version_id))
+    if row is None:
+        raise NotFound(f"function version {version_id} not found")
+    return row
+
+
+def joined() -> sa.Select[Any]:
+    return sa.select(
+        function_version,
+        function.c.name,
+        function.c.name.label("function"),
+        function.c.state,
+        function.c.active,
+        function.c.latest,
+    ).join(function, function.c.id == function_version.c.function_id)
+
+
+def same_source(tx: Tx, parsed: source.Source | str) -> dict[str, Any] | None:
+    """The newest version with exactly this source: what its hints said need not be asked again."""
+    if isinstance(parsed, str):
+        return None
+    return tx.one(
+        joined()
+        .where(function.c.name == parsed.name, function_version.c.source_sha256 == parsed.sha256)
+        .order_by(function_version.c.number.desc())
+        .limit(1)
+    )
