@@ -260,13 +260,15 @@ def show(name: str, figures: dict[str, Any]) -> None:
     if "skipped" in figures:
         print(f"  skipped: {figures['skipped']}")
         return
+    rate, peer = figures["executions_per_second"], figures["celery_tasks_per_second"]
     print(
-        f"  executions/s       {figures['executions_per_second']:>9.1f}   plain Celery {figures['celery_tasks_per_second']:>9.1f}"
+        f"  executions/s       {rate:>9.1f}   plain Celery {peer:>9.1f}"
         f"   ratio {figures['throughput_ratio']:.3f}"
     )
+    late = figures["latency_ratio_p50"]
     ours, theirs = figures["emit_to_start_ms"], figures["celery_send_to_start_ms"]
     print(
-        f"  emit → start p50   {ours['p50']:>9.2f} ms  plain Celery {theirs['p50']:>9.2f} ms  ratio {figures['latency_ratio_p50']:.2f}"
+        f"  emit → start p50   {ours['p50']:>9.2f} ms  plain Celery {theirs['p50']:>9.2f} ms  ratio {late:.2f}"
     )
     print(f"  emit → start p99   {ours['p99']:>9.2f} ms  plain Celery {theirs['p99']:>9.2f} ms")
 

@@ -137,7 +137,8 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
             continue
         until = broken.get(trigger["id"])
         if until is not None:
-            detail = f"closed again at {until.isoformat(timespec='seconds')}, or by: functory trigger resume {trigger['name']}"
+            closes = until.isoformat(timespec="seconds")
+            detail = f"it closes at {closes}, or by: functory trigger resume {trigger['name']}"
             refused.append((item.event, Suppress(trigger, "breaker_open", rates.TRIPS, rates.TRIPS, detail)))
             continue
         opened = rates.trip(tx, trigger["id"])

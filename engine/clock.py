@@ -36,8 +36,9 @@ class SystemClock:
 class ServerClock:
     """The clock of a database server, seen from here.
 
-    ``ask`` returns a pair: the local monotonic time and the server's time of one moment. The offset to this machine's monotonic clock is measured
-    once and again after ``refresh`` seconds, so that a step of the local wall clock has no effect.
+    ``ask`` returns a pair: the local monotonic time and the server's time of one moment. The
+    offset between the two is measured once and again after ``refresh`` seconds, so that a step of the
+    local wall clock has no effect.
     """
 
     def __init__(self, ask: Callable[[], tuple[float, datetime]], refresh: float = 30.0) -> None:

@@ -111,7 +111,8 @@ def _names(value: Any, field: str) -> list[Any]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise Invalid(f"{field} must be a list", f"got {value!r}", f"write {field}=[{value!r}]")
     result: list[Any] = []
-    for item in value:
+    for given in value:
+        item = given
         if field == "imports" and isinstance(item, Mapping) and isinstance(item.get("name"), str):
             item = {key: item[key] for key in ("name", "lib") if isinstance(item.get(key), str)}
         elif not isinstance(item, str) or not 0 < len(item) <= 200:

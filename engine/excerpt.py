@@ -32,7 +32,7 @@ def without_decorators(text: str, name: str) -> str:
 
 
 def prelude(module: str, name: str, dependencies: frozenset[str]) -> str:
-    """The statements of a file that its function ``name`` needs, in their order; its ``dependencies`` are not among them.
+    """The statements of a file that its function ``name`` needs, in their order; without its ``dependencies``.
 
     Raises :class:`Invalid` when it needs another function of the file, or a name that the file binds in
     another way than by an import, an assignment or a class.

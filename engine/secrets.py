@@ -141,7 +141,8 @@ class Secrets:
             raise Invalid(
                 "no key for secrets",
                 "several machines must share one key",
-                'set FUNCTORY_SECRET_KEY to: python3 -c "import base64, os; print(base64.b64encode(os.urandom(32)).decode())"',
+                "set FUNCTORY_SECRET_KEY to what this prints: "
+                'python3 -c "import base64, os; print(base64.b64encode(os.urandom(32)).decode())"',
             )
         return _create(file)
 

@@ -32,8 +32,20 @@ _LAZY = {
     "Functory": "functory.local",
     "Handle": "functory.local",
     "Settings": "engine.settings",
-    **dict.fromkeys(("FunctoryError", "Invalid", "NotFound", "Refused", "Conflict", "Unavailable", "Stale", "ExecutionFailed", "WaitTimeout"),
-                    "engine.errors"),
+    **dict.fromkeys(
+        (
+            "FunctoryError",
+            "Invalid",
+            "NotFound",
+            "Refused",
+            "Conflict",
+            "Unavailable",
+            "Stale",
+            "ExecutionFailed",
+            "WaitTimeout",
+        ),
+        "engine.errors",
+    ),
 }
 
 
@@ -107,7 +119,9 @@ def __getattr__(name: str) -> Any:
     try:
         engine.functions.get(name)
     except NotFound:
-        raise AttributeError(f"functory has no attribute {name!r}, and no stored function has that name") from None
+        raise AttributeError(
+            f"functory has no attribute {name!r}, and no stored function has that name"
+        ) from None
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return engine.call(name, *args, **kwargs)

@@ -18,8 +18,8 @@ from engine import dispatch, metrics
 from engine.broker import Broker, publish_outbox
 from engine.codec import encode
 from engine.database import Database
-from engine.errors import Unavailable
 from engine.dispatch import LEAST_WINDOW
+from engine.errors import Unavailable
 from engine.events import envelope
 from engine.settings import Settings
 from functory.loop import Loop

@@ -301,7 +301,7 @@ class Executor:
             try:
                 now = time.monotonic()
                 with self._lock:
-                    held = {key: running for key, running in self._running.items()}
+                    held = dict(self._running)
                 due = now - beat >= self._settings.heartbeat_seconds or beat == 0.0
                 pulse = self._attempts.heartbeat(list(held)) if due else self._attempts.wanted(list(held))
                 if due:

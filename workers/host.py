@@ -58,10 +58,10 @@ class EngineHost:
         self,
         name: str,
         version: int | None,
-        input: dict[str, Any] | None,
+        input: dict[str, Any] | None,  # noqa: A002
         args: list[Any],
         kwargs: dict[str, Any],
-    ) -> Any:  # noqa: A002
+    ) -> Any:
         """A child execution, awaited. Raises :class:`ExecutionFailed`."""
         id_ = self._start(name, version, input, args, kwargs, dispatched=True)
         self._lend([id_])

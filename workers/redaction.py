@@ -21,7 +21,8 @@ class Redactor:
         for value in values:
             if len(value) >= SHORTEST:
                 raw = value.encode()
-                forms |= {value, quote(value, safe=""), raw.hex(), base64.b64encode(raw).decode().rstrip("="), repr(value)[1:-1]}
+                forms |= {value, quote(value, safe=""), raw.hex(), repr(value)[1:-1]}
+                forms.add(base64.b64encode(raw).decode().rstrip("="))
         self._forms = sorted(forms, key=len, reverse=True)
 
     def __call__(self, value: Any) -> Any:

@@ -44,7 +44,9 @@ def add(
     input_: Annotated[
         str | None, _option("Template of the input, as JSON with {{ … }} in it.", "--input")
     ] = None,
-    guards: Annotated[str | None, _option("JSON with max_depth, max_revisits, allow_self, budget, rate, acknowledge_cycle.")] = None,
+    guards: Annotated[
+        str | None, _option("JSON with max_depth, max_revisits, budget, rate, allow_self, acknowledge_cycle.")
+    ] = None,
     file: Annotated[
         str | None, _option("A JSON or TOML file with these fields; - reads JSON from stdin.")
     ] = None,

@@ -24,11 +24,24 @@ SOURCE = "def work(n):\n    import time\n    time.sleep(0.2)\n    return n\n"
 @contextlib.contextmanager
 def deployment(folder: Path, postgres: Any, broker_url: str) -> Iterator[Functory]:
     """Router, scheduler and two workers that recover within seconds."""
-    with postgres.database() as database, Roles(
-        folder, database_url=database, broker_url=broker_url, lease_seconds=4, heartbeat_seconds=1, redispatch_seconds=2,
-    ) as roles:
+    with (
+        postgres.database() as database,
+        Roles(
+            folder,
+            database_url=database,
+            broker_url=broker_url,
+            lease_seconds=4,
+            heartbeat_seconds=1,
+            redispatch_seconds=2,
+        ) as roles,
+    ):
         roles.migrate()
-        for role, *arguments in (("router",), ("scheduler",), ("worker", "--slots", "2"), ("worker", "--slots", "2")):
+        for role, *arguments in (
+            ("router",),
+            ("scheduler",),
+            ("worker", "--slots", "2"),
+            ("worker", "--slots", "2"),
+        ):
             roles.start(role, *arguments, wait=False)
         for role in roles.started:
             role.wait_ready()
@@ -49,7 +62,9 @@ def check(client: Functory, ids: list[str]) -> None:
     rows = patient(lambda: client.executions.wait(ids, WAIT))
     assert [(row["state"], row["result"]) for row in rows] == [("succeeded", n) for n in range(COUNT)]
     patient(lambda: client.settle(WAIT))
-    told = Counter(event["data"]["execution_id"] for event in client.events.list(type_="execution.succeeded", limit=1000))
+    told = Counter(
+        event["data"]["execution_id"] for event in client.events.list(type_="execution.succeeded", limit=1000)
+    )
     assert {id_: told[id_] for id_ in ids} == dict.fromkeys(ids, 1)
     for row in rows:
         outcomes = [attempt["outcome"] for attempt in client.executions.attempts(row["id"])]
@@ -75,7 +90,10 @@ def patient(work: Any) -> Any:
 def test_redis_dies_and_comes_back_empty(tmp_path: Path, postgres_server: Any) -> None:
     from tests.services.redis import Redis
 
-    with Redis(require("redis").programs) as redis, deployment(tmp_path, postgres_server, redis.url) as client:
+    with (
+        Redis(require("redis").programs) as redis,
+        deployment(tmp_path, postgres_server, redis.url) as client,
+    ):
         ids = begin(client)
         redis.kill()
         later = client.submit("work", 99).id
@@ -89,7 +107,10 @@ def test_redis_dies_and_comes_back_empty(tmp_path: Path, postgres_server: Any) -
 def test_rabbitmq_is_killed_and_restarted(tmp_path: Path, postgres_server: Any) -> None:
     from tests.services.rabbitmq import RabbitMQ
 
-    with RabbitMQ(require("rabbitmq").programs) as rabbit, deployment(tmp_path, postgres_server, rabbit.url) as client:
+    with (
+        RabbitMQ(require("rabbitmq").programs) as rabbit,
+        deployment(tmp_path, postgres_server, rabbit.url) as client,
+    ):
         ids = begin(client)
         rabbit.kill()
         later = client.submit("work", 99).id
@@ -103,7 +124,10 @@ def test_rabbitmq_is_killed_and_restarted(tmp_path: Path, postgres_server: Any) 
 def test_postgres_is_killed_and_restarted(tmp_path: Path, redis_url: str) -> None:
     from tests.services.postgres import Postgres
 
-    with Postgres(require("postgres").programs) as postgres, deployment(tmp_path, postgres, redis_url) as client:
+    with (
+        Postgres(require("postgres").programs) as postgres,
+        deployment(tmp_path, postgres, redis_url) as client,
+    ):
         ids = begin(client)
         postgres.kill()
         threading.Event().wait(1.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
 
 import kombu
@@ -25,7 +24,9 @@ def subscriber(functory: Functory):
 
         def subscribe(routing_key: str):
             exchange = kombu.Exchange(f"{functory.settings.namespace}.events", type="topic", durable=True)
-            queue = kombu.Queue(f"mine-{uuid.uuid4().hex[:8]}", exchange, routing_key=routing_key, auto_delete=True)
+            queue = kombu.Queue(
+                f"mine-{uuid.uuid4().hex[:8]}", exchange, routing_key=routing_key, auto_delete=True
+            )
             consumer = connection.Consumer([queue], on_message=lambda m: (received.append(m), m.ack()))
             consumer.consume()
 
@@ -33,7 +34,7 @@ def subscriber(functory: Functory):
                 try:
                     while len(received) < count:
                         connection.drain_events(timeout=20)
-                except socket.timeout:
+                except TimeoutError:
                     pytest.fail(f"only {len(received)} of {count} messages came")
                 return received[:count]
 
@@ -42,12 +43,18 @@ def subscriber(functory: Functory):
         yield subscribe
 
 
-def test_events_come_as_cloudevents_with_their_type_as_routing_key(functory: Functory, name: str, subscriber) -> None:
+def test_events_come_as_cloudevents_with_their_type_as_routing_key(
+    functory: Functory, name: str, subscriber
+) -> None:
     receive = subscriber(f"shop.{name}.*")
-    ids = [functory.emit(f"shop.{name}.{what}", {"n": n, "text": "ä\U0001f600"}, subject=f"order/{n}")
-           for n, what in enumerate(("placed", "paid", "shipped"))]
+    ids = [
+        functory.emit(f"shop.{name}.{what}", {"n": n, "text": "ä\U0001f600"}, subject=f"order/{n}")
+        for n, what in enumerate(("placed", "paid", "shipped"))
+    ]
     messages = receive(3)
-    assert [m.delivery_info["routing_key"] for m in messages] == [f"shop.{name}.{w}" for w in ("placed", "paid", "shipped")]
+    assert [m.delivery_info["routing_key"] for m in messages] == [
+        f"shop.{name}.{w}" for w in ("placed", "paid", "shipped")
+    ]
     assert all(m.content_type == "application/cloudevents+json" for m in messages)
     events = [from_json(CloudEvent, m.body) for m in messages]
     assert [event["id"] for event in events] == ids
@@ -58,7 +65,9 @@ def test_events_come_as_cloudevents_with_their_type_as_routing_key(functory: Fun
     assert int(events[0]["functorydepth"]) == 0
 
 
-def test_the_life_of_an_execution_can_be_followed_from_outside(functory: Functory, name: str, subscriber) -> None:
+def test_the_life_of_an_execution_can_be_followed_from_outside(
+    functory: Functory, name: str, subscriber
+) -> None:
     functory.functions.save(f"def {name}(x):\n    return x + 1\n", output_patterns={})
     receive = subscriber("execution.#")
     functory.call(name, 1)

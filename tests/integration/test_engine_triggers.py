@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from engine import functions, routing, tables
+from engine import routing, tables, versions
 from engine.attempts import Claim
 from engine.errors import Conflict, Invalid, NotFound, Unavailable
 from triggers import definition
@@ -428,7 +428,7 @@ def test_a_stored_trigger_that_no_longer_compiles_does_not_stop_the_others(shop)
 def test_the_functions_of_more_matches_than_sqlite_takes_in_one_expression_are_found(shop):
     wanted = [("work", None), ("work", 1), *((f"missing{n}", None) for n in range(1500))]
     with shop.database.read() as tx:
-        assert set(functions.load_many(tx, wanted)) == {("work", None), ("work", 1)}
+        assert set(versions.load_many(tx, wanted)) == {("work", None), ("work", 1)}
 
 
 def test_an_output_pattern_that_matches_is_an_event_of_its_own_in_the_same_transaction(world):

@@ -1,6 +1,6 @@
 """What a function gives and gets when it runs in the child: input, result, dependencies, errors."""
 
-# ruff: noqa: E501 - sources of functions stand in the tests as their authors would write them
+
 
 from __future__ import annotations
 

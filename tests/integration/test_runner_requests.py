@@ -1,6 +1,6 @@
 """``from functory import call, emit, …`` in a run: answered by the host, bounded, not blocking the rest."""
 
-# ruff: noqa: E501 - sources of functions stand in the tests as their authors would write them
+
 
 from __future__ import annotations
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
+from weakref import WeakValueDictionary
 
 from triggers.patterns.arrays import Ban, Exhausted, Need, Search
 from triggers.patterns.flat import Flat, flatten
 from triggers.patterns.grammar import Leaf, parse
-from triggers.patterns.predicates import Predicate
+from triggers.patterns.paths import Path, path
+from triggers.patterns.predicates import Predicate, Test
 from triggers.patterns.wording import show_some
-
-# Asks whether some value of a path (its list in ``Flat.values``) satisfies a requirement.
-SomeValue = Callable[[list[Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,28 @@ class Clause:
     matched: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Requirement:
     """What a branch asks of one path: a value that satisfies a predicate, or (``or_absent``) no value.
 
-    ``{"exists": false}`` alone has no predicates.
+    ``{"exists": false}`` alone has no predicates. Made by ``requirement`` only; equal means identical, so that
+    an index can evaluate what many patterns ask once an event and keep the answer under its identity.
+    ``test`` says whether one value satisfies a predicate.
     """
 
-    path: str
+    at: Path
     predicates: tuple[Predicate, ...]
     or_absent: bool
-    some: SomeValue = field(repr=False, compare=False)
+    test: Test = field(repr=False)
+
+    def some(self, values: Sequence[Any]) -> bool:
+        """Return whether one of the values of the path satisfies a predicate."""
+        return self.test(values[0]) if len(values) == 1 else any(map(self.test, values))
+
+    @property
+    def path(self) -> str:
+        """The path as text."""
+        return self.at.text
 
     @property
     def text(self) -> str:
@@ -48,54 +59,74 @@ class Requirement:
         return " or ".join(shown + ["is absent"] * self.or_absent)
 
 
+_interned: WeakValueDictionary[tuple[str, tuple[Predicate, ...], bool], Requirement] = WeakValueDictionary()
+_interning = threading.Lock()
+
+
+def requirement(path_: str, leaf: Leaf) -> Requirement:
+    """Return the one requirement that asks ``leaf`` of this path."""
+    key = (path_, leaf.predicates, leaf.or_absent)
+    with _interning:
+        known = _interned.get(key)
+        if known is None:
+            known = Requirement(path(path_), leaf.predicates, leaf.or_absent, _any(leaf.predicates))
+            _interned[key] = known
+        return known
+
+
 class Branch:
     """One alternative of a pattern: all its requirements hold together. An index holds branches.
 
     ``requirements``: all of them, cheapest first.
-    ``positive``: path to predicates, where a value is needed: any of these can be an access path.
-    ``absent``: paths that must have no value. ``either``: path to predicates, where absence will do as well.
     """
 
-    __slots__ = ("_checks", "absent", "either", "positive", "requirements")
+    __slots__ = ("requirements",)
 
     def __init__(self, leaves: Mapping[str, Leaf]) -> None:
-        made = [
-            Requirement(p, leaf.predicates, leaf.or_absent, _some(leaf.predicates))
-            for p, leaf in leaves.items()
-        ]
-        self.requirements = tuple(sorted(made, key=_cost))
-        self.positive = {r.path: r.predicates for r in made if not r.or_absent}
-        self.absent = frozenset(r.path for r in made if not r.predicates)
-        self.either = {r.path: r.predicates for r in made if r.or_absent and r.predicates}
-        self._checks = tuple((r.path, r.some, r.or_absent) for r in self.requirements)
+        self.requirements = tuple(sorted((requirement(p, leaf) for p, leaf in leaves.items()), key=_cost))
+
+    @property
+    def positive(self) -> dict[str, tuple[Predicate, ...]]:
+        """Path to predicates, where a value is needed: any of these can be an access path."""
+        return {r.path: r.predicates for r in self.requirements if not r.or_absent}
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Paths that must have no value."""
+        return frozenset(r.path for r in self.requirements if not r.predicates)
+
+    @property
+    def either(self) -> dict[str, tuple[Predicate, ...]]:
+        """Path to predicates, where absence will do as well."""
+        return {r.path: r.predicates for r in self.requirements if r.or_absent and r.predicates}
 
     def matches(self, flat: Flat) -> bool:
         """Return whether every requirement holds, from the same elements of the event's arrays."""
         get, placed = flat.values.get, flat.placed
-        for path, some, or_absent in self._checks:
-            values = get(path)
+        for needed in self.requirements:
+            name = needed.at.text
+            values = get(name)
             if values is None:
-                if not or_absent:
+                if not needed.or_absent:
                     return False
             # A value in an array may lie in an element that the other paths do not choose: "absent" is open
             # then.
-            elif not some(values) and not (or_absent and path in placed):
+            elif not needed.some(values) and not (needed.or_absent and name in placed):
                 return False
-        return not placed or self._agrees(flat)
+        return not placed or self.agrees(flat)
 
-    def _agrees(self, flat: Flat) -> bool:
+    def agrees(self, flat: Flat) -> bool:
         """Decide the requirements whose values lie in arrays; the others are known to hold."""
         needs: list[Need] = []
         bans: list[Ban] = []
         either: list[tuple[Need, list[Ban]]] = []
-        for rank, requirement in enumerate(sorted(self.requirements, key=lambda r: r.path)):
-            if requirement.path not in flat.placed:
+        for rank, needed in enumerate(sorted(self.requirements, key=lambda r: r.path)):
+            if needed.path not in flat.placed:
                 continue
-            places = flat.places(requirement.path)
-            tests = [predicate.test for predicate in requirement.predicates]
-            need = Need(rank, [place for value, place in places if any(test(value) for test in tests)])
+            places = flat.places(needed.path)
+            need = Need(rank, [place for value, place in places if needed.test(value)])
             unwanted = [Ban(rank, place) for _, place in places]
-            if not requirement.or_absent:
+            if not needed.or_absent:
                 needs.append(need)
             elif not need.places:
                 bans += unwanted
@@ -194,23 +225,17 @@ def compile_pattern(pattern: Mapping[str, Any]) -> Pattern:
     return Pattern(pattern, tuple(map(Branch, parsed.branches)), tuple(dict.fromkeys(parsed.warnings)))
 
 
-def _some(predicates: tuple[Predicate, ...]) -> SomeValue:
-    """Return the fastest test of a list of values against alternatives."""
+def _any(predicates: tuple[Predicate, ...]) -> Test:
+    """Return the fastest test of one value against alternatives."""
+    if len(predicates) == 1:
+        return predicates[0].test
     equals = frozenset(p.operands[0] for p in predicates if p.kind == "equal")
     tests = [p.test for p in predicates if p.kind != "equal"]
-    if any(p.kind == "exists" for p in predicates):
-        return lambda values: True
     if not tests:
-        if len(equals) == 1:
-            (wanted,) = equals
-            return lambda values: wanted in values
-        return lambda values: not equals.isdisjoint(values)
-    if len(tests) == 1 and not equals:
-        test = tests[0]
-        return lambda values: test(values[0]) if len(values) == 1 else any(map(test, values))
-    return lambda values: (
-        not equals.isdisjoint(values) or any(test(value) for value in values for test in tests)
-    )
+        return equals.__contains__
+    if any(p.kind == "exists" for p in predicates):
+        return lambda value: True
+    return lambda value: value in equals or any(test(value) for test in tests)
 
 
 def _cost(requirement: Requirement) -> int:
