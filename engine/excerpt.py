@@ -92,7 +92,7 @@ def _segment(module: str, statement: ast.stmt) -> str:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds in the file, wherever inside of it, but not in functions and classes."""
+    """The names that a statement binds in the file, not those inside of functions and classes."""
     if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return {statement.name}
     names: set[str] = set()

@@ -6,7 +6,9 @@ file in ``.functory/`` and Celery's in-memory transport, all roles in one proces
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +24,8 @@ from pydantic_settings import (
 from engine.errors import Invalid
 
 DATABASES = ("sqlite", "postgresql", "postgres")
+# Read elsewhere, before there are settings.
+OTHER_VARIABLES = ("FUNCTORY_CONFIG", "FUNCTORY_DEBUG")
 BROKERS = ("memory", "amqp", "amqps", "pyamqp", "redis", "rediss")
 
 
@@ -153,8 +157,22 @@ def load_settings(**overrides: Any) -> Settings:
         ) from None
     except ValueError as error:
         raise Invalid("settings file cannot be read", str(error), "it must be valid TOML") from None
+    _check_spelling(os.environ)
     _check_together(settings)
     return settings
+
+
+def _check_spelling(environment: Mapping[str, str]) -> None:
+    """Refuse a misspelt variable: Functory would run on without it, on another database, say.
+
+    Other unknown names are let alone: a cluster sets FUNCTORY_SERVICE_HOST and the like by itself.
+    """
+    known = [f"FUNCTORY_{name.upper()}" for name in Settings.model_fields]
+    for name in sorted(environment):
+        if name.startswith("FUNCTORY_") and name not in (*known, *OTHER_VARIABLES):
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+            if close:
+                raise Invalid("wrong settings", f"there is no {name}", f"did you mean {close[0]}?")
 
 
 def _check_together(settings: Settings) -> None:

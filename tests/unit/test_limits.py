@@ -1,0 +1,48 @@
+"""Limits of a function: read with their bounds; the pause before the next try."""
+
+import pytest
+
+from engine import limits
+from engine.errors import Invalid
+from engine.limits import Limits
+
+
+def test_nothing_declared_gives_the_defaults():
+    assert limits.read(None) == limits.read({}) == Limits()
+    assert limits.read({"timeout": 5}) == Limits(timeout=5)
+    assert limits.read(Limits().as_json()) == Limits()
+
+
+@pytest.mark.parametrize("given", [
+    {"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": float("inf")}, {"timeout": "5"}, {"timeout": None},
+    {"timeout": True}, {"retries": 1.5}, {"retries": -1}, {"retries": 101}, {"max_attempts": 0}, {"expires": 0}, {"priority": 101},
+    {"result_bytes": 0}, {"result_bytes": 10**9}, {"speed": 1}, {1: 2}, [1], "timeout", 5,
+])  # fmt: skip
+def test_a_wrong_limit_is_refused(given):
+    with pytest.raises(Invalid, match="limit"):
+        limits.read(given)
+
+
+def test_a_wrong_limit_tells_its_bounds():
+    with pytest.raises(Invalid, match="wrong limit retries=101\nit takes a whole number from 0 to 100"):
+        limits.read({"retries": 101})
+
+
+@pytest.mark.parametrize(
+    ("given", "attempts"),
+    [({}, 3), ({"retries": 1}, 3), ({"retries": 5}, 6), ({"retries": 5, "max_attempts": 2}, 2)],
+)
+def test_attempts_follow_from_retries_unless_they_are_declared(given, attempts):
+    assert limits.read(given).attempts() == attempts
+
+
+def test_the_pause_doubles_up_to_its_cap_and_spreads_over_its_upper_half():
+    limit = Limits(retry_delay=1, retry_max_delay=10)
+    assert [limits.backoff(limit, failures, 1.0) for failures in range(1, 7)] == [1, 2, 4, 8, 10, 10]
+    assert [limits.backoff(limit, failures, 0.0) for failures in range(1, 7)] == [0.5, 1, 2, 4, 5, 5]
+    assert limits.backoff(limit, 0, 1.0) == 1
+    assert (
+        limits.backoff(Limits(retry_delay=86_400, retry_max_delay=86_400, max_attempts=1000), 1000, 1.0)
+        == 86_400
+    )
+    assert limits.backoff(Limits(retry_delay=0), 5, 1.0) == 0

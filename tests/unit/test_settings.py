@@ -1,0 +1,128 @@
+"""Settings from the environment and functory.toml: what wins, and what a wrong one says."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.errors import Invalid
+from engine.settings import Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, and no setting from outside."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("FUNCTORY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_any_setting_it_runs_embedded_in_the_working_directory(folder):
+    settings = load_settings()
+    assert settings.embedded
+    assert settings.database == f"sqlite:///{folder}/.functory/functory.db"
+
+
+def test_arguments_win_over_the_environment_and_the_environment_over_the_file(folder, monkeypatch):
+    (folder / "functory.toml").write_text('max_depth = 3\nroot_budget = 4\nnamespace = "shop"\n')
+    monkeypatch.setenv("FUNCTORY_ROOT_BUDGET", "5")
+    monkeypatch.setenv("FUNCTORY_NAMESPACE", "store")
+    settings = load_settings(namespace="mine")
+    assert (settings.max_depth, settings.root_budget, settings.namespace) == (3, 5, "mine")
+
+
+def test_another_file_may_be_named_and_must_be_there(folder, monkeypatch):
+    (folder / "other.toml").write_text("max_depth = 3\n")
+    monkeypatch.setenv("FUNCTORY_CONFIG", "other.toml")
+    assert load_settings().max_depth == 3
+    monkeypatch.setenv("FUNCTORY_CONFIG", "missing.toml")
+    with pytest.raises(
+        Invalid, match=r"settings file missing.toml not found\nFUNCTORY_CONFIG names it\ntry: create it"
+    ):
+        load_settings()
+
+
+@pytest.mark.parametrize(("given", "url"), [
+    ("postgresql://ada@host/shop", "postgresql+psycopg://ada@host/shop"),
+    ("postgres://ada@host/shop", "postgresql+psycopg://ada@host/shop"),
+    ("postgresql+psycopg://ada:p%40ss@host:5/shop?sslmode=require", "postgresql+psycopg://ada:p%40ss@host:5/shop?sslmode=require"),
+    ("sqlite:///shop.db", "sqlite:///shop.db"),
+])  # fmt: skip
+def test_database_urls_are_taken_in_the_usual_spellings(given, url):
+    assert load_settings(database_url=given).database == url
+
+
+@pytest.mark.parametrize(
+    ("broker", "embedded"),
+    [("memory://", True), ("amqp://a:b@h//v", False), ("redis://h/0", False), ("rediss://h/0", False)],
+)
+def test_the_broker_decides_whether_it_is_embedded(broker, embedded):
+    assert load_settings(broker_url=broker).embedded is embedded
+
+
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("MAX_DEPTH", "65", r"max_depth: Input should be less than or equal to 64 \(longest causal chain\)"),
+    ("MAX_DEPTH", "many", "max_depth: Input should be a valid integer"),
+    ("DATABASE_URL", "mysql://h/x", "database_url: unknown database 'mysql'; use one of sqlite://, postgresql://"),
+    ("DATABASE_URL", "shop.db", "without a scheme"),
+    ("BROKER_URL", "kafka://h", "broker_url: unknown broker 'kafka'"),
+    ("NAMESPACE", "My Shop", "namespace: String should match pattern"),
+    ("LOG_LEVEL", "loud", "log_level"),
+    ("POLL_SECONDS", "0", "poll_seconds: Input should be greater than 0"),
+])  # fmt: skip
+def test_a_wrong_setting_says_which_and_what_it_takes(monkeypatch, name, value, message):
+    monkeypatch.setenv(f"FUNCTORY_{name}", value)
+    with pytest.raises(Invalid, match=f"(?s)wrong settings.*{message}.*try: correct FUNCTORY_<NAME>"):
+        load_settings()
+
+
+def test_every_wrong_setting_is_told_at_once(monkeypatch):
+    monkeypatch.setenv("FUNCTORY_MAX_DEPTH", "65")
+    monkeypatch.setenv("FUNCTORY_PORT", "-1")
+    with pytest.raises(Invalid, match=r"(?s)max_depth.*\nport|port.*\nmax_depth"):
+        load_settings()
+
+
+def test_an_unknown_entry_of_the_file_and_a_broken_file_are_refused(folder):
+    (folder / "functory.toml").write_text("colour = 3\n")
+    with pytest.raises(Invalid, match="colour: Extra inputs are not permitted"):
+        load_settings()
+    (folder / "functory.toml").write_text("max_depth = \n")
+    with pytest.raises(Invalid, match="settings file cannot be read"):
+        load_settings()
+
+
+def test_a_misspelt_variable_is_refused_and_what_others_set_is_not(monkeypatch):
+    monkeypatch.setenv("FUNCTORY_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("FUNCTORY_PORT_7400_TCP_ADDR", "10.0.0.1")
+    load_settings()
+    monkeypatch.setenv("FUNCTORY_DATBASE_URL", "postgresql://ada:hunter2@host/shop")
+    with pytest.raises(
+        Invalid, match=r"there is no FUNCTORY_DATBASE_URL\ntry: did you mean FUNCTORY_DATABASE_URL\?"
+    ) as caught:
+        load_settings()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_heartbeat_must_come_twice_within_a_lease():
+    with pytest.raises(
+        Invalid, match=r"heartbeat_seconds \(10\) must be at most half of lease_seconds \(15\)"
+    ):
+        load_settings(lease_seconds=15)
+
+
+def test_no_password_is_shown():
+    url = "postgresql://ada:hunter2@host/shop"
+    settings = load_settings(database_url=url, broker_url="amqp://ada:hunter2@host", secret_key="hunter2")
+    assert "hunter2" not in repr(settings) + str(settings) + repr(settings.model_dump())
+    with pytest.raises(Invalid) as caught:
+        load_settings(database_url="mysql://ada:hunter2@host/shop")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().max_depth = 3  # type: ignore[misc]
