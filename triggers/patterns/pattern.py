@@ -31,8 +31,8 @@ class Clause:
 class Requirement:
     """What a branch asks of one path: a value that satisfies a predicate, or (``or_absent``) no value.
 
-    ``{"exists": false}`` alone has no predicates. Made by ``requirement`` only; equal means identical, so that
-    an index can evaluate what many patterns ask once an event and keep the answer under its identity.
+    ``{"exists": false}`` alone has no predicates. Made by ``requirement`` only; equal means identical, so
+    that an index can evaluate what many patterns ask once an event and keep the answer under its identity.
     ``test`` says whether one value satisfies a predicate.
     """
 

@@ -1,0 +1,177 @@
+"""The index answers as a plain scan does, finds what it seeks in few buckets, and follows the traffic."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.errors import Invalid
+from triggers.index import Index
+from triggers.index.slots import fold, foldable
+from triggers.patterns import compile_pattern, flatten
+
+VECTORS = Path(__file__).parents[1] / "data" / "pattern_vectors.json"
+
+
+def index_of(*patterns: dict) -> Index:
+    """An index of these patterns, each under its position."""
+    index = Index()
+    for key, pattern in enumerate(patterns):
+        index.add(key, compile_pattern(pattern))
+    return index
+
+
+def test_it_returns_the_keys_of_the_patterns_that_match_each_once():
+    index = index_of(
+        {"type": ["a"]},
+        {"type": ["b"]},
+        {"type": [{"exists": True}], "tags": ["x", "y"]},
+        {"$or": [{"type": ["a"]}, {"tags": ["x"]}]},
+    )
+    assert sorted(index.match({"type": "a", "tags": ["x", "y"]})) == [0, 2, 3]
+    assert index.match({"type": "c"}) == []
+    assert index.match({}) == []
+
+
+def test_an_event_may_be_flattened_before():
+    index = index_of({"a": {"b": [1]}})
+    assert index.match(flatten({"a": {"b": 1}})) == [0]
+
+
+@pytest.mark.parametrize("event", [[], None, {"a": {1: 2}}, {"a": object()}])
+def test_an_event_that_is_not_json_is_refused_where_a_pattern_looks_at_it(event):
+    with pytest.raises(Invalid):
+        index_of({"a": {"b": [1]}}).match(event)
+
+
+def test_a_pattern_under_a_known_key_replaces_the_older_one():
+    index = index_of({"type": ["a"]})
+    assert index.match({"type": "a"}) == [0]
+    index.add(0, compile_pattern({"type": ["b"]}))
+    assert (index.match({"type": "a"}), index.match({"type": "b"}), len(index)) == ([], [0], 1)
+
+
+def test_a_removed_pattern_leaves_nothing_behind():
+    index = index_of(
+        {"a": {"b": [{"prefix": "x"}]}},
+        {"a": {"c": [{"exists": False}]}},
+        {"a": {"d": [{"numeric": [">", 1, "<", 5]}]}},
+        {"e": ["10.0.0.1", {"cidr": "10.1.0.0/16"}]},
+    )
+    assert sorted(index.match({"a": {"b": "xy", "d": 3}, "e": "10.1.2.3"})) == [0, 1, 2, 3]
+    assert index.stats()["paths"] == 4
+    for key in range(5):
+        index.discard(key)
+    assert index.match({"a": {"b": "xy", "d": 3}, "e": "10.1.2.3"}) == []
+    assert index.stats() | {"candidates": 0} == {
+        "patterns": 0, "paths": 0, "broad": 0, "candidates": 0, "renewals": 0, "refuted": 0,
+    }  # fmt: skip
+
+
+def test_thousands_of_patterns_of_one_type_are_told_apart_by_what_is_rare():
+    index = Index()
+    for n in range(2000):
+        index.add(n, compile_pattern({"type": ["order.placed"], "sku": [f"sku-{n}"]}))
+    for n in range(0, 2000, 10):
+        assert index.match({"type": "order.placed", "sku": f"sku-{n}"}) == [n]
+    assert index.stats()["candidates"] == 1.0
+
+
+def test_an_absent_path_is_looked_up_by_only_when_there_is_nothing_else():
+    index = Index()
+    for n in range(200):
+        index.add(n, compile_pattern({"gone": [{"exists": False}], "sku": [f"sku-{n}"]}))
+        index.match({"sku": f"sku-{n}"})
+    assert index.stats()["broad"] == 0
+    index.add("only", compile_pattern({"gone": [{"exists": False}]}))
+    assert sorted(index.match({"sku": "sku-7"}), key=str) == [7, "only"]
+    assert index.stats()["broad"] == 1
+
+
+def test_buckets_follow_the_traffic():
+    """By their operands, cities tell more apart than states; the events say otherwise."""
+    index = Index()
+    for n in range(400):
+        index.add(n, compile_pattern({"state": [f"s{n % 16}"], "city": [f"c{n // 16}"]}))
+    for n in range(600):
+        # Every event has the one city and a state that nobody asks for.
+        index.match({"state": f"none-{n}", "city": "c3"})
+        index.settle()
+    assert (index.stats()["renewals"], index.stats()["refuted"]) == (1, 0)
+    for n in range(600):
+        index.match({"state": f"none-{n}", "city": "c3"})
+    assert index.stats()["candidates"] == 0
+    assert index.match({"state": "s5", "city": "c3"}) == [53]
+
+
+def test_what_changes_while_another_generation_is_built_is_in_it():
+    index = Index()
+    for n in range(400):
+        index.add(n, compile_pattern({"state": [f"s{n % 16}"], "city": [f"c{n // 16}"]}))
+    number = 0
+    while not index.stats()["renewals"]:
+        index.match({"state": f"none-{number}", "city": "c3"})
+        index.add("new", compile_pattern({"state": [f"new-{number}"]}))
+        index.discard(number % 60)
+        index.add(number % 60, compile_pattern({"state": [f"now-{number}"]}))
+        assert index.match({"state": f"now-{number}"}) == [number % 60]
+        assert index.match({"state": f"new-{number}"}) == ["new"]
+        number += 1
+        assert number < 20_000
+    assert index.match({"state": f"new-{number - 1}"}) == ["new"]
+    assert index.match({"state": f"now-{number - 1}"}) == [(number - 1) % 60]
+    assert index.stats()["refuted"] == 0
+
+
+def test_a_rebuilt_index_answers_the_same():
+    index = index_of({"a": [1]}, {"a": [{"prefix": "x"}]}, {"b": [{"exists": False}]})
+    before = [sorted(index.match(e)) for e in ({"a": 1}, {"a": "xy", "b": 1}, {})]
+    index.rebuild()
+    assert [sorted(index.match(e)) for e in ({"a": 1}, {"a": "xy", "b": 1}, {})] == before
+    assert index.stats()["renewals"] == 1
+
+
+def test_a_generation_that_answers_wrongly_is_not_used(monkeypatch):
+    index = index_of({"a": [1]}, {"a": [2]})
+    assert index.match({"a": 1}) == [0]
+    monkeypatch.setattr("triggers.index.tables.Table.add", lambda *_: None)
+    index.rebuild()
+    assert index.stats()["refuted"] == 1
+    assert index.match({"a": 1}) == [0]
+
+
+def test_all_vectors_in_one_index_are_answered_as_one_by_one():
+    cases = [
+        case
+        for case in json.loads(VECTORS.read_text())["cases"]
+        if not case.get("lossy") and not case.get("quirk")
+    ]
+    patterns = {case["id"]: compile_pattern(json.loads(case["pattern"])) for case in cases}
+    index = Index()
+    for id_, pattern in patterns.items():
+        index.add(id_, pattern)
+    assert len(cases) == 2890
+    for case in cases:
+        event = json.loads(case["event"])
+        found = index.match(event)
+        assert (case["id"] in found) is case["match"]
+        assert len(found) == len(set(found))
+    for case in cases[::50]:
+        flat = flatten(json.loads(case["event"]))
+        assert set(index.match(json.loads(case["event"]))) == {
+            k for k, p in patterns.items() if p.matches(flat)
+        }
+
+
+def test_every_spelling_of_a_text_in_another_case_folds_to_the_same():
+    different = [
+        c for c in map(chr, range(sys.maxunicode + 1)) if not fold(c) == fold(c.lower()) == fold(c.upper())
+    ]
+    assert different == ["ẞ"]
+    assert not foldable("ẞ")
+
+
+def test_the_fold_of_a_text_is_the_fold_of_its_letters():
+    for text in ("ὈΔΥΣΣΕΎΣ", "ΣΑΣ Σ", "İstanbul", "straße", "ﬃ", "K\u0307\u03c3ς"):
+        assert fold(text) == "".join(map(fold, text))

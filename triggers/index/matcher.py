@@ -1,0 +1,234 @@
+"""One generation of buckets: patterns in, keys of those that match an event out.
+
+Used by ``Index``, which decides when another generation is due. Not safe to be changed and asked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
+
+from triggers.index import view
+from triggers.index.shares import Shares
+from triggers.index.slots import slots
+from triggers.index.tables import Bucket, Entry, Table
+from triggers.index.view import MISSING, Facts, FlatFacts, Names, Recall, Unusual, scalars
+from triggers.patterns.flat import FALSE, TRUE, Flat, flatten
+from triggers.patterns.paths import ROOT, Path
+from triggers.patterns.pattern import Branch, Pattern, Requirement
+
+# Changes after which answers are dropped that may be for requirements that nobody has any more.
+FORGET = 10_000
+
+
+class _Node:
+    """An object that events are walked through: members with tables, and members with objects in them."""
+
+    __slots__ = ("inner", "path", "tables")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tables: dict[str, tuple[str, dict[Hashable, Bucket], Table]] = {}
+        self.inner: dict[str, _Node] = {}
+
+
+class Placed:
+    """Where one branch lies: its entry, and the requirement whose slots lead to it."""
+
+    __slots__ = ("entry", "under")
+
+    def __init__(self, entry: Entry, under: Requirement) -> None:
+        self.entry = entry
+        self.under = under
+
+
+class Matcher:
+    """Patterns by key, each branch in the buckets of the requirement that ``shares`` finds the rarest."""
+
+    def __init__(self, shares: Shares, names: Names) -> None:
+        self.shares = shares
+        self._names = names
+        self._root = _Node(ROOT)
+        self._recall = Recall()
+        self._changes = 0
+        self._tables: dict[Path, Table] = {}
+        self._absent: dict[Path, Table] = {}
+        self._placed: dict[Hashable, tuple[Placed, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._placed
+
+    def placed(self, key: Hashable) -> tuple[Placed, ...]:
+        """Where the branches of a pattern lie; empty for an unknown key."""
+        return self._placed.get(key, ())
+
+    def stats(self) -> dict[str, int]:
+        """Return the numbers of ``paths`` with buckets and of ``broad`` entries, which no value narrows."""
+        broad = sum(len(table.present) + len(table.absent) for table in self._tables.values())
+        return {"paths": len(self._tables), "broad": broad}
+
+    def add(self, key: Hashable, pattern: Pattern) -> None:
+        """Add a pattern, in place of an older one under this key."""
+        self.discard(key)
+        self._placed[key] = tuple(self._place(key, branch) for branch in pattern.branches)
+
+    def discard(self, key: Hashable) -> None:
+        """Remove a pattern; an unknown key is no error."""
+        self._changes += 1
+        if self._changes % FORGET == 0:
+            self._recall.forget()
+        for placed in self._placed.pop(key, ()):
+            path = placed.under.at
+            table = self._tables[path]
+            for probe, slot_key, _ in slots(placed.under):
+                table.discard(probe, slot_key, placed.entry)
+            if not table.absent:
+                self._absent.pop(path, None)
+            if table.empty:
+                del self._tables[path]
+                self._prune(path)
+
+    def match(self, event: Mapping[str, Any] | Flat) -> list[Hashable]:
+        """Return the keys of the patterns that match, each once, in no particular order."""
+        if type(event) is dict:
+            try:
+                found, walked = self._walk(event)  # type: ignore[arg-type]
+                if not found:
+                    return found  # type: ignore[return-value]
+                objects: dict[Path | None, Any] = {node.path: members for members, node in walked}
+                return _test(found, Facts(objects, self._names, self._recall), None)
+            except Unusual:
+                pass
+        flat = flatten(event)
+        return _test(self.flat_candidates(flat), FlatFacts(flat), flat)
+
+    def _place(self, key: Hashable, branch: Branch) -> Placed:
+        first = self.shares.best(branch)
+        where = slots(first)
+        exact = all(slot.exact for slot in where)
+        checks = [r for r in branch.requirements if r is not first or not exact]
+        entry = Entry(tuple(sorted(checks, key=self.shares.order)), key, branch)
+        table = self._tables.get(first.at)
+        if table is None:
+            table = self._tables[first.at] = Table()
+            self._grow(first.at, table)
+        for probe, slot_key, _ in where:
+            table.add(probe, slot_key, entry)
+        if first.or_absent:
+            self._absent[first.at] = table
+        return Placed(entry, first)
+
+    def _grow(self, path: Path, table: Table) -> None:
+        """Make the walk pass by a new table."""
+        node = self._root
+        for above in _above(path):
+            node = node.inner.setdefault(above.name, _Node(above))
+        node.tables[path.name] = (path.name, table.equal, table)
+
+    def _prune(self, path: Path) -> None:
+        """Take a table out of the walk, and nodes that lead nowhere any more."""
+        nodes = [self._root]
+        above = list(_above(path))
+        for step in above:
+            nodes.append(nodes[-1].inner[step.name])
+        del nodes[-1].tables[path.name]
+        for step, node, holder in zip(reversed(above), reversed(nodes), reversed(nodes[:-1]), strict=False):
+            if node.tables or node.inner:
+                break
+            del holder.inner[step.name]
+
+    def _walk(self, event: dict[str, Any]) -> tuple[list[Bucket], list[tuple[dict[str, Any], _Node]]]:
+        """Return the buckets that an event leads to, and the objects passed on the way.
+
+        Raises Unusual when the event must be flattened.
+        """
+        found: list[Bucket] = []
+        known = self._names.known
+        todo = [(event, self._root)]
+        for members, node in todo:  # grows while it is walked
+            if not known.issuperset(members):
+                self._names.check(members)
+            get = members.get
+            for name, equal, table in node.tables.values():
+                value = get(name, MISSING)
+                kind = type(value)
+                if kind is str:
+                    bucket = equal.get(value)
+                    if bucket is not None:
+                        found.append(bucket)
+                    if table.texts:
+                        table.find_text(value, found)  # type: ignore[arg-type]
+                elif kind is int or kind is float:
+                    bucket = equal.get(value)
+                    if bucket is not None:
+                        found.append(bucket)
+                    if table.numbers:
+                        table.find_number(value, found)  # type: ignore[arg-type]
+                elif value is MISSING or kind is dict:
+                    continue
+                elif kind is list:
+                    values = scalars(value)  # type: ignore[arg-type]
+                    if values is not None:
+                        table.find_all(values, found)
+                    continue
+                elif kind is bool or value is None:
+                    bucket = equal.get((TRUE if value else FALSE) if kind is bool else None)
+                    if bucket is not None:
+                        found.append(bucket)
+                else:
+                    raise Unusual
+                if table.present:
+                    found.append(table.present)
+            for name, inner in node.inner.items():
+                value = get(name)
+                kind = type(value)
+                if kind is dict:
+                    todo.append((value, inner))  # type: ignore[arg-type]
+                elif kind is list:
+                    scalars(value)  # type: ignore[arg-type]
+                elif not (value is None or kind is str or kind is int or kind is float or kind is bool):
+                    raise Unusual
+        if self._absent:
+            facts = Facts({ROOT: event}, self._names, self._recall)
+            found += [table.absent for path, table in self._absent.items() if facts[path] is view.ABSENT]
+        return found, todo
+
+    def flat_candidates(self, flat: Flat) -> list[Bucket]:
+        """Return the buckets that a flattened event leads to."""
+        found: list[Bucket] = []
+        for path, table in self._tables.items():
+            values = flat.values.get(path.text)
+            if values is not None:
+                table.find_all(values, found)
+            # In arrays of objects, a value that is there may be absent from the chosen element.
+            if table.absent and (values is None or path.text in flat.placed):
+                found.append(table.absent)
+        return found
+
+
+def _test(found: Iterable[Bucket], facts: Facts | FlatFacts, flat: Flat | None) -> list[Hashable]:
+    """Return the keys of the entries that hold what is left to test."""
+    arrays = flat is not None and bool(flat.placed)
+    matched: list[Hashable] = []
+    for bucket in found:
+        for checks, key, branch in bucket:
+            for check in checks:
+                if not facts[check.at][check]:
+                    break
+            else:
+                if not arrays or branch.agrees(flat):  # type: ignore[arg-type]
+                    matched.append(key)
+    return list(dict.fromkeys(matched)) if len(matched) > 1 else matched
+
+
+def _above(path: Path) -> Iterator[Path]:
+    """The paths of the objects around a value, outermost first, without the event itself."""
+    around: list[Path] = []
+    holder = path.parent
+    while holder is not None and holder is not ROOT:
+        around.append(holder)
+        holder = holder.parent
+    return reversed(around)
