@@ -100,7 +100,6 @@ def suppressed(json: AsJson = False) -> None:
         "trigger": "TRIGGER",
         "reason": "REASON",
         "count": "COUNT",
-        "root_id": "ROOT",
         "first_event_id": "FIRST EVENT",
     }
     Screen(json=json).table(rows, columns, key="first_event_id", empty="nothing was suppressed")
