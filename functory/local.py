@@ -14,8 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
 
 from engine import binding, dependencies, excerpt, executions, migrate
 from engine.database import Database
@@ -31,7 +34,10 @@ from engine.suppressions import Suppressions
 from engine.switches import Switches
 from engine.triggers import Triggers
 from triggers import backtest, cycles, definition
-from workers.sandbox.runner import Runner
+
+if TYPE_CHECKING:
+    from engine.declaration import Signature
+    from workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,10 +66,9 @@ class Functory:
         if self.settings.database.startswith("sqlite"):
             _make_home(self.settings.home)
         self.database = Database(self.settings.database, pool_size=self.settings.worker_slots + 6)
-        self.runner = Runner()
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
-        self.functions = Functions(self.database, self.runner.inspect)
+        self.functions = Functions(self.database, self._inspect)
         self.triggers = Triggers(self.database)
         self.suppressions = Suppressions(self.database)
         self.switches = Switches(self.database)
@@ -77,6 +82,16 @@ class Functory:
         else:
             self.database.watch()
 
+    @cached_property
+    def runner(self) -> Runner:
+        """The child processes of this engine; loaded at the first use, for most commands need none."""
+        from workers.sandbox.runner import Runner
+
+        return Runner()
+
+    def _inspect(self, text: str, name: str) -> Signature:
+        return self.runner.inspect(text, name)
+
     def __enter__(self) -> Functory:
         return self
 
@@ -87,7 +102,12 @@ class Functory:
         """In embedded mode, run all roles in this process from now on; else check the schema."""
         with self._lock:
             if self._embedded is None and self.settings.embedded:
+                from engine import logs
                 from functory.roles import Embedded
+
+                if not structlog.is_configured():
+                    # A plain script: what the roles have to say must not mix with what it prints.
+                    logs.configure("warning")
 
                 embedded = Embedded(self.database, self.settings, self.runner)
                 embedded.start()
@@ -107,10 +127,11 @@ class Functory:
             embedded, self._embedded = self._embedded, None
         if embedded is not None:
             embedded.stop()
-        self.runner.close()
+        if "runner" in self.__dict__:
+            self.runner.close()
         self.database.close()
 
-    def register_function(self, function: F | None = None, **declared: Any) -> Any:
+    def register_function(self, function: Callable[..., Any] | None = None, **declared: Any) -> Any:
         """Decorator: save a function of this file as a version, and leave it an ordinary function.
 
         ``declared`` are the fields of :meth:`engine.functions.Functions.save`; limits may be written
