@@ -48,9 +48,9 @@ def version(tx: Tx) -> int:
     return counters.read(tx, counters.TRIGGERS)
 
 
-def load(tx: Tx) -> list[dict[str, Any]]:
-    """The trigger set."""
-    return triggers.load_all(tx)
+def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
+    """The triggers that changed after that number of the set, deleted ones too; below 0: all that there are."""
+    return triggers.changed_since(tx, version)
 
 
 def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> Routed:

@@ -145,6 +145,8 @@ trigger = Table(
     Column("origin", sa.String(16), nullable=False),  # user, agent
     Column("version", sa.Integer, nullable=False),
     Column("note", Words),
+    # The counter's value at the last change: a router asks for what is above the value that it knows.
+    Column("changed", sa.BigInteger, nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
 )

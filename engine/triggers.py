@@ -49,7 +49,7 @@ class Triggers:
         sha256 = codec.digest(definition)
         with self._database.write() as tx:
             causes.hold(tx, cause)
-            counters.bump(tx, counters.TRIGGERS)
+            changed = counters.bump(tx, counters.TRIGGERS)
             row = tx.one(_joined().where(trigger.c.name == name))
             alive = row is not None and row["state"] != "deleted"
             if expected_version is not None and (row["version"] if row and alive else 0) != expected_version:
@@ -72,6 +72,7 @@ class Triggers:
                             "state": state,
                             "origin": _origin(cause),
                             "version": number,
+                            "changed": changed,
                             "created_at": tx.now,
                             "updated_at": tx.now,
                         }
@@ -88,6 +89,7 @@ class Triggers:
                         version=number,
                         state=row["state"] if alive and cause is None else begun,
                         origin=_origin(cause),
+                        changed=changed,
                         updated_at=tx.now,
                         note=row["note"] if alive else None,
                     )
@@ -177,7 +179,7 @@ class Triggers:
     def _move(self, name: str, state: str, type_: str, note: str, author: str, cause: Cause | None) -> None:
         with self._database.write() as tx:
             causes.hold(tx, cause)
-            counters.bump(tx, counters.TRIGGERS)
+            changed = counters.bump(tx, counters.TRIGGERS)
             row = tx.one(sa.select(trigger).where(trigger.c.name == name, trigger.c.state != "deleted"))
             if row is None:
                 raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
@@ -186,7 +188,7 @@ class Triggers:
             tx.execute(
                 sa.update(trigger)
                 .where(trigger.c.id == row["id"])
-                .values(state=state, note=note or None, updated_at=tx.now)
+                .values(state=state, note=note or None, changed=changed, updated_at=tx.now)
             )
             data = {"trigger": name, "version": row["version"], "note": note, "author": author}
             events.add(
@@ -199,9 +201,14 @@ def _origin(cause: Cause | None) -> str:
     return "user" if cause is None else "agent"
 
 
-def load_all(tx: Tx) -> list[dict[str, Any]]:
-    """Every trigger that is not deleted, with its definition: what a router compiles."""
-    return tx.rows(_joined().where(trigger.c.state != "deleted").order_by(trigger.c.name))
+def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
+    """The triggers that changed after ``version`` of the set (the counter's value), with their definitions.
+
+    Deleted ones are among them, unless everything is asked for (a ``version`` below 0). The counter's row is held
+    until a change is committed, so none with a lower number becomes visible later.
+    """
+    statement = _joined().where(trigger.c.changed > version)
+    return tx.rows(statement if version >= 0 else statement.where(trigger.c.state != "deleted"))
 
 
 def _joined(*more: Any) -> sa.Select[Any]:

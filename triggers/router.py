@@ -8,7 +8,7 @@ enabled as of its routing. Any number of routers may run: rows are claimed.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -20,34 +20,34 @@ from engine.routing import Decide, Decision, Routed
 from engine.settings import Settings
 from triggers.definition import Compiled, compile_definition
 from triggers.guards import effective, trip
-from triggers.patterns import flatten
+from triggers.index import Index
 
 log = structlog.get_logger("functory.router")
 
 
 class TriggerSet:
-    """Compiled triggers as of one counter value; looked up by event type first."""
+    """Compiled triggers as of one counter value, in an index of their patterns."""
 
     def __init__(self) -> None:
         self.version = -1
-        self._compiled: dict[tuple[str, int], Compiled] = {}
-        self._by_type: dict[str, list[Compiled]] = {}
-        self._any_type: list[Compiled] = []
+        self._compiled: dict[str, Compiled] = {}
+        self._index = Index()
 
     def refresh(self, tx: Tx) -> None:
-        """Compile what changed since the last time."""
+        """Load and compile what changed since the last time, and only that."""
         version = routing.version(tx)
         if version == self.version:
             return
-        fresh: dict[tuple[str, int], Compiled] = {}
-        for row in routing.load(tx):
-            key = (row["id"], row["version"])
-            known = self._compiled.get(key)
-            if known is not None and (known.row["state"], known.row["note"]) == (row["state"], row["note"]):
-                fresh[key] = known
-                continue
+        for row in routing.changed_since(tx, self.version):
+            self._take(row)
+        self.version = version
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        """Put a trigger as it is now in the place of what was known of it."""
+        compiled = None
+        if row["state"] != "deleted":
             try:
-                fresh[key] = compile_definition(row)
+                compiled = compile_definition(row)
             except Exception as error:
                 # It was valid when it was saved; it must not stop the others.
                 log.error(
@@ -56,19 +56,17 @@ class TriggerSet:
                     version=row["version"],
                     error=str(error),
                 )
-        self._compiled = fresh
-        self._by_type, self._any_type = {}, []
-        for compiled in fresh.values():
-            if compiled.types is None:
-                self._any_type.append(compiled)
-            else:
-                for type_ in compiled.types:
-                    self._by_type.setdefault(type_, []).append(compiled)
-        self.version = version
+        if compiled is None:
+            self._compiled.pop(row["id"], None)
+            self._index.discard(row["id"])
+        else:
+            self._compiled[row["id"]] = compiled
+            self._index.add(row["id"], compiled.pattern)
 
-    def candidates(self, type_: str) -> Sequence[Compiled]:
-        """Triggers that an event of this type can match."""
-        return [*self._by_type.get(type_, ()), *self._any_type]
+    def matching(self, event: Mapping[str, Any]) -> list[Compiled]:
+        """The triggers whose patterns match an event, in the order of their names."""
+        found = [self._compiled[key] for key in self._index.match(event)]
+        return sorted(found, key=lambda compiled: compiled.name) if len(found) > 1 else found
 
     def __len__(self) -> int:
         return len(self._compiled)
@@ -95,17 +93,11 @@ class Router:
         return lambda row: self.decide(row, tx)
 
     def decide(self, row: Mapping[str, Any], tx: Tx) -> list[Decision]:
-        """What every candidate trigger does about one event row: fires, is suppressed, or nothing."""
-        candidates = self._triggers.candidates(row["type"])
-        if not candidates:
-            return []
+        """What every trigger that matches does about one event row: fires, is suppressed, or nothing."""
         start = time.perf_counter()
         event = events.envelope(row)
-        flat = flatten(event)
         decisions: list[Decision] = []
-        for compiled in candidates:
-            if not compiled.pattern.matches(flat):
-                continue
+        for compiled in self._triggers.matching(event):
             verdict = compiled.holds(event, tx.now)
             if verdict is not None and not verdict.matched:
                 if verdict.problem is not None:
@@ -157,6 +149,3 @@ class Router:
             metrics.trigger_fires.labels(metrics.trigger_label(name), "blocked").inc()
             if reason in suppressions.GUARDS:
                 metrics.guard_blocks.labels(reason).inc()
-        for id_, state in done.failed:
-            metrics.router_events.labels("error").inc()
-            log.error("event cannot be routed", event_id=id_, state=state)

@@ -166,11 +166,13 @@ def upgrade() -> None:
         sa.Column("origin", sa.String(length=16), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("note", Words(), nullable=True),
+        sa.Column("changed", sa.BigInteger(), nullable=False),
         sa.Column("created_at", Instant(), nullable=False),
         sa.Column("updated_at", Instant(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_trigger")),
         sa.UniqueConstraint("name", name=op.f("uq_trigger_name")),
     )
+    op.create_index("ix_trigger_changed", "trigger", ["changed"], unique=False)
     op.create_table(
         "worker",
         sa.Column("id", sa.String(length=200), nullable=False),
@@ -372,6 +374,7 @@ def downgrade() -> None:
     op.drop_table("outbox")
     op.drop_table("function_version")
     op.drop_table("worker")
+    op.drop_index("ix_trigger_changed", table_name="trigger")
     op.drop_table("trigger")
     op.drop_table("switch")
     op.drop_table("suppression")

@@ -72,7 +72,7 @@ class Index:
         if self._renewal is not None:
             self._changed.add(key)
 
-    def match(self, event: Mapping[str, Any] | Flat) -> list[Hashable]:
+    def match(self, event: Mapping[str, Any] | Flat) -> list[Any]:
         """Return the keys of the patterns that match an event (a JSON object or one that is flattened).
 
         Each once, in no particular order: exactly the keys whose ``Pattern.matches`` says so. Raises Invalid
@@ -121,7 +121,7 @@ class Index:
             self._matcher = matcher
         return self._matcher
 
-    def _observe(self, event: Mapping[str, Any] | Flat) -> list[Hashable]:
+    def _observe(self, event: Mapping[str, Any] | Flat) -> list[Any]:
         """Match, and learn from this event."""
         self._collect()
         matcher = self._built()
