@@ -50,6 +50,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         ),
         Entry("secret", f"{_CLI}.secret", "app", "sealed values that functions may use"),
         Entry("state", f"{_CLI}.state", "app", "small values that functions keep between runs"),
+        Entry("pack", f"{_CLI}.pack", "app", "packs of other systems, imported as functions and triggers"),
         Entry("db", f"{_CLI}.db", "app", "the database's schema"),
     ),
     "Roles": (

@@ -1,0 +1,139 @@
+"""``functory pack``: bring packs of other systems along, as functions and triggers, with a report."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from functory.cli import screen, session
+from functory.cli.noun import noun
+from functory.cli.screen import AsJson, Screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+    from packs.stackstorm import Entry, Pack
+
+app = noun("Packs of other systems.")
+
+
+class System(StrEnum):
+    """Whose packs are understood."""
+
+    stackstorm = "stackstorm"
+
+
+@app.callback()
+def _verbs() -> None:
+    """Packs of other systems, imported as functions and triggers."""
+
+
+@app.command("import", epilog="Example: functory pack import stackstorm packs/github --dry-run")
+def import_(
+    system: Annotated[System, typer.Argument(help="Whose pack it is.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="The pack's folder.", show_default=False)],
+    prefix: Annotated[
+        str | None,
+        typer.Option(help="What their names begin with; without it the pack's own name.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report only; save nothing.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Save rules and Python actions of a pack; report what could not come along, and why.
+
+    Nothing of the pack is run. What is imported again makes a new version only where it has changed.
+    """
+    from packs.stackstorm import read_pack
+
+    pack = read_pack(folder, prefix=prefix)
+    with session.engine() as engine:
+        for entry in pack.entries:
+            _take(engine, pack, entry, dry_run)
+    out = Screen(json=json)
+    if json:
+        names = {outcome: pack.count(outcome) for outcome in ("imported", "paused", "left out")}
+        entries = [entry.as_json() for entry in pack.entries]
+        out.value(
+            {"pack": pack.ref, "version": pack.version, "dry_run": dry_run, **names, "entries": entries}
+        )
+        return
+    _draw(out, pack, dry_run)
+
+
+def _take(engine: Functory, pack: Pack, entry: Entry, dry_run: bool) -> None:
+    """Save one entry, or only check it; what the engine refuses is left out with its reason."""
+    from engine.errors import Conflict, Invalid
+
+    try:
+        if entry.function is not None:
+            _take_function(engine, entry, dry_run)
+        elif entry.trigger is not None:
+            lost = {e.became for e in pack.entries if e.kind == "action" and e.outcome == "left out"}
+            _take_trigger(engine, entry, lost, dry_run)
+    except (Invalid, Conflict) as error:
+        entry.leave_out(": ".join(part for part in (error.what, error.why) if part), error.try_)
+
+
+def _take_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
+    from engine import schemas, source
+    from engine.functions import Functions
+
+    assert entry.function is not None
+    declared = dict(entry.function)
+    text, name = declared.pop("text"), declared.pop("name")
+    source.parse(text, name)
+    schemas.declared(declared["input_parameters"], "input_parameters")
+    if dry_run:
+        return
+    # Without the child process that would import the source to look at its type hints: nothing of a pack runs.
+    row = Functions(engine.database).save(text, name=name, author=engine.author, **declared)
+    if entry.outcome == "paused" and row["created"] and row["number"] == 1:
+        engine.functions.disable(name, author=engine.author)
+
+
+def _take_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: bool) -> None:
+    from engine.errors import Invalid, NotFound
+    from triggers import definition
+
+    assert entry.trigger is not None
+    fields = dict(entry.trigger)
+    name = fields.pop("name")
+    if fields["function"] in lost:
+        raise Invalid(
+            f"its function {fields['function']} did not come along",
+            try_="see what the report says about the action",
+        )
+    definition.read(fields)
+    if dry_run:
+        return
+    try:
+        known = engine.triggers.get(name)
+    except NotFound:
+        known = None
+    # A trigger that is to rest begins in the shadow, so that it never fires on the way to being paused.
+    rests = known is None and entry.outcome == "paused"
+    engine.register_trigger(name, shadow=rests, **fields)
+    if rests:
+        engine.triggers.pause(name, note=entry.why, author=engine.author)
+
+
+def _draw(out: Screen, pack: Pack, dry_run: bool) -> None:
+    for entry in pack.entries:
+        style = {"imported": "green", "paused": "yellow", "left out": "red"}[entry.outcome]
+        out.styled(
+            (f"{entry.outcome:<9}", style),
+            (f"{entry.kind} ", ""),
+            (entry.name, "bold"),
+            (f"  {entry.file}", "dim"),
+        )
+        if entry.became and entry.outcome != "left out":
+            out.styled((f"          → {entry.became}", ""))
+        for line in (entry.why, entry.try_ and f"try: {entry.try_}", *entry.notes):
+            if line:
+                out.styled((f"          {line}", ""))
+    counts = ", ".join(f"{pack.count(outcome)} {outcome}" for outcome in ("imported", "paused", "left out"))
+    out.styled((f"{pack.ref} {pack.version}: {counts}", "bold"))
+    if dry_run:
+        screen.note("nothing was saved; without --dry-run it is")

@@ -1,0 +1,253 @@
+"""The pack as a whole: its manifest and configuration, then each of its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.errors import Invalid
+from engine.source import NAME
+from packs.stackstorm.action import Settings, read_action
+from packs.stackstorm.folder import Folder
+from packs.stackstorm.report import Entry, LeftOut, reason
+from packs.stackstorm.rule import Target, read_rule
+
+_YAML = (".yaml", ".yml")
+
+# Folders whose files have no counterpart, with what to do instead.
+_ELSEWHERE = {
+    "sensors": (
+        "sensor",
+        "sensors are programs that run all the time",
+        "let the program emit events: functory event emit TYPE --data …",
+    ),
+    "aliases": ("alias", "chat commands have no counterpart", "start the function from your chat bot"),
+    "policies": (
+        "policy",
+        "policies are limits of functions here",
+        "set retries and the like with functory function edit",
+    ),
+}
+
+
+@dataclass
+class Pack:
+    """A pack as it was read: its ``ref``, its ``version``, and one entry for each file that means something."""
+
+    ref: str
+    version: str
+    prefix: str
+    entries: list[Entry] = field(default_factory=list)
+
+    def count(self, outcome: str) -> int:
+        """How many entries have this outcome."""
+        return sum(entry.outcome == outcome for entry in self.entries)
+
+
+def read_pack(root: Path, *, prefix: str | None = None) -> Pack:
+    """Read the pack in the folder ``root``. ``prefix`` begins the names of what it becomes; None takes the pack's ref.
+
+    Raises :class:`Invalid` for a folder that is no pack, or one for Python 2 only.
+    """
+    folder = Folder(root)
+    manifest = _manifest(folder)
+    ref = str(manifest.get("ref") or manifest.get("name") or "")
+    if not ref:
+        raise Invalid("pack.yaml names no pack", "ref and name are missing", "write ref: my_pack")
+    pack = Pack(ref, str(manifest.get("version", "")), ref if prefix is None else prefix)
+    if pack.prefix and not NAME.fullmatch(_identifier(pack.prefix)):
+        raise Invalid(f"{pack.prefix!r} cannot begin a function's name", "", "--prefix my_pack")
+    settings = _settings(folder, pack)
+    targets = _read_actions(folder, pack, settings)
+    declared = _declared(folder, pack)
+    for path in folder.below("rules", *_YAML):
+        _read_rule(folder, pack, path, targets, declared)
+    for name, (kind, why, instead) in _ELSEWHERE.items():
+        for path in folder.below(name, *_YAML):
+            pack.entries.append(Entry(path, kind, Path(path).stem).leave_out(why, instead))
+    for path in [*folder.below("actions/workflows", *_YAML), *folder.below("actions/chains", *_YAML)]:
+        pack.entries.append(
+            Entry(path, "workflow", Path(path).stem).leave_out(
+                "workflows have no counterpart", "write the steps as functions that call each other"
+            )
+        )
+    for path in folder.links:
+        pack.entries.append(
+            Entry(path, "link", Path(path).name).leave_out(
+                "it is a symbolic link", "copy the file into the pack"
+            )
+        )
+    return pack
+
+
+def _manifest(folder: Folder) -> Mapping[str, Any]:
+    if "pack.yaml" not in folder.files:
+        raise Invalid(
+            f"{folder.root} is not a pack of StackStorm", "it has no pack.yaml", "name the pack's own folder"
+        )
+    manifest = folder.document("pack.yaml")
+    if not isinstance(manifest, Mapping):
+        raise Invalid("pack.yaml is not an object", "", "write ref: my_pack")
+    versions = manifest.get("python_versions")
+    if (
+        isinstance(versions, list)
+        and versions
+        and "3" not in {str(version).split(".")[0] for version in versions}
+    ):
+        raise Invalid(
+            "the pack is for Python 2 only",
+            f"python_versions is {versions}",
+            "bring it to Python 3 and say so in pack.yaml",
+        )
+    return manifest
+
+
+def _settings(folder: Folder, pack: Pack) -> Settings:
+    """Defaults of the configuration; keys that are secrets become secrets by the name PACK_KEY."""
+    values: dict[str, Any] = {}
+    secrets: dict[str, str] = {}
+    path = "config.schema.yaml"
+    if path in folder.files:
+        entry = Entry(path, "configuration", pack.ref)
+        pack.entries.append(entry)
+        try:
+            schema = folder.document(path) or {}
+            if not isinstance(schema, Mapping):
+                raise LeftOut("it is not an object", "write key: {type: …}")
+        except (Invalid, LeftOut) as error:
+            entry.leave_out(*reason(error))
+            schema = {}
+        for key, given in schema.items():
+            described = given if isinstance(given, Mapping) else {}
+            if described.get("secret") is True:
+                secrets[key] = re.sub(r"\W", "_", f"{pack.prefix or pack.ref}_{key}").upper()
+                continue
+            default = described.get("default")
+            if isinstance(default, str) and "{{" in default:
+                entry.notes.append(
+                    f"the default of {key} is a template; set it in CONFIG of the functions that use it"
+                )
+            elif default is not None:
+                values[key] = default
+            else:
+                entry.notes.append(f"{key} has no default; set it in CONFIG of the functions that use it")
+        if secrets:
+            entry.notes.append(
+                "keys that are secret here: " + ", ".join(f"{key} ({name})" for key, name in secrets.items())
+            )
+    return Settings(values, secrets, _requirements(folder))
+
+
+def _requirements(folder: Folder) -> tuple[str, ...]:
+    if "requirements.txt" not in folder.files:
+        return ()
+    try:
+        lines = (line.split("#")[0].strip() for line in folder.text("requirements.txt").splitlines())
+    except Invalid:
+        return ()
+    return tuple(line for line in lines if line)
+
+
+def _read_actions(folder: Folder, pack: Pack, settings: Settings) -> dict[str, Target]:
+    targets: dict[str, Target] = {}
+    for path in folder.below("actions", *_YAML):
+        entry = Entry(path, "action", Path(path).stem)
+        pack.entries.append(entry)
+        try:
+            metadata = folder.document(path)
+            if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
+                raise LeftOut("it has no name", "correct the file")
+            entry.name = metadata["name"]
+            entry.became = function = _function_name(pack.prefix, entry.name)
+            if any(target.function == function for target in targets.values()):
+                raise LeftOut(
+                    f"another action has become the function {function} already", "rename one of them"
+                )
+            entry.function, entry.notes = read_action(
+                folder, path, {**metadata, "pack": pack.ref}, function, settings
+            )
+            if metadata.get("enabled") is False:
+                entry.outcome, entry.why = "paused", "it is not enabled in the pack"
+                entry.try_ = f"functory function activate {function} 1"
+        except (Invalid, LeftOut) as error:
+            entry.leave_out(*reason(error))
+            continue
+        properties = entry.function["input_parameters"]["properties"]
+        texts = frozenset(
+            name
+            for name, schema in properties.items()
+            if schema.get("type") in ("string", ["string", "null"])
+        )
+        targets[f"{pack.ref}.{entry.name}"] = Target(function, texts, True)
+    return targets
+
+
+def _declared(folder: Folder, pack: Pack) -> frozenset[str]:
+    """The trigger types of the pack, in triggers/ and in the files of its sensors."""
+    found: set[str] = set()
+    for path in folder.below("triggers", *_YAML):
+        entry = Entry(path, "trigger type", Path(path).stem)
+        pack.entries.append(entry)
+        try:
+            document = folder.document(path)
+            if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
+                raise LeftOut("it has no name", "correct the file")
+        except (Invalid, LeftOut) as error:
+            entry.leave_out(*reason(error))
+            continue
+        entry.name = f"{pack.ref}.{document['name']}"
+        entry.notes.append("an event type of this name; events need no declaration")
+        found.add(entry.name)
+    for path in folder.below("sensors", *_YAML):
+        try:
+            document = folder.document(path)
+        except Invalid:
+            continue
+        types = document.get("trigger_types") if isinstance(document, Mapping) else None
+        for described in types if isinstance(types, list) else ():
+            if isinstance(described, Mapping) and isinstance(described.get("name"), str):
+                found.add(f"{pack.ref}.{described['name']}")
+    return frozenset(found)
+
+
+def _read_rule(
+    folder: Folder, pack: Pack, path: str, targets: Mapping[str, Target], declared: frozenset[str]
+) -> None:
+    entry = Entry(path, "rule", Path(path).stem)
+    pack.entries.append(entry)
+
+    def find(ref: str) -> Target:
+        # The name alone is used for an action of the own pack in criteria.
+        known = targets.get(ref) or targets.get(f"{pack.ref}.{ref}")
+        if known is not None:
+            return known
+        left_out = ref.partition(".")[0] == pack.ref
+        if left_out and any(
+            e.kind == "action" and f"{pack.ref}.{e.name}" == ref and e.outcome == "left out"
+            for e in pack.entries
+        ):
+            raise LeftOut(f"its action {ref} did not come along", "see what the report says about the action")
+        return Target(
+            _function_name(*ref.split(".", 1)) if "." in ref else _identifier(ref), frozenset(), False
+        )
+
+    try:
+        rule = folder.document(path)
+        if not isinstance(rule, Mapping) or not isinstance(rule.get("name"), str):
+            raise LeftOut("it has no name", "correct the file")
+        entry.name = rule["name"]
+        read_rule(entry, rule, pack.prefix, find, declared)
+    except (Invalid, LeftOut) as error:
+        entry.leave_out(*reason(error))
+
+
+def _function_name(prefix: str, name: str) -> str:
+    return _identifier(f"{prefix}_{name}" if prefix else name)
+
+
+def _identifier(text: str) -> str:
+    made = re.sub(r"\W", "_", text, flags=re.ASCII)
+    return made if not made[:1].isdigit() else f"_{made}"

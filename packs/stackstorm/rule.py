@@ -1,0 +1,249 @@
+"""A rule of a pack as a trigger: which events it waits for, its criteria, and the input of its function.
+
+What StackStorm's trigger types become here:
+
+- ``core.st2.generic.actiontrigger`` (an action has ended) becomes the end of an execution;
+- ``core.st2.webhook`` becomes events of the type ``stackstorm.webhook`` with the URL as subject;
+- a type that a pack declares for its sensors becomes an event type of the same name, for whoever emits it.
+
+The payload is the event's ``data`` in each case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import Invalid
+from engine.events import check_type
+from packs.stackstorm.report import Entry, LeftOut
+from packs.stackstorm.template import Rename, translate_parameters
+from packs.stackstorm.timer import TIMERS, check_timer, cron_line
+
+WEBHOOK = "stackstorm.webhook"
+ENDED = "core.st2.generic.actiontrigger"
+
+# Ends of an action, and the event that says the same here.
+_STATES = {
+    "succeeded": "execution.succeeded",
+    "failed": "execution.failed",
+    "timeout": "execution.timed_out",
+    "canceled": "execution.cancelled",
+    "abandoned": "execution.dead",
+}
+# Members of the payload of an action's end, and where the same is here.
+_MEMBERS = {
+    "execution_id": "execution_id",
+    "action_name": "function",
+    "action_ref": "function",
+    "status": "state",
+    "result": "output",
+}
+
+_NOT_HERE = {
+    "core.st2.generic.notifytrigger": "emit an event of your own where the notification was sent",
+    "core.st2.generic.inquiry": "there are no questions to people yet",
+    "core.st2.action.file_written": "emit an event from the function that writes the file",
+    "core.st2.sensor.process_spawn": "there are no sensors here",
+    "core.st2.sensor.process_exit": "there are no sensors here",
+    "linux.file_watch.line": "emit an event for each line, from a program that follows the file",
+}
+
+_ROOT = re.compile(r"trigger\.([A-Za-z_]\w*)(?=$|[.\[#\s])")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The function that an action has become: its name, and which of its parameters are texts."""
+
+    function: str
+    texts: frozenset[str]
+    imported: bool
+
+
+# From an action's reference (pack.name) to its function.
+Find = Callable[[str], Target]
+
+
+def read_rule(
+    entry: Entry, rule: Mapping[str, Any], prefix: str, find: Find, declared: frozenset[str]
+) -> None:
+    """Fill ``entry`` with the trigger that ``rule`` becomes. ``declared`` are the pack's own trigger types.
+
+    Raises :class:`LeftOut`.
+    """
+    trigger, action = rule.get("trigger"), rule.get("action")
+    if not isinstance(trigger, Mapping) or not isinstance(trigger.get("type"), str):
+        raise LeftOut("it has no trigger with a type", "correct the rule")
+    if not isinstance(action, Mapping) or not isinstance(action.get("ref"), str):
+        raise LeftOut("it has no action with a ref", "correct the rule")
+    kind = rule.get("type")
+    if isinstance(kind, Mapping) and kind.get("ref", "standard") != "standard":
+        raise LeftOut(
+            "it is a backstop rule: it fires when no other rule does",
+            "write a trigger whose pattern says which events the others leave",
+        )
+    criteria = rule.get("criteria") or {}
+    if not isinstance(criteria, Mapping):
+        raise LeftOut("its criteria are not an object", "correct the rule")
+    parameters = trigger.get("parameters") or {}
+    on, criteria, rename = _events(
+        entry,
+        trigger["type"],
+        parameters if isinstance(parameters, Mapping) else {},
+        criteria,
+        find,
+        declared,
+    )
+    if action["ref"].startswith("core."):
+        raise LeftOut(
+            f"it runs {action['ref']}, which is a part of StackStorm",
+            "write a function that does the same, and a trigger for it",
+        )
+    target = find(action["ref"])
+    given = action.get("parameters") or {}
+    if not isinstance(given, Mapping):
+        raise LeftOut("its action's parameters are not an object", "correct the rule")
+    fields: dict[str, Any] = {
+        "on": on,
+        "function": target.function,
+        "input": translate_parameters(given, rename, target.texts),
+    }
+    if criteria:
+        fields["criteria"] = dict(criteria)
+    entry.became = trigger_name(prefix, entry.name)
+    entry.trigger = {"name": entry.became, **fields}
+    if rule.get("enabled") is not True:
+        _pause(entry, "it is not enabled in the pack", "")
+    if not target.imported:
+        _pause(
+            entry,
+            f"the function {target.function} is not part of this import",
+            f"import the pack of {action['ref']} first, or write the function",
+        )
+    if entry.outcome == "paused" and not entry.try_:
+        entry.try_ = f"functory trigger resume {entry.became}"
+
+
+def trigger_name(prefix: str, name: str) -> str:
+    """A trigger's name from the names of pack and rule."""
+    cleaned = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{prefix}.{name}" if prefix else name)
+    return cleaned if re.match(r"[A-Za-z_]", cleaned) else f"rule-{cleaned}"
+
+
+def _pause(entry: Entry, why: str, try_: str) -> None:
+    entry.outcome = "paused"
+    entry.why = "; ".join(part for part in (entry.why, why) if part)
+    entry.try_ = try_ or entry.try_
+
+
+def _events(
+    entry: Entry,
+    type_: str,
+    parameters: Mapping[str, Any],
+    criteria: Mapping[str, Any],
+    find: Find,
+    declared: frozenset[str],
+) -> tuple[dict[str, Any], Mapping[str, Any], Rename]:
+    """The pattern, the criteria in our words, and where the payload's members are."""
+    if type_ in TIMERS:
+        wrong = check_timer(type_, parameters)
+        if wrong:
+            raise LeftOut(f"its timer is wrong: {wrong}", "correct the rule")
+        cron = cron_line(parameters) if type_ == TIMERS[2] else None
+        zone = parameters.get("timezone") or "UTC"
+        raise LeftOut(
+            "it runs by the clock, and a rule's timer is not an event",
+            f"make a schedule with the cron line {cron} ({zone})"
+            if cron
+            else f"make a schedule with {dict(parameters)}",
+        )
+    if type_ in _NOT_HERE:
+        raise LeftOut(f"there are no events like {type_}", _NOT_HERE[type_])
+    if type_ == ENDED:
+        return _ended(criteria, find)
+    if type_ == "core.st2.webhook":
+        url = str(parameters.get("url", "")).strip("/")
+        entry.notes.append(
+            f"its webhook's calls must come as events: type {WEBHOOK}, subject {url}, data with headers and body"
+        )
+        return {"type": [WEBHOOK], "subject": [url]}, criteria, _in_data
+    if type_.startswith("core."):
+        raise LeftOut(f"there are no events like {type_}", "look at the event types of functory")
+    try:
+        check_type(type_)
+    except Invalid as error:
+        raise LeftOut(f"its trigger type cannot be an event type: {error.what}", error.try_) from None
+    entry.notes.append(f"it waits for events of the type {type_}: functory event emit {type_} --data …")
+    if type_ not in declared:
+        _pause(entry, f"no file of the pack declares the trigger type {type_}", "")
+    elif parameters:
+        _pause(entry, f"the parameters of its trigger are a sensor's: {dict(parameters)}", "")
+    return {"type": [type_]}, criteria, _in_data
+
+
+def _in_data(steps: list[str | int]) -> list[str | int]:
+    return ["data", *steps]
+
+
+def _ended(criteria: Mapping[str, Any], find: Find) -> tuple[dict[str, Any], Mapping[str, Any], Rename]:
+    """An action's end: status and action, where they are plainly asked for, choose events; the rest is renamed."""
+    types = list(_STATES.values())
+    subjects: list[str] | None = None
+    rest: dict[str, Any] = {}
+    for key, asked in criteria.items():
+        match = _ROOT.match(key)
+        if match is None:
+            raise LeftOut(
+                f"its criterion {key} asks the whole end of an action",
+                "ask for a member, such as trigger.status",
+            )
+        member = match[1]
+        if member in ("status", "action_name", "action_ref"):
+            wanted = _wanted(asked)
+            if wanted is None:
+                raise LeftOut(f"its criterion {key} asks more than which values", "use equals or inside")
+            if member == "status":
+                types = [_STATES[state] for state in wanted if state in _STATES and _STATES[state] in types]
+            else:
+                named = [find(action).function for action in wanted]
+                subjects = named if subjects is None else [name for name in subjects if name in named]
+        else:
+            rest[f"trigger.{_member(member)}{key[match.end() :]}"] = asked
+    if not types or subjects == []:
+        raise LeftOut(
+            "its criteria contradict each other, or ask for a status that is no end",
+            "use " + ", ".join(_STATES),
+        )
+    on: dict[str, Any] = {"type": types}
+    if subjects is not None:
+        on["subject"] = subjects
+
+    def rename(steps: list[str | int]) -> list[str | int]:
+        if not steps or not isinstance(steps[0], str):
+            return ["data", *steps]
+        return ["data", _member(steps[0]), *steps[1:]]
+
+    return on, rest, rename
+
+
+def _member(name: str) -> str:
+    if name not in _MEMBERS:
+        raise LeftOut(
+            f"it uses {name} of an action's end, which execution events do not have",
+            "they have " + ", ".join(_MEMBERS),
+        )
+    return _MEMBERS[name]
+
+
+def _wanted(asked: Any) -> list[str] | None:
+    if not isinstance(asked, Mapping):
+        return None
+    operator, operand = str(asked.get("type", "")).lower(), asked.get("pattern")
+    listed = [operand] if operator in ("equals", "eq") else operand if operator in ("inside", "in") else None
+    if not isinstance(listed, list):
+        return None
+    values = [value for value in listed if isinstance(value, str) and "{{" not in value]
+    return values if len(values) == len(listed) else None

@@ -1,0 +1,6 @@
+from st2common.runners.base_action import Action
+
+
+class CallSupplier(Action):
+    def run(self, who):
+        return "calling %s with a key of %d letters" % (who, len(self.config["api_key"]))
