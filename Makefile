@@ -28,7 +28,7 @@ demo: .venv/.run ## run the main job on real input: the licence watch (ARGS=--ke
 
 test: .venv/.ready ## run the tests, on servers of their own (STRICT=1: a missing server fails)
 	@$(PY) -m tests.services --install
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.ready ## dependencies, format, lint, types, import contracts: seconds
 	@$(UV) pip check -q --python $(PY)

@@ -72,8 +72,17 @@ def rabbitmq_url(rabbitmq_server: "RabbitMQ") -> Iterator[str]:
 # First, because pytest's own hook of this name already selects by mark (-m).
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with the servers that its fixtures need."""
+    """Mark each test with the servers that its fixtures need, and with who shall run beside whom.
+
+    Two processes share the tests (`make test`). What starts something once for many tests stays together:
+    a deployment of the acceptance suite, else a file. The documentation's pages are long, and on their own.
+    """
     for item in items:
+        deployment = getattr(item, "callspec", None) and item.callspec.params.get("functory")
+        if deployment:
+            item.add_marker(pytest.mark.xdist_group(str(deployment)))
+        elif item.path.name != "test_docs.py":
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
         for service in ("postgres", "redis", "rabbitmq"):
             if f"{service}_server" in getattr(item, "fixturenames", ()):
                 item.add_marker(service)
