@@ -211,8 +211,8 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         # A test that failed may have left a session with locks behind.
         others = "datname = current_database() AND pid <> pg_backend_pid()"
         tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
-        names_ = ", ".join(f'"{table.name}"' for table in tables.metadata.sorted_tables)
-        tx.execute(sa.text(f"TRUNCATE {names_}"))
+        for table in reversed(tables.metadata.sorted_tables):
+            tx.execute(sa.delete(table))
     database.close()
     yield url
 

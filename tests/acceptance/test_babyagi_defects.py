@@ -166,7 +166,8 @@ def test_defect_12_lineage_cannot_be_forged_or_broken_by_the_caller(engine):
     assert (triggered["root_id"], triggered["depth"]) == (row["id"], 1)
     add(
         engine,
-        "from functory import call, emit\ndef outer():\n    emit('note.made')\n    return call('h', root_id='forged')\n",
+        "from functory import call, emit\n"
+        "def outer():\n    emit('note.made')\n    return call('h', root_id='forged')\n",
     )
     outer = engine.run("outer", {})
     (child,) = engine.executions.list(parent_id=outer["id"])
@@ -505,7 +506,8 @@ def test_both_spellings_of_register_trigger_run_a_function_when_another_one_is_u
     engine, module, spelling
 ):
     fields = {
-        "babyagi": 'event_type="function_updated", target_function="data_processor", trigger_function="validate_processor", '
+        "babyagi": 'event_type="function_updated", target_function="data_processor", '
+        'trigger_function="validate_processor", '
                    'conditions={"auto_validate": True}',
         "ours": '"validate", on={"type": ["function.updated"], "subject": ["data_processor"], '
                 '"data": {"metadata": {"auto_validate": [True]}}}, function="validate_processor"',

@@ -1,4 +1,4 @@
-"""The state machine of executions, transition by transition, on SQLite and PostgreSQL with a clock that stands still."""
+"""The state machine of executions, arrow by arrow, on both databases with a clock that stands still."""
 
 import threading
 from typing import TYPE_CHECKING, Any

@@ -39,10 +39,10 @@ def test_state_compares_before_it_sets(world):
         world.state.set("work", "new", 1, expected_version=3)
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, None, 5, "a\x00", "\ud800"])
-def test_a_wrong_state_key_is_refused(world, key):
-    with pytest.raises(Invalid, match="state key"):
-        world.state.set("work", key, 1)
+def test_a_wrong_state_key_is_refused(world):
+    for key in ("", "x" * 256, None, 5, "a\x00", "\ud800"):
+        with pytest.raises(Invalid, match="state key"):
+            world.state.set("work", key, 1)
 
 
 def test_a_state_value_of_more_than_64_kib_is_refused(world):
@@ -87,21 +87,21 @@ def test_a_new_value_is_a_new_version_and_is_told_without_the_value(world):
     assert event["data"] == {"secret": "API_KEY", "version": 2, "author": ""}
 
 
-@pytest.mark.parametrize("value", ["", "x" * 65_537, "\ud800"])
-@pytest.mark.parametrize("known", [False, True])
-def test_a_wrong_value_is_refused_for_new_and_for_known_names(world, value, known):
-    if known:
-        world.secrets.set("API_KEY", "hunter2")
-    with pytest.raises(Invalid, match="wrong secret value") as caught:
-        world.secrets.set("API_KEY", value)
-    assert not value or value not in str(caught.value)
-    assert world.secrets.missing(["API_KEY"]) == ([] if known else ["API_KEY"])
+def test_a_wrong_value_is_refused_for_new_and_for_known_names(world):
+    world.secrets.set("KNOWN", "hunter2")
+    for value in ("", "x" * 65_537, "\ud800"):
+        for name in ("KNOWN", "NEW"):
+            with pytest.raises(Invalid, match="wrong secret value") as caught:
+                world.secrets.set(name, value)
+            assert not value or value not in str(caught.value)
+    assert world.secrets.missing(["KNOWN", "NEW"]) == ["NEW"]
+    assert world.secrets.open("KNOWN").get_secret_value() == "hunter2"
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\x00", "ключ", "x" * 300])
-def test_a_wrong_name_is_refused(world, name):
-    with pytest.raises(Invalid, match="is not a secret name"):
-        world.secrets.set(name, "hunter2")
+def test_a_wrong_name_is_refused(world):
+    for name in ("", "a b", "a\x00", "ключ", "x" * 300):
+        with pytest.raises(Invalid, match="is not a secret name"):
+            world.secrets.set(name, "hunter2")
 
 
 def test_a_deleted_secret_is_gone(world):

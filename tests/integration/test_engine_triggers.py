@@ -1,4 +1,4 @@
-"""From a committed event to firings: exactly one each, whatever happens at the same time; and the guards against loops."""
+"""From a committed event to firings: exactly one each, whatever happens; and the guards against loops."""
 
 import threading
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ def test_chain_and_root_go_along_through_events_triggers_and_calls(shop):
     ship = by_function["ship"]
     assert (ship["root_id"], ship["depth"]) == (root, 2)
     assert [link["name"] for link in ship["chain"]] == ["on-order", "on-work"]
-    told = [e for e in shop.rows(tables.event, tables.event.c.root_id == root)]
+    told = shop.rows(tables.event, tables.event.c.root_id == root)
     assert {e["root_id"] for e in told} == {root}
     assert all(
         e["depth"] == {None: 0, by_function["work"]["id"]: 1, ship["id"]: 2}[e["cause_execution_id"]]
@@ -338,7 +338,6 @@ class Poison(Exception):
 
 @pytest.mark.parametrize("kind", [Poison, Invalid, RecursionError])
 def test_a_poison_event_is_set_aside_and_the_others_flow(shop, monkeypatch, kind):
-    error = kind("utf-8", "x", 0, 1, "no") if kind is UnicodeEncodeError else kind("poison")
     real = shop.router.decide
 
     def decide(row: dict[str, Any], tx: Any) -> Any:

@@ -57,8 +57,28 @@ def test_tuples_and_subclasses_become_what_they_stand_for():
     }
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, [-math.inf], {"a": math.nan, "b": 10**30}, {1, 2}, b"x", object(), datetime(2026, 1, 1),
-                                   Decimal(1), 1j, {1: 2}, {None: 1}, {(1,): 1}, {"a": {True: 1}}, 10**5000, print], ids=lambda value: type(value).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan,
+        math.inf,
+        [-math.inf],
+        {"a": math.nan, "b": 10**30},
+        {1, 2},
+        b"x",
+        object(),
+        datetime(2026, 1, 1),
+        Decimal(1),
+        1j,
+        {1: 2},
+        {None: 1},
+        {(1,): 1},
+        {"a": {True: 1}},
+        10**5000,
+        print,
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_is_not_json_is_refused(value):
     with pytest.raises(Invalid):
         codec.encode(value)

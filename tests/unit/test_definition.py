@@ -93,18 +93,39 @@ PARAMETERS = [
 REST = [{"name": "rest", "kind": "var_positional", "required": False}]
 
 
-@pytest.mark.parametrize(("fields", "data", "parameters", "expected"), [
-    ({"on": {"type": ["a"]}, "function": "f"}, 5, PARAMETERS, {"first": event("a", data=5)}),
-    ({"event_type": "a", "trigger_function": "f"}, {"output": [1]}, PARAMETERS, {"first": [1]}),
-    ({"event_type": "a", "trigger_function": "f"}, {"output": None}, PARAMETERS, {"first": None}),
-    ({"event_type": "a", "trigger_function": "f"}, {"n": 1}, PARAMETERS, {"first": event("a", data={"n": 1})}),
-    ({"event_type": "a", "trigger_function": "f"}, {"output": 1}, [], {}),
-    ({"event_type": "a", "trigger_function": "f"}, {"output": 1}, REST, {"rest": [1]}),
-    ({"on": {"type": ["a"]}, "function": "f", "input": {"first": "{{ event.data.n }}", "second": "n={{ event.data.n }}"}}, {"n": 7}, PARAMETERS,
-     {"first": 7, "second": "n=7"}),
-    ({"on": {"type": ["a"]}, "function": "f", "input": {}}, 5, PARAMETERS, {}),
-    ({"on": {"type": ["a"]}, "function": "f", "input": "{{ event.data }}"}, [1], PARAMETERS, {"first": [1]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "data", "parameters", "expected"),
+    [
+        ({"on": {"type": ["a"]}, "function": "f"}, 5, PARAMETERS, {"first": event("a", data=5)}),
+        ({"event_type": "a", "trigger_function": "f"}, {"output": [1]}, PARAMETERS, {"first": [1]}),
+        ({"event_type": "a", "trigger_function": "f"}, {"output": None}, PARAMETERS, {"first": None}),
+        (
+            {"event_type": "a", "trigger_function": "f"},
+            {"n": 1},
+            PARAMETERS,
+            {"first": event("a", data={"n": 1})},
+        ),
+        ({"event_type": "a", "trigger_function": "f"}, {"output": 1}, [], {}),
+        ({"event_type": "a", "trigger_function": "f"}, {"output": 1}, REST, {"rest": [1]}),
+        (
+            {
+                "on": {"type": ["a"]},
+                "function": "f",
+                "input": {"first": "{{ event.data.n }}", "second": "n={{ event.data.n }}"},
+            },
+            {"n": 7},
+            PARAMETERS,
+            {"first": 7, "second": "n=7"},
+        ),
+        ({"on": {"type": ["a"]}, "function": "f", "input": {}}, 5, PARAMETERS, {}),
+        (
+            {"on": {"type": ["a"]}, "function": "f", "input": "{{ event.data }}"},
+            [1],
+            PARAMETERS,
+            {"first": [1]},
+        ),
+    ],
+)
 def test_the_input_comes_from_the_template_the_output_or_the_event(fields, data, parameters, expected):
     assert compiled(**fields).make_input(event("a", data=data), parameters) == expected
 
@@ -127,9 +148,15 @@ def test_a_condition_is_asked_after_the_pattern():
     assert compiled(on={"type": ["a"]}, function="f").holds(event("a"), NOW) is None
 
 
-@pytest.mark.parametrize(("on", "types"), [
-    ({"type": ["a", "b"]}, {"a", "b"}), ({"type": ["a", {"prefix": "b"}]}, None), ({"subject": ["x"]}, None), ({"type": [{"anything-but": "a"}]}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("on", "types"),
+    [
+        ({"type": ["a", "b"]}, {"a", "b"}),
+        ({"type": ["a", {"prefix": "b"}]}, None),
+        ({"subject": ["x"]}, None),
+        ({"type": [{"anything-but": "a"}]}, None),
+    ],
+)
 def test_the_only_possible_types_are_known_when_they_are_listed(on, types):
     assert compiled(on=on, function="f").types == (None if types is None else frozenset(types))
 

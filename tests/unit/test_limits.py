@@ -13,11 +13,31 @@ def test_nothing_declared_gives_the_defaults():
     assert limits.read(Limits().as_json()) == Limits()
 
 
-@pytest.mark.parametrize("given", [
-    {"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": float("inf")}, {"timeout": "5"}, {"timeout": None},
-    {"timeout": True}, {"retries": 1.5}, {"retries": -1}, {"retries": 101}, {"max_attempts": 0}, {"expires": 0}, {"priority": 101},
-    {"result_bytes": 0}, {"result_bytes": 10**9}, {"speed": 1}, {1: 2}, [1], "timeout", 5,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"timeout": 0},
+        {"timeout": -1},
+        {"timeout": float("nan")},
+        {"timeout": float("inf")},
+        {"timeout": "5"},
+        {"timeout": None},
+        {"timeout": True},
+        {"retries": 1.5},
+        {"retries": -1},
+        {"retries": 101},
+        {"max_attempts": 0},
+        {"expires": 0},
+        {"priority": 101},
+        {"result_bytes": 0},
+        {"result_bytes": 10**9},
+        {"speed": 1},
+        {1: 2},
+        [1],
+        "timeout",
+        5,
+    ],
+)
 def test_a_wrong_limit_is_refused(given):
     with pytest.raises(Invalid, match="limit"):
         limits.read(given)

@@ -9,8 +9,11 @@ from engine.errors import Invalid
 
 
 def test_parameter_names_alone_give_a_schema_of_names():
-    parameters = [{"name": "a", "kind": "positional", "required": True}, {"name": "b", "kind": "keyword", "required": False},
-                  {"name": "rest", "kind": "var_positional", "required": False}]  # fmt: skip
+    parameters = [
+        {"name": "a", "kind": "positional", "required": True},
+        {"name": "b", "kind": "keyword", "required": False},
+        {"name": "rest", "kind": "var_positional", "required": False},
+    ]
     schema = schemas.of_parameters(parameters)
     schemas.check(schema, {"a": 1, "rest": [1]}, "input")
     for wrong in ({}, {"a": 1, "c": 2}, {"a": 1, "rest": 5}):
@@ -39,8 +42,19 @@ def test_an_unknown_type_name_takes_anything_and_required_may_be_false():
     schemas.check(schema, {"x": [1]}, "input")
 
 
-@pytest.mark.parametrize("value", [[5], [{"type": "int"}], "text", 5, {"type": 5}, {"$ref": "http://127.0.0.1:1/x"}, {"$ref": "file:///etc/passwd"},
-                                   {"pattern": "("}])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        [5],
+        [{"type": "int"}],
+        "text",
+        5,
+        {"type": 5},
+        {"$ref": "http://127.0.0.1:1/x"},
+        {"$ref": "file:///etc/passwd"},
+        {"pattern": "("},
+    ],
+)
 def test_a_wrong_declaration_is_refused(value):
     with pytest.raises(Invalid, match="input_parameters"):
         schemas.declared(value, "input_parameters")
