@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from engine import routing, tables, versions
+from engine import budgets, routing, tables, versions
 from engine.attempts import Claim
 from engine.errors import Conflict, Invalid, NotFound, Unavailable
 from triggers import definition
@@ -302,6 +302,26 @@ def test_a_budget_shared_by_routers_is_exact(make_world):
         thread.join()
     assert [f["decision"] for f in worlds[0].rows(tables.firing)].count("fired") == 20
     assert [row["reason"] for row in suppressed(worlds[0])] == ["budget"] * 30
+
+
+def test_whoever_takes_from_a_budget_waits_for_the_other_one(make_world):
+    one, two = make_world(), make_world()
+    root = one.events.emit("order.created")
+    taken: list[tuple[int, int, int]] = []
+
+    def take(world: "World") -> None:
+        with world.database.write() as tx:
+            taken.append(budgets.take(tx, {root: 15}, 20)[root])
+
+    take(one)
+    with one.database.write() as tx:
+        taken.append(budgets.take(tx, {root: 2}, 20)[root])
+        other = threading.Thread(target=take, args=(two,))
+        other.start()
+        # It cannot end before this transaction does; an instant is left to it to try.
+        other.join(0.2)
+    other.join()
+    assert taken == [(15, 0, 20), (2, 15, 20), (3, 17, 20)]
 
 
 def test_a_tripped_guard_is_told_and_the_telling_starts_nothing(world):
