@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-NAMES = ("engine", "statements")
+NAMES = ("engine", "statements", "router")
 
 
 def main() -> int:
