@@ -304,24 +304,26 @@ def test_a_budget_shared_by_routers_is_exact(make_world):
     assert [row["reason"] for row in suppressed(worlds[0])] == ["budget"] * 30
 
 
-def test_whoever_takes_from_a_budget_waits_for_the_other_one(make_world):
+def test_whoever_locks_a_budget_sees_what_the_one_before_spent(make_world):
     one, two = make_world(), make_world()
     root = one.events.emit("order.created")
-    taken: list[tuple[int, int, int]] = []
+    seen: list[tuple[int, int]] = []
 
     def take(world: "World") -> None:
         with world.database.write() as tx:
-            taken.append(budgets.take(tx, {root: 15}, 20)[root])
+            seen.append(budgets.lock(tx, [root], 20)[root])
+            budgets.spend(tx, {root: 5})
 
     take(one)
     with one.database.write() as tx:
-        taken.append(budgets.take(tx, {root: 2}, 20)[root])
+        seen.append(budgets.lock(tx, [root], 20)[root])
         other = threading.Thread(target=take, args=(two,))
         other.start()
         # It cannot end before this transaction does; an instant is left to it to try.
         other.join(0.2)
+        budgets.spend(tx, {root: 2})
     other.join()
-    assert taken == [(15, 0, 20), (2, 15, 20), (3, 17, 20)]
+    assert seen == [(0, 20), (5, 20), (7, 20)]
 
 
 def test_a_tripped_guard_is_told_and_the_telling_starts_nothing(world):
