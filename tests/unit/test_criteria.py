@@ -260,6 +260,8 @@ def test_pattern_and_evaluation_agree_on_payloads_without_lists(operator, operan
     compiled, matched, allowed = answers(operator, operand, value, lambda payload: payload)
     # A wildcard with ? or [ only hands its literal begin to the pattern.
     assume(not (operator == "matchwildcard" and isinstance(operand, str) and set(operand) & set("?[")))
+    # Only a list can contain what is no text.
+    assume(operator != "contains" or isinstance(operand, str))
     # Both kinds of letter, one by one: the pattern knows an upper case that Python's lower() never meets.
     assume(not operator.startswith("i") or not isinstance(value, str) or value.isascii())
     if compiled.pattern is not None:
@@ -394,6 +396,11 @@ class TestOperands:
 
 
 class TestBudget:
+    def test_a_large_expression_is_not_run_over_a_long_text(self):
+        compiled = compile_criteria(one("regex", r"^(\w+\s?){1,50}$"))
+        assert compiled.holds({"data": {"value": "ab c"}}, NOW).matched
+        assert compiled.holds({"data": {"value": "ab3" * 300_000}}, NOW).kind == "budget"
+
     def test_a_search_over_a_large_list_ends(self):
         many = {f"item.a#{n}": {"type": "regex", "pattern": "x" * 200} for n in range(90)}
         criteria = one("search", many, condition="any2any")

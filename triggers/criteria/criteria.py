@@ -12,7 +12,7 @@ from engine.errors import Invalid
 from triggers.conditions import Verdict
 from triggers.criteria import jinja
 from triggers.criteria.keys import Key, parse_key
-from triggers.criteria.operators import Test, Unfit, compile_test, operator_name, plain
+from triggers.criteria.operators import Test, Unfit, compile_test, operator_name, plain, weigh
 from triggers.criteria.translation import pattern_of, translate
 from triggers.patterns.pattern import Clause
 from triggers.patterns.wording import show
@@ -25,8 +25,6 @@ MAX_DEPTH = 3
 MAX_WORK = 20_000_000
 # To ask a criterion costs as much as to look at this many letters.
 ASK = 50
-# An expression may look at each letter several times; how often, grows with its length.
-EXPRESSIONS = frozenset({"regex", "iregex", "matchregex", "matchwildcard"})
 
 SEARCHES = ("any", "all", "any2any", "all2any")
 _FIELDS = frozenset({"type", "pattern", "condition"})
@@ -48,6 +46,7 @@ class Criterion:
     operator: str
     operand: Any
     test: Test | None = field(repr=False, compare=False, default=None)
+    weight: int = field(repr=False, compare=False, default=1)
     dynamic: jinja.Operand | None = field(repr=False, compare=False, default=None)
     search: _Search | None = field(repr=False, compare=False, default=None)
 
@@ -61,23 +60,23 @@ class Criterion:
     def holds(self, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
         """Whether it holds. Raises :class:`Unfit`, Invalid (an operand that came from the event), _Spent."""
         value = self.key.value(context)
-        self._spend(value, budget)
-        if self.search is not None:
+        test, weight = self.test, self.weight
+        if self.dynamic is not None:
+            operand = self.dynamic.render(context)
+            test, weight = compile_test(self.operator, operand), weigh(self.operator, operand)
+            _spend(operand, 1, budget)
+        _spend(value, weight, budget)
+        if test is None:
+            assert self.search is not None
             return self.search.holds(value, context, now, budget)
-        if self.dynamic is None:
-            assert self.test is not None
-            return self.test(value, now)
-        operand = self.dynamic.render(context)
-        self._spend(operand, budget)
-        return compile_test(self.operator, operand)(value, now)
+        return test(value, now)
 
-    def _spend(self, value: Any, budget: list[int]) -> None:
-        size = len(value) if isinstance(value, str | bytes | list | tuple) else 0
-        if self.operator in EXPRESSIONS:
-            size *= 1 + len(self.operand or "") // 16
-        budget[0] -= ASK + size
-        if budget[0] < 0:
-            raise _Spent
+
+def _spend(value: Any, weight: int, budget: list[int]) -> None:
+    size = len(value) if isinstance(value, str | bytes | list | tuple) else 0
+    budget[0] -= ASK + size * weight
+    if budget[0] < 0:
+        raise _Spent
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criteri
         return Criterion(key, name, operand, search=_search(asked, depth, left))
     if isinstance(operand, str) and jinja.is_dynamic(operand):
         return Criterion(key, name, operand, dynamic=jinja.compile_operand(operand))
-    return Criterion(key, name, operand, test=compile_test(name, operand))
+    return Criterion(key, name, operand, test=compile_test(name, operand), weight=weigh(name, plain(operand)))
 
 
 def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:

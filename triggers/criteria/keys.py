@@ -25,8 +25,7 @@ _STEP = re.compile(
 )
 
 
-# The step ``[*]``: every element or member, in order.
-ANY = None
+# A member's name, an element's place, or None for ``[*]``: every element or member, in order.
 Step = str | int | None
 
 MISSING = object()
@@ -68,7 +67,7 @@ def parse_key(text: str) -> Key:
         elif step["index"] is not None:
             steps.append(int(step["index"]))
         elif step["any"] is not None:
-            steps.append(ANY)
+            steps.append(None)
         else:
             steps.append((step["quoted"] or step["inner"])[1:-1])
     rest = text[at:].strip()
@@ -93,7 +92,7 @@ def _follow(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
 
 def _below(value: Any, step: Step) -> Iterable[Any]:
     if isinstance(value, Mapping):
-        return value.values() if step is ANY else (value.get(step, MISSING),)
+        return value.values() if step is None else (value.get(step, MISSING),)
     if isinstance(value, list | tuple) and not isinstance(step, str):
-        return value if step is ANY else value[step : step + 1]
+        return value if step is None else value[step : step + 1]
     return ()

@@ -2,7 +2,7 @@
 
 A translation is *necessary*: an event that the criterion takes is taken by the pattern. It is not always
 sufficient, since a pattern looks into lists (``["a"]`` takes ``["a", "b"]``), so criteria are evaluated after
-it. Where the payload holds no lists, both say the same.
+it. Where the payload holds no lists, both say the same, but for ``contains`` of what is no text.
 """
 
 from __future__ import annotations
