@@ -380,6 +380,9 @@ class TestOperands:
             "{{ trigger.n < trigger.s }}",
             "{% for a in trigger.l %}" * 3 + "x" + "{% endfor %}" * 3,
             "{% for a in trigger.l %}{{ trigger.big }}{% endfor %}",
+            "{{ [" + "trigger.big," * 300 + "] }}",
+            "{{ '" + "%s" * 300 + "' % [" + "trigger.big," * 300 + "] }}",
+            "{{ " + "trigger.big + " * 200 + "'' }}",
         ],
     )
     def test_that_cannot_be_rendered_are_no_match_with_a_reason(self, operand):

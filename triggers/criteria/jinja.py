@@ -7,70 +7,28 @@ of our own looks up members and elements, never attributes, and calls nothing.
 
 As in StackStorm an operand keeps its type when it can: each ``{{ … }}`` is written as JSON first, and when
 the whole is JSON then, its value is the operand. Else it is the text.
-
-An operand is rendered for every event that gets so far, so steps and letters are counted.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine import codec
 from engine.errors import Invalid
-from triggers.criteria.operators import Unfit
+from triggers.criteria.walk import FILTERS, LITERALS, ORDERS, For, If, Value, Walk, dumped, read_filter, said
 from triggers.patterns.wording import show
 
 MAX_SOURCE = 4096
 MAX_NESTING = 10
-# A usual operand takes five steps.
-MAX_STEPS = 10_000
-MAX_LETTERS = 65_536
 
 _PIECE = re.compile(r"\{\{-?(?P<value>.*?)-?\}\}|\{%-?(?P<tag>.*?)-?%\}|\{#.*?#\}", re.DOTALL)
 _FOR = re.compile(r"for\s+(?P<name>[A-Za-z_]\w*)\s+in\s+(?P<rest>.+)", re.DOTALL)
 _OPENED = re.compile(r"\{\{|\{%")
-_FORMAT = re.compile(r"%(.?)", re.DOTALL)
-
-_LITERALS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
-
-_ORDERS: dict[type, Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
-
-
-class _Nowhere(Unfit):
-    """A path that leads to nothing."""
-
-
-@dataclass(frozen=True)
-class _Value:
-    node: ast.expr
-    text: str
-
-
-@dataclass(frozen=True)
-class _For:
-    name: str
-    source: ast.expr
-    body: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class _If:
-    branches: tuple[tuple[ast.expr | None, tuple[Any, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -87,9 +45,9 @@ class Operand:
         Raises :class:`Unfit` where a path leads nowhere or the budget is spent.
         """
         try:
-            return codec.loads(_Walk(context, codec.dumps).text(self.parts))
+            return codec.loads(Walk(context, dumped).text(self.parts))
         except Invalid:
-            return _Walk(context, _said).text(self.parts).removesuffix("\n")
+            return Walk(context, said).text(self.parts).removesuffix("\n")
 
 
 def is_dynamic(operand: Any) -> bool:
@@ -147,7 +105,7 @@ class _Reader:
             if kind == "text":
                 found += [text] if text else []
             elif kind == "value":
-                found.append(_Value(self.expression(text), text))
+                found.append(Value(self.expression(text), text))
             elif (word := text.split(None, 1)[0] if text else "") in ends:
                 self.depth -= 1
                 return tuple(found), text
@@ -164,7 +122,7 @@ class _Reader:
             raise Invalid("the pattern has a tag that is not closed", f"{ends[-1]} is missing")
         return tuple(found), ""
 
-    def loop(self, text: str) -> _For:
+    def loop(self, text: str) -> For:
         match = _FOR.fullmatch(text)
         if match is None:
             raise Invalid(
@@ -174,9 +132,9 @@ class _Reader:
         self.bound += [match["name"], "loop"]
         body, _ = self.parts(("endfor",))
         del self.bound[-2:]
-        return _For(match["name"], source, body)
+        return For(match["name"], source, body)
 
-    def choice(self, text: str) -> _If:
+    def choice(self, text: str) -> If:
         branches: list[tuple[ast.expr | None, tuple[Any, ...]]] = []
         while True:
             word, _, rest = text.partition(" ")
@@ -184,7 +142,7 @@ class _Reader:
             body, text = self.parts(("elif", "else", "endif") if word != "else" else ("endif",))
             branches.append((condition, body))
             if text.startswith("endif"):
-                return _If(tuple(branches))
+                return If(tuple(branches))
 
     def expression(self, text: str) -> ast.expr:
         node = _parse(text)
@@ -195,15 +153,15 @@ class _Reader:
         """Refuse what the walker would not understand, when the criteria are saved and not at each event."""
         match node:
             case ast.Name(id=name):
-                if name not in _LITERALS and name not in self.bound:
+                if name not in LITERALS and name not in self.bound:
                     self.names.add(name)
                 return
             case ast.Constant(value=str() | bool() | int() | float() | None):
                 return
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-                name, arguments = _filter(right)
-                if name not in _FILTERS:
-                    raise _unknown(f'the filter "{name}"', text, "known are " + ", ".join(_FILTERS))
+                name, arguments = read_filter(right)
+                if name not in FILTERS:
+                    raise _unknown(f'the filter "{name}"', text, "known are " + ", ".join(FILTERS))
                 if isinstance(left, ast.BinOp) and not isinstance(left.op, ast.BitOr):
                     raise _unknown(
                         "a filter behind a calculation", text, "Jinja would filter the last operand only"
@@ -211,9 +169,7 @@ class _Reader:
                 children: Sequence[ast.AST] = [left, *arguments]
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mod(), right=right):
                 children = [left, right]
-            case ast.Compare(left=left, ops=ops, comparators=others) if all(
-                type(op) in _ORDERS for op in ops
-            ):
+            case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in ORDERS for op in ops):
                 children = [left, *others]
             case ast.Compare(
                 left=left, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Name(id="defined" | "none")]
@@ -253,224 +209,3 @@ def _unknown(what: str, text: str, mend: str) -> Invalid:
         "criteria take a part of Jinja: paths, comparisons, some filters",
         mend,
     )
-
-
-def _filter(node: ast.AST) -> tuple[str, list[ast.expr]]:
-    match node:
-        case ast.Name(id=name):
-            return name, []
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-            return name, arguments
-    return "?", []
-
-
-class _Walk:
-    """One rendering: the context, how a value is written, and what is left of the budget."""
-
-    def __init__(self, context: Mapping[str, Any], write: Callable[[Any], str]) -> None:
-        self.context = dict(context)
-        self.write = write
-        self.steps = MAX_STEPS
-        self.letters = MAX_LETTERS
-
-    def text(self, parts: Sequence[Any]) -> str:
-        try:
-            return "".join(self.pieces(parts))
-        except RecursionError:
-            raise Unfit("the pattern's value is nested too deeply") from None
-
-    def pieces(self, parts: Sequence[Any]) -> list[str]:
-        made: list[str] = []
-        for part in parts:
-            self.step()
-            match part:
-                case str():
-                    made.append(part)
-                case _Value(node=node):
-                    made.append(self.write(self.value(node)))
-                case _For(name=name, source=source, body=body):
-                    made += self.loop(name, self.value(source), body)
-                case _If(branches=branches):
-                    chosen = next(
-                        (body for condition, body in branches if condition is None or self.value(condition)),
-                        (),
-                    )
-                    made += self.pieces(chosen)
-            if isinstance(part, str | _Value):
-                self.letters -= len(made[-1])
-                if self.letters < 0:
-                    raise Unfit(f"the pattern becomes longer than {MAX_LETTERS:,} letters")
-        return made
-
-    def loop(self, name: str, items: Any, body: Sequence[Any]) -> list[str]:
-        if isinstance(items, Mapping):
-            items = list(items)
-        if not isinstance(items, list | tuple):
-            raise Unfit(f"{show(items)} is not a list to loop over")
-        before = self.context
-        made: list[str] = []
-        for index, item in enumerate(items):
-            loop = {
-                "index": index + 1,
-                "index0": index,
-                "first": index == 0,
-                "last": index == len(items) - 1,
-                "length": len(items),
-            }
-            self.context = before | {name: item, "loop": loop}
-            made += self.pieces(body)
-        self.context = before
-        return made
-
-    def step(self) -> None:
-        self.steps -= 1
-        if self.steps < 0:
-            raise Unfit(f"the pattern takes more than {MAX_STEPS:,} steps for this event")
-
-    def value(self, node: ast.AST) -> Any:
-        self.step()
-        match node:
-            case ast.Constant(value=value):
-                return value
-            case ast.Name(id=name):
-                if name in _LITERALS:
-                    return _LITERALS[name]
-                return _below(self.context, name, "the event")
-            case ast.Attribute(value=inner, attr=name):
-                return _below(self.value(inner), name, ast.unparse(inner))
-            case ast.Subscript(value=inner, slice=index):
-                return _below(self.value(inner), self.value(index), ast.unparse(inner))
-            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-                return self.filtered(left, right)
-            case ast.BinOp(left=left, op=op, right=right):
-                return _calculate(op, self.value(left), self.value(right))
-            case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Name(id=test)]):
-                return self.is_(left, test) == isinstance(op, ast.Is)
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                return self.compared(self.value(left), ops, others)
-            case ast.BoolOp(op=op, values=values):
-                return self.either(isinstance(op, ast.Or), values)
-            case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return not self.value(inner)
-            case ast.UnaryOp(operand=inner):
-                return _calculate(ast.Sub(), 0, self.value(inner))
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.value(body if self.value(test) else orelse)
-            case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return [self.value(element) for element in elements]
-        raise AssertionError(f"{type(node).__name__} was not refused when the pattern was read")
-
-    def filtered(self, left: ast.expr, right: ast.expr) -> Any:
-        name, arguments = _filter(right)
-        given = [self.value(argument) for argument in arguments]
-        try:
-            value = self.value(left)
-        except _Nowhere:
-            if name not in ("default", "d"):
-                raise
-            return given[0] if given else ""
-        try:
-            return _FILTERS[name](value, *given)
-        except (TypeError, ValueError, IndexError, OverflowError) as error:
-            raise Unfit(f"the filter {name} cannot take {show(value)}: {str(error)[:100]}") from None
-
-    def compared(self, first: Any, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> bool:
-        for op, other in zip(ops, others, strict=True):
-            second = self.value(other)
-            try:
-                if not _ORDERS[type(op)](first, second):
-                    return False
-            except TypeError:
-                raise Unfit(f"{show(first)} and {show(second)} cannot be compared") from None
-            first = second
-        return True
-
-    def either(self, any_: bool, values: Sequence[ast.expr]) -> Any:
-        value: Any = None
-        for node in values:
-            value = self.value(node)
-            if bool(value) == any_:
-                return value
-        return value
-
-    def is_(self, left: ast.expr, test: str) -> bool:
-        try:
-            value = self.value(left)
-        except _Nowhere:
-            return False
-        return test == "defined" or value is None
-
-
-def _below(value: Any, step: Any, where: str) -> Any:
-    if isinstance(value, Mapping) and isinstance(step, str) and step in value:
-        return value[step]
-    if isinstance(value, list | tuple) and type(step) is int and -len(value) <= step < len(value):
-        return value[step]
-    raise _Nowhere(f"{where} has no {show(step)}")
-
-
-def _calculate(op: ast.operator, left: Any, right: Any) -> Any:
-    if isinstance(op, ast.Mod) and isinstance(left, str):
-        return _format(left, right if isinstance(right, tuple | list) else [right])
-    texts = all(isinstance(side, str) for side in (left, right))
-    numbers = all(
-        isinstance(side, float) or (isinstance(side, int) and abs(side) < 2**64) for side in (left, right)
-    )
-    try:
-        if isinstance(op, ast.Add) and (texts or numbers):
-            return left + right
-        if numbers:
-            return left - right if isinstance(op, ast.Sub) else left % right
-    except ZeroDivisionError:
-        pass
-    raise Unfit(f"{show(left)} and {show(right)} cannot be calculated with")
-
-
-def _format(text: str, values: Sequence[Any]) -> str:
-    left = list(values)
-
-    def put(match: re.Match[str]) -> str:
-        if match[1] == "%":
-            return "%"
-        if match[1] not in ("s", "d") or not left:
-            raise Unfit(f"{show(text)} is not a format: %s and %d are, one for each value")
-        value = left.pop(0)
-        if match[1] == "d" and not isinstance(value, int | float):
-            raise Unfit(f"%d does not take {show(value)}")
-        return _said(int(value) if match[1] == "d" else value)
-
-    return _FORMAT.sub(put, text)
-
-
-def _said(value: Any) -> str:
-    try:
-        return value if isinstance(value, str) else str(value)
-    except ValueError:
-        raise Unfit(f"{show(value)} cannot be written") from None
-
-
-def _length(value: Any) -> int:
-    if not isinstance(value, str | list | tuple | Mapping):
-        raise TypeError("it has no length")
-    return len(value)
-
-
-_FILTERS: dict[str, Callable[..., Any]] = {
-    "default": lambda value, other="", always=False: other if always and not value else value,
-    "d": lambda value, other="", always=False: other if always and not value else value,
-    "lower": lambda value: _said(value).lower(),
-    "upper": lambda value: _said(value).upper(),
-    "trim": lambda value: _said(value).strip(),
-    "string": _said,
-    "int": int,
-    "float": float,
-    "length": _length,
-    "count": _length,
-    "first": lambda value: _below(value, 0, "it"),
-    "last": lambda value: _below(value, -1, "it"),
-    "join": lambda value, between="": between.join(_said(item) for item in value),
-    # The value keeps its type anyway.
-    "to_complex": lambda value: value,
-    "to_json_string": codec.dumps,
-    "tojson": codec.dumps,
-}
