@@ -380,8 +380,8 @@ class TestOperands:
             "{{ trigger.n < trigger.s }}",
             "{% for a in trigger.l %}" * 3 + "x" + "{% endfor %}" * 3,
             "{% for a in trigger.l %}{{ trigger.big }}{% endfor %}",
-            "{{ [" + "trigger.big," * 300 + "] }}",
-            "{{ '" + "%s" * 300 + "' % [" + "trigger.big," * 300 + "] }}",
+            "{{ [" + "trigger.big," * 200 + "] }}",
+            "{{ '" + "%s" * 200 + "' % [" + "trigger.big," * 200 + "] }}",
             "{{ " + "trigger.big + " * 200 + "'' }}",
         ],
     )
