@@ -111,7 +111,7 @@ def measure_index(rules: Rules, lines: Sequence[bytes]) -> dict[str, Any]:
     match(lines[0])
     gc.collect()
     figures = {"digest": crc, "matches": matches, **timed(match, lines), "load_seconds": load, **bytes_each}
-    some = patterns[:: max(1, len(patterns) // REPLACED)][:REPLACED]
+    some = list(itertools.islice(itertools.cycle(patterns[:: max(1, len(patterns) // REPLACED)]), REPLACED))
     start = time.process_time()
     for id_, pattern in some:
         index.add(id_, pattern)

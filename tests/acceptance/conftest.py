@@ -36,7 +36,9 @@ def functory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             broker = request.getfixturevalue("redis_server").empty_database()
         else:
             broker = stack.enter_context(request.getfixturevalue("rabbitmq_server").virtual_host())
-        roles = stack.enter_context(Roles(folder, database_url=database, broker_url=broker, secret_key=_key()))
+        roles = stack.enter_context(
+            Roles(folder, database_url=database, broker_url=broker, secret_key=_key())
+        )
         roles.migrate()
         for role in ("router", "scheduler"):
             roles.start(role, wait=False)

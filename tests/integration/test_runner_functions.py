@@ -1,7 +1,5 @@
 """What a function gives and gets when it runs in the child: input, result, dependencies, errors."""
 
-
-
 from __future__ import annotations
 
 import pytest

@@ -1,7 +1,5 @@
 """``from functory import call, emit, …`` in a run: answered by the host, bounded, not blocking the rest."""
 
-
-
 from __future__ import annotations
 
 import threading

@@ -22,8 +22,7 @@ log = structlog.get_logger("functory.index")
 SAMPLES = 512
 # Of the events after the first SAMPLES, one in so many is kept: keeping one costs as much as matching one.
 EVERY = 32
-# Samples between two looks at whether the traffic has drifted, and before the first.
-LOOK = 512
+# Looks at whether the traffic has drifted: after so many samples, when there are SAMPLES, and then every SAMPLES.
 FIRST_LOOK = 128
 # A sample with more leaves or longer texts is not kept: SAMPLES of them must not fill the memory.
 MAX_LEAVES = 300
@@ -136,7 +135,7 @@ class Index:
             self._samples.append(Sample(flat, frozenset(keys)))
             self._until_look -= 1
             if self._until_look <= 0 and self._renewal is None:
-                self._until_look = LOOK
+                self._until_look = SAMPLES - len(self._samples) or SAMPLES
                 self._changed.clear()
                 self._renewal = Renewal(matcher, dict(self._patterns), list(self._samples), self._names)
                 self._renewal.start()

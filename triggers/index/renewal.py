@@ -23,7 +23,7 @@ from triggers.patterns.pattern import Pattern
 # Patterns whose place is weighed to see whether the traffic has drifted.
 WEIGHED = 200
 # Build anew when the buckets in use cost this much more than the best, and so many candidates an event more.
-WORSE = 1.5
+WORSE = 1.2
 MORE = 0.5
 # Patterns placed, or events tried, between two pauses: about a millisecond, so that a router that shares the
 # interpreter is never held up for longer.

@@ -16,7 +16,7 @@ from triggers.patterns.flat import Flat
 from triggers.patterns.pattern import Branch, Requirement
 
 # Values of a path that a prefix, network or range is tried on.
-TRIED = 100
+TRIED = 50
 # Before any event is known: what a present value is worth, and one that is not compared for equality.
 GUESSED_PRESENT = 0.5
 GUESSED_SLOT = 0.1
@@ -48,7 +48,7 @@ class Shares:
         self._events = len(events)
         self._branches = 0
         self._seen: dict[str, _Seen] = {}
-        self._shares: dict[Requirement, float] = {}
+        self._known: dict[Requirement, tuple[float, float]] = {}
         for flat in events:
             for path, values in flat.values.items():
                 seen = self._seen.get(path)
@@ -73,10 +73,8 @@ class Shares:
 
     def cost(self, requirement: Requirement) -> tuple[bool, float]:
         """Return what orders requirements: those that absence satisfies last, then candidates an event."""
-        cost = self.share(requirement)
-        if any(slot.probe[0] not in PLAIN for slot in slots(requirement)):
-            cost += PROBING / (self._branches + 1)
-        return requirement.or_absent, cost
+        share, probing = self._weigh(requirement)
+        return requirement.or_absent, share + probing
 
     def order(self, requirement: Requirement) -> tuple[bool, float]:
         """Return what orders the tests of a candidate: cheap ones that rarely hold first, absence last.
@@ -90,14 +88,20 @@ class Shares:
 
     def share(self, requirement: Requirement) -> float:
         """Return the share of events (0 to 1) that lead to the slots of a requirement."""
-        known = self._shares.get(requirement)
+        return self._weigh(requirement)[0]
+
+    def _weigh(self, requirement: Requirement) -> tuple[float, float]:
+        """Return the share, and what probing for it costs."""
+        known = self._known.get(requirement)
         if known is None:
             seen = self._seen.get(requirement.path)
             guess = 1 / (1 + self._operands.get(requirement.path, 0))
-            known = min(1.0, sum(self._slot(slot, seen, guess) for slot in slots(requirement)))
-            if len(self._shares) >= REMEMBERED:
-                self._shares.clear()
-            self._shares[requirement] = known
+            where = slots(requirement)
+            share = min(1.0, sum(self._slot(slot, seen, guess) for slot in where))
+            probing = any(slot.probe[0] not in PLAIN for slot in where) * PROBING / (self._branches + 1)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[requirement] = share, probing
         return known
 
     def _slot(self, slot: Slot, seen: _Seen | None, guess: float) -> float:
