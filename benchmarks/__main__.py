@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-NAMES = ("engine", "statements", "router")
+NAMES = ("engine", "statements", "router", "routing")
 
 
 def main() -> int:

@@ -38,7 +38,7 @@ class Limits:
 
 _BOUNDS: dict[str, tuple[float, float]] = {
     "timeout": (0.001, 86_400), "retries": (0, 100), "retry_delay": (0, 86_400), "retry_max_delay": (0, 86_400),
-    "max_attempts": (1, 1000), "result_bytes": (1, 16_777_216), "log_bytes": (0, 16_777_216), "calls": (0, 100_000),
+    "max_attempts": (1, 1000), "result_bytes": (1, 8_388_608), "log_bytes": (0, 16_777_216), "calls": (0, 100_000),
     "priority": (-100, 100), "expires": (0.001, 31_536_000),
 }  # fmt: skip
 

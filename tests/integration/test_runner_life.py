@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -103,18 +104,31 @@ def test_a_function_that_kills_its_zygote_is_the_one_that_crashes():
         assert runner.run(job("def f():\n    return 1"), FakeHost()).result == 1
 
 
+def sockets() -> set[str]:
+    """The sockets that this process holds, by their inode."""
+    held = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            target = os.readlink(entry)
+            if target.startswith("socket:"):
+                held.add(target)
+    return held
+
+
 def test_a_copy_of_the_worker_made_by_fork_uses_a_zygote_of_its_own():
+    before = sockets()
     with Runner() as runner:
         runner.start()
+        control = sockets() - before
+        assert control
         zygote = runner.zygote_pid
         reading, writing = os.pipe()
-        before = open_files()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
                 # Holding on to the control socket would keep the original's zygote from noticing its end.
-                assert open_files() == before - 1
+                assert not control & sockets()
                 outcome = runner.run(job("def f():\n    return 'copy'"), FakeHost())
                 os.write(writing, f"{outcome.result} {runner.zygote_pid}".encode())
                 runner.close()
