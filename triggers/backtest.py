@@ -18,7 +18,7 @@ from engine import events, rates
 from engine.settings import Settings
 from triggers.definition import Compiled
 from triggers.guards import effective, trip
-from triggers.patterns import flatten
+from triggers.index import Index
 
 # Event ids that a result lists; counts are always complete.
 SHOWN = 20
@@ -81,6 +81,9 @@ class Rehearsal:
     def __init__(self, compiled: Compiled, settings: Settings) -> None:
         self.tally = Tally()
         self._compiled = compiled
+        # The index reads only the paths that the pattern names, not the whole event.
+        self._index = Index()
+        self._index.add(compiled.name, compiled.pattern)
         self._limits = effective(
             compiled.guards, by_agent=compiled.row.get("origin") == "agent", settings=settings
         )
@@ -89,12 +92,12 @@ class Rehearsal:
         self._next: dict[str | None, datetime] = {}
         self._spent: Counter[str] = Counter()
 
-    def decide(self, row: Mapping[str, Any], event: Mapping[str, Any], flat: Any) -> bool:
+    def decide(self, row: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
         """Whether it would have fired; counts what it decided."""
         compiled, tally = self._compiled, self.tally
         if compiled.types is not None and row["type"] not in compiled.types:
             return False
-        if not compiled.pattern.matches(flat):
+        if not self._index.match(event):
             return False
         verdict = compiled.holds(event, row["time"])
         if verdict is not None and not verdict.matched:
@@ -143,11 +146,10 @@ def run(
     start = time.perf_counter()
     for row in _counted(rows, result, progress):
         event = events.envelope(row)
-        flat = flatten(event)
-        fires = first.decide(row, event, flat)
+        fires = first.decide(row, event)
         if second is None:
             continue
-        fired = second.decide(row, event, flat)
+        fired = second.decide(row, event)
         if fires != fired:
             result.differing += 1
             listed = result.only_draft if fires else result.only_stored

@@ -109,7 +109,7 @@ def sockets() -> set[str]:
     held = set()
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            target = os.readlink(entry)
+            target = str(entry.readlink())
             if target.startswith("socket:"):
                 held.add(target)
     return held
