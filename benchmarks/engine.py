@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from celery import Celery
+
 from engine.settings import load_settings
 from functory.local import Functory
 from tests.roles import Roles
@@ -103,12 +105,9 @@ class Peer:
             "PEER_FILE": str(self._file),
             "C_FORCE_ROOT": "1",
         }
-        os.environ |= {"PEER_BROKER": broker, "PEER_FILE": str(self._file)}
-        sys.modules.pop("benchmarks.plain", None)
-        from benchmarks import plain
-
-        self._app = plain.app
-        self._app.conf.broker_url = broker
+        os.environ["PEER_FILE"] = str(self._file)
+        self._app = Celery("peer", broker=broker, set_as_current=False)
+        self._app.conf.task_default_queue = "peer"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Peer:
@@ -172,9 +171,13 @@ class EmbeddedPeer(Peer):
     """Plain Celery over the in-memory transport, its worker in a thread, as a test would run it."""
 
     def __enter__(self) -> Peer:
+        from benchmarks import plain
         from workers.embedded import EmbeddedWorker
 
+        self._app = plain.app
         self._app.conf.broker_transport_options = {"polling_interval": 0.01}
+        # Our thread for a Celery worker, with an app that has no executor to close.
+        self._app.close_executor = lambda: None
         self._worker = EmbeddedWorker(self._app, SLOTS)
         self._worker.start()
         return self
