@@ -27,7 +27,7 @@ def transport_options(url: str) -> dict[str, Any]:
     """kombu's options by transport (``docs/reference/settings.md`` gives the reasons)."""
     if url.startswith("memory"):
         # The default of one second would be the latency of everything embedded.
-        return {"polling_interval": 0.01}
+        return {"polling_interval": 0.005}
     if url.startswith("redis"):
         return {
             "visibility_timeout": 3600,

@@ -20,9 +20,8 @@ log = structlog.get_logger("functory.loop")
 LONGEST_PAUSE = 5.0
 
 # Under load a round waits this long for company: work that comes in meanwhile shares its transaction.
-# A round after a quiet moment starts at once.
+# A round after a quiet moment (ten times as long) starts at once.
 COALESCE_SECONDS = 0.002
-QUIET_SECONDS = 0.01
 
 
 class Loop(threading.Thread):
@@ -38,6 +37,7 @@ class Loop(threading.Thread):
         poll: float,
         until: Callable[[], float | None] | None = None,
         close: Callable[[], None] | None = None,
+        coalesce: float = COALESCE_SECONDS,
     ) -> None:
         super().__init__(name=f"functory-{name}", daemon=True)
         self.role = name
@@ -48,6 +48,7 @@ class Loop(threading.Thread):
         self._poll = poll
         self._until = until
         self._close = close
+        self._coalesce = coalesce
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -79,8 +80,8 @@ class Loop(threading.Thread):
             if self._topic:
                 ended = time.monotonic()
                 self._wakeup.wait(self._topic, seen, timeout)
-                if time.monotonic() - ended < QUIET_SECONDS:
-                    self._stopping.wait(COALESCE_SECONDS)
+                if time.monotonic() - ended < self._coalesce * 10:
+                    self._stopping.wait(self._coalesce)
             else:
                 self._stopping.wait(timeout)
         if self._close is not None:
