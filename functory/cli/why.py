@@ -8,12 +8,15 @@ from typing import Any
 from functory.cli.screen import moment
 from functory.cli.tree import problem
 
-# What a person can do about each reason of a suppressed firing. {trigger} is the trigger's name.
+# What a person can do about each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
 REMEDIES = {
     "own_event": "if that is meant, set the guard allow_self of {trigger} to true",
     "cycle": "if that is meant, raise the guard max_revisits of {trigger}",
     "depth": "if that is meant, raise FUNCTORY_MAX_DEPTH, or the guard max_depth of {trigger}",
-    "budget": "if that is meant, raise FUNCTORY_ROOT_BUDGET",
+    "budget": "functory trigger budget {root} N raises it for this root, FUNCTORY_ROOT_BUDGET for all",
+    "rate": "functory trigger pause {trigger}, or raise its guard rate",
+    "breaker_open": "functory trigger resume {trigger} closes the breaker, once the loop is gone",
+    "shadow": "functory trigger promote {trigger}",
     "trigger_paused": "functory trigger resume {trigger}",
     "function_unavailable": "save or activate the function, or change {trigger}",
     "input_error": "mend the input template; functory trigger show {trigger}",
@@ -133,7 +136,9 @@ def _stopped(row: Mapping[str, Any]) -> str:
     limit = row["limit_value"]
     bounds = f" (limit {limit}, value {row['actual_value']})" if limit is not None else ""
     detail = f": {row['detail'].splitlines()[0]}" if row["detail"] else ""
-    remedy = REMEDIES.get(row["reason"], "").format(trigger=trigger)
+    remedy = REMEDIES.get(row["reason"], "").format(trigger=trigger, root=row["root_id"])
+    if remedy:
+        remedy += f". Once only: functory trigger replay {trigger} {row['event_id']}"
     return (
         f"Its event {row['type']} matched the trigger {trigger} v{row['trigger_version']}, which was "
         f"suppressed by {row['reason']}{bounds}{detail}." + (f" What to do: {remedy}." if remedy else "")

@@ -64,6 +64,7 @@ def firing(event_id: str, decision: str, **fields: Any) -> dict[str, Any]:
         "actual_value": None,
         "detail": None,
         "execution_id": None,
+        "root_id": "r1",
     }
     return row | fields
 
@@ -198,3 +199,4 @@ def test_every_reason_of_a_stop_has_a_remedy_that_names_the_trigger_or_a_setting
     said = why.sentences(asked(execution("f"), stopped=[stopped]))[-1]
     assert f"suppressed by {reason} (limit 1, value 2)" in said
     assert "What to do: " in said and ("on-order" in said.split("What to do: ")[1] or "FUNCTORY_" in said)
+    assert said.endswith("Once only: functory trigger replay on-order e3.")
