@@ -23,7 +23,7 @@ from triggers import definition
 from triggers.router import Router
 
 TRIGGERS = 10_000
-EVENTS = 5_000
+EVENTS = 20_000
 BATCH = 500
 
 
