@@ -33,6 +33,10 @@ from engine.tables import attempt, execution, log, span
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 OPEN = ("queued", "running")
 
+# Who waits for more executions than this asks about them at most every so often.
+MANY = 16
+MANY_SECONDS = 0.02
+
 _RACED = "another execution has just taken this idempotency_key"
 
 
@@ -267,6 +271,9 @@ class Executions:
                     f"functory execution show {unfinished[0]}",
                 )
             self._database.wakeup.wait("finished", seen, min(self._settings.poll_seconds, left or 60.0))
+            if len(unfinished) > MANY:
+                # Each one that ends wakes us: asking about hundreds of others every time is most of the work.
+                time.sleep(MANY_SECONDS)
 
     def cancel(self, id_: str, *, author: str = "") -> dict[str, Any]:
         """queued → cancelled at once; for a running one, ask its worker to stop it.
