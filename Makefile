@@ -3,7 +3,8 @@
 # locks/*.txt carry versions and hashes only, so that any index or mirror can serve them:
 #   run.txt    what `make demo` needs
 #   dev.txt    everything: all extras, tests, checks, docs
-#   tools.txt  what installs the two above and builds this package
+#   fuzz.txt   what `make fuzz` needs beside it
+#   tools.txt  what installs the others and builds this package
 
 PYTHON ?= python3
 ARGS ?=
@@ -17,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs lock clean
+.PHONY: help demo test fuzz leaks check bench docs lock clean
 
 help: ## print this list
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -29,6 +30,12 @@ demo: .venv/.run ## run the main job on real input: the licence watch (ARGS=--ke
 test: .venv/.ready ## run the tests, on servers of their own (STRICT=1: a missing server fails)
 	@$(PY) -m tests.services --install
 	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+fuzz: .venv/.fuzz ## look for bytes that harm the worker's side of the sandbox (ARGS='--seconds 60')
+	@$(PY) -m tests.fuzz.frames $(ARGS)
+
+leaks: .venv/.ready ## kill processes of 10,000 executions at random, look for what is left (ARGS='--tier C --seed 2')
+	@$(PY) -m tests.chaos.leaks $(ARGS)
 
 check: .venv/.ready ## dependencies, format, lint, types, import contracts: seconds
 	@$(UV) pip check -q --python $(PY)
@@ -51,9 +58,10 @@ lock: $(UV) ## compute locks/ anew from pyproject.toml (ARGS=--upgrade takes the
 		pyproject.toml -o locks/dev.txt
 	$(UV_COMPILE) --extra server -c locks/dev.txt pyproject.toml -o locks/run.txt
 	$(UV_COMPILE) -c locks/dev.txt locks/tools.in -o locks/tools.txt
+	$(UV_COMPILE) -c locks/dev.txt --group fuzz -o locks/fuzz.txt
 
 clean: ## remove the environment and everything that was built or cached
-	rm -rf .venv site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf .venv site dist .fuzz .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # In an environment that has more than run.txt (see .ready) this changes nothing: run.txt is a part of dev.txt.
@@ -68,6 +76,11 @@ clean: ## remove the environment and everything that was built or cached
 	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/dev.txt
 	@$(UV) pip install -q --python $(PY) --no-deps --no-build-isolation -e .
 	@touch .venv/.run $@
+
+.venv/.fuzz: .venv/.ready locks/fuzz.txt
+	@echo "setting up: the fuzzer (locks/fuzz.txt)"
+	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/fuzz.txt
+	@touch $@
 
 $(UV): locks/tools.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

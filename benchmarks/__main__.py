@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-NAMES = ("engine", "statements", "router", "routing")
+NAMES = ("engine", "statements", "router", "routing", "sandbox")
 
 
 def main() -> int:

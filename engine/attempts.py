@@ -9,18 +9,19 @@ kills its worker still reaches its limit.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 import structlog
 
-from engine import dependencies, events, limits, outputs, versions
+from engine import dependencies, events, grants, limits, outputs, versions, widenings
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import FunctoryError, NotFound, Stale
+from engine.grants import NOTHING, Grants
 from engine.limits import Limits
 from engine.tables import attempt, execution, log, span
 
@@ -35,7 +36,8 @@ class Claim:
     """One attempt that this worker owns: the execution's row and the exact code it runs.
 
     ``codes`` holds version rows by ``name@number``, the entry first. ``problem`` says why it cannot
-    run (a dependency is missing): it is then finished without starting anything.
+    run (a dependency is missing): it is then finished without starting anything. ``grants`` are those of all
+    its codes together, for they share a process.
     """
 
     row: Mapping[str, Any]
@@ -43,6 +45,8 @@ class Claim:
     codes: Mapping[str, Mapping[str, Any]]
     limits: Limits
     problem: FunctoryError | None = None
+    grants: Grants = NOTHING
+    waiting: Sequence[str] = ()
 
     @property
     def id(self) -> str:
@@ -124,15 +128,18 @@ class Attempts:
         *,
         lease_seconds: float,
         isolation: str = "none",
+        author_grants: Collection[str] = grants.SERVED,
         rng: random.Random | None = None,
     ) -> None:
         self._database = database
         self._worker_id = worker_id
         self._lease = timedelta(seconds=lease_seconds)
         self._isolation = isolation
+        self._author_grants = author_grants
         self._random = rng or random.Random()  # noqa: S311  (jitter)
         # Versions never change once written: what was read stays right.
         self._versions: dict[str, dict[str, Any]] = {}
+        self._widenings = widenings.Remembered()
 
     def claim(self, ids: Sequence[str]) -> list[Claim]:
         """queued → running for those of ``ids`` that are due. Others (taken, cancelled, early) are left
@@ -158,27 +165,57 @@ class Attempts:
                 dispatched_at=None,
                 started_at=sa.func.coalesce(execution.c.started_at, tx.now),
             )
-            .returning(execution)
+            .returning(execution, widenings.STAMP)
         )
         if not rows:
             return []
+        order = {id_: place for place, id_ in enumerate(ids)}
+        stamp = {row.pop("grants_changed") for row in rows}.pop()
+        claims = [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
+        claims = self._granted(tx, stamp, claims)
         tx.insert(
             attempt,
             [
                 {
-                    "execution_id": row["id"],
-                    "fence": row["fence"],
-                    "number": row["attempt"],
+                    "execution_id": claim.id,
+                    "fence": claim.fence,
+                    "number": claim.row["attempt"],
                     "worker_id": self._worker_id,
                     "isolation": self._isolation,
+                    "sandbox": self._sandbox(claim),
                     "started_at": tx.now,
                 }
-                for row in rows
+                for claim in claims
             ],
         )
         events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])
-        order = {id_: place for place, id_ in enumerate(ids)}
-        return [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
+        return claims
+
+    def _granted(self, tx: Tx, stamp: int | None, claims: Sequence[Claim]) -> list[Claim]:
+        """The claims with their grants: what the authors of their codes may grant, and what operators allowed."""
+        keys = {(code["name"], code["sha256"]) for claim in claims for code in claim.codes.values()}
+        widened = self._widenings.of(tx, stamp, keys)
+        found: list[Claim] = []
+        for claim in claims:
+            has, waiting = NOTHING, []
+            for code in claim.codes.values():
+                declared, allowed = Grants.declared(code), widened[code["name"], code["sha256"]]
+                has = has | grants.effective(declared, self._author_grants, allowed)
+                if declared:
+                    missing = grants.pending(declared, self._author_grants, allowed)
+                    waiting += grants.warnings(code["name"], code["number"], missing)
+            found.append(replace(claim, grants=has, waiting=waiting) if has or waiting else claim)
+        return found
+
+    def _sandbox(self, claim: Claim) -> dict[str, Any]:
+        """How the attempt is confined, for the record; and what changes that it makes are measured by."""
+        return {
+            "sha256": claim.version["sha256"],
+            "tier": self._isolation,
+            "environment": claim.version["environment"],
+            "grants": claim.grants.as_json(),
+            "limits": claim.limits.as_json(),
+        }
 
     def claim_any(self, limit: int) -> list[Claim]:
         """Claim up to ``limit`` due executions without a broker's hint."""
@@ -204,7 +241,9 @@ class Attempts:
             }
             if len(self._versions) > 2000:
                 self._versions.clear()
-            self._versions[row["version_id"]] = version
+            # Packages that could not be had may be there the next time: the one thing that a version lacks at first.
+            if not version["environment_error"]:
+                self._versions[row["version_id"]] = version
         problem: FunctoryError | None = None
         codes: dict[str, Mapping[str, Any]] = {f"{version['name']}@{version['number']}": version}
         if version["dependencies"]:

@@ -12,6 +12,7 @@ from engine.database import Tx
 from engine.tables import counter
 
 FUNCTIONS = "functions"
+GRANTS = "grants"
 TRIGGERS = "triggers"
 
 

@@ -5,10 +5,10 @@ Pure: nothing here touches a row. ``engine.functions`` stores the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from engine import codec, dependencies, limits, outputs, schemas, source
+from engine import codec, dependencies, grants, limits, outputs, schemas, source
 from engine.errors import Invalid, NotFound
 
 # The content of a version: what makes it a new one when it changes.
@@ -25,7 +25,13 @@ CONTENT = (
     "metadata",
     "output_patterns",
     "limits",
+    "requirements",
+    "grants",
+    "reuse",
 )
+
+# Content that versions of older schemas had not: left out of the hash while it says nothing.
+_LATER: dict[str, Any] = {"requirements": [], "grants": {}, "reuse": False}
 
 CHANGES = (
     "source",
@@ -36,12 +42,17 @@ CHANGES = (
     "metadata",
     "output_patterns",
     "limits",
+    "requirements",
+    "hosts",
+    "files",
+    "subprocess",
+    "reuse",
     "input_parameters",
     "output_parameters",
     "validate_output",
 )
 
-PERMISSIONS = frozenset({"functions:read", "functions:write"})
+PERMISSIONS = frozenset(grants.PERMISSIONS)
 
 
 class Signature(Protocol):
@@ -55,7 +66,10 @@ class Signature(Protocol):
     def problems(self) -> Sequence[str]: ...
 
 
-Inspect = Callable[[str, str], Signature]
+class Inspect(Protocol):
+    """Finds the signature of function ``name`` in a source text, with these folders of packages to import from."""
+
+    def __call__(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature: ...
 
 
 def read(declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +114,14 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
         result["output_schema"] = schemas.declared(given["output_parameters"], "output_parameters")
     if "validate_output" in given:
         result["validate_output"] = bool(given["validate_output"])
+    if "requirements" in given:
+        result["requirements"] = _names(given["requirements"], "requirements")
+    asked = grants.read({key: given[key] for key in grants.FIELDS if key in given})
+    result |= {f"grants.{key}": value for key, value in asked.items()}
+    if "reuse" in given:
+        if not isinstance(given["reuse"], bool):
+            raise Invalid(f"wrong reuse={given['reuse']!r}", "it is True or False")
+        result["reuse"] = given["reuse"]
     return result
 
 
@@ -178,10 +200,23 @@ def content(
         "metadata": {},
         "output_patterns": {},
         "limits": {},
+        "requirements": [],
+        "reuse": False,
     }
     made = text | found | {"declared": {k: v for k, v in sorted(own.items()) if v}}
     for field, nothing in empty.items():
         made[field] = declared.get(field, base[field] if base else nothing)
+    asked = dict(base["grants"]) if base else {}
+    asked |= {
+        key.removeprefix("grants."): value for key, value in declared.items() if key.startswith("grants.")
+    }
+    made["grants"] = {key: value for key, value in sorted(asked.items()) if value}
+    if made["limits"].get("processes", 1) > 1 and not made["grants"].get("subprocess"):
+        raise Invalid(
+            f"processes={made['limits']['processes']} without the right to start any",
+            "a function is one process unless it may start programs",
+            "declare subprocess=True as well",
+        )
     if "imports" in declared:
         made["imports"] = declared["imports"]
     elif base is not None:
@@ -193,4 +228,4 @@ def digest(made: Mapping[str, Any]) -> str:
     """Equal content, equal hash. Whether a dependency exists yet is not content: else each saving
     of a function with a missing dependency would make a new version once it is there."""
     plain = dict(made) | {"dependencies": [[d["name"], d["pin"]] for d in made["dependencies"]]}
-    return codec.digest([plain[key] for key in CONTENT])
+    return codec.digest([plain[key] for key in CONTENT if key not in _LATER or plain[key] != _LATER[key]])

@@ -3,7 +3,8 @@
 A change of anything makes one new version; saving the same content makes none. Numbers are given
 out under the registry's lock, so they are unique and without gaps under any concurrency. Source
 text is parsed here and never executed: type hints are evaluated by ``inspect``, which the caller
-supplies and which runs in a child process.
+supplies and which runs in a child process; so are packages, by ``resolve``. A version whose packages
+cannot be had is saved with the reason, and not activated.
 """
 
 from __future__ import annotations
@@ -13,21 +14,44 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import causes, counters, declaration, dependencies, events, source, versions
+from engine import (
+    causes,
+    counters,
+    declaration,
+    environments,
+    escalation,
+    events,
+    findings,
+    links,
+    source,
+    versions,
+)
 from engine.causes import Cause
 from engine.database import Database
 from engine.declaration import Inspect
+from engine.environments import NOTHING, Needs, Resolve, Resolved
 from engine.errors import Conflict, NotFound
-from engine.tables import function, function_version, trigger, trigger_version
+from engine.paths import Places
+from engine.settings import Settings
+from engine.tables import function, function_version
 from engine.tx import Tx
 
 
 class Functions:
     """The registry: save, read, activate, disable, delete."""
 
-    def __init__(self, database: Database, inspect: Inspect | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        inspect: Inspect | None = None,
+        settings: Settings | None = None,
+        resolve: Resolve | None = None,
+    ) -> None:
         self._database = database
         self._inspect = inspect
+        self._resolve = resolve
+        self._places = Places(settings) if settings is not None else None
+        self._refused = findings.check_kinds(settings.refuse_findings if settings is not None else ())
 
     def save(
         self,
@@ -37,19 +61,23 @@ class Functions:
         author: str = "",
         expected_version: int | None = None,
         activate: bool = True,
+        renew: bool = False,
         cause: Cause | None = None,
         **declared: Any,
     ) -> dict[str, Any]:
         """Save a function as fully described: what is not in ``declared`` is empty.
 
-        ``declared`` takes imports, dependencies, secrets (or key_dependencies), permissions, metadata,
-        output_patterns, limits, input_parameters, output_parameters, validate_output. Returns the
-        version row with ``created`` False when nothing had changed. Raises :class:`Invalid` or
-        :class:`Conflict`.
+        ``declared`` takes imports, dependencies, secrets (or key_dependencies), permissions, hosts, files,
+        subprocess, requirements, reuse, metadata, output_patterns, limits, input_parameters,
+        output_parameters, validate_output. Returns the version row with ``created`` False when nothing had
+        changed. Raises :class:`Invalid`, :class:`Conflict`, and :class:`Refused` for a path that is kept or
+        for more rights than the execution that is the ``cause`` has itself.
+
+        When packages cannot be had, the version says so in ``environment_error`` and is not activated. The same
+        needs get the same packages as before, unless ``renew``.
         """
-        return self._write(
-            source.parse(text, name), declared, False, author, expected_version, activate, cause
-        )
+        parsed = source.parse(text, name)
+        return self._write(parsed, declared, None, author, expected_version, activate, cause, renew)
 
     def update(
         self,
@@ -58,17 +86,19 @@ class Functions:
         author: str = "",
         expected_version: int | None = None,
         activate: bool = True,
+        renew: bool = False,
         cause: Cause | None = None,
         **changes: Any,
     ) -> dict[str, Any]:
         """Change what ``changes`` names and keep the rest of the active version.
 
-        Raises :class:`NotFound` for an unknown function, and as :meth:`save`.
+        With ``renew`` and nothing else: the same function with the newest packages. Raises :class:`NotFound`
+        for an unknown function, and as :meth:`save`.
         """
         text = changes.pop("source", None)
-        self.get(name)
+        base = self.get(name)
         parsed = source.parse(text, name) if text is not None else None
-        return self._write(parsed or name, changes, True, author, expected_version, activate, cause)
+        return self._write(parsed or name, changes, base, author, expected_version, activate, cause, renew)
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
         """A version with its function's ``name``, ``state``, ``active`` and ``latest``; the active one
@@ -120,8 +150,10 @@ class Functions:
     ) -> dict[str, Any]:
         """Make version ``number`` the active one; also enables a disabled function.
 
-        Raises :class:`NotFound` for a version that does not exist: nothing changes then.
+        Raises :class:`NotFound` for a version that does not exist, :class:`Conflict` for one whose packages
+        could not be had: nothing changes then.
         """
+        self.equip(name, number, author=author, again=False)
         with self._database.write() as tx:
             causes.hold(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
@@ -130,26 +162,16 @@ class Functions:
             version = versions.load(tx, name, number)
             if version is None:
                 raise self._missing(tx, name, number)
-            # What this version needs may need it by now: a version that slept was not asked.
-            _resolve(tx, name, version["dependencies"])
-            if row["active"] != number or row["state"] != "enabled":
-                tx.execute(
-                    sa.update(function)
-                    .where(function.c.id == row["id"])
-                    .values(active=number, state="enabled", updated_at=tx.now)
-                )
-                data = _data(version) | {"previous_version": row["active"], "author": author}
-                events.add(
-                    tx,
-                    [events.record(tx, "function.activated", name, data, source=_source(name), cause=cause)],
-                )
+            self._turn_on(tx, row, version, author, cause)
         return self.get(name, number)
 
     def rollback(self, name: str, *, author: str = "", cause: Cause | None = None) -> dict[str, Any]:
         """Activate the newest version older than the active one. Raises :class:`Conflict` when there is none."""
         row = self.get(name)
         older = [
-            v["number"] for v in self.versions(name) if row["active"] is None or v["number"] < row["active"]
+            v["number"]
+            for v in self.versions(name)
+            if (row["active"] is None or v["number"] < row["active"]) and not v["environment_error"]
         ]
         if not older:
             raise Conflict(
@@ -172,7 +194,7 @@ class Functions:
             causes.hold(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
-            users = _dependents(tx, name) + _triggers_of(tx, name)
+            users = links.users(tx, name)
             if users and not force:
                 raise Conflict(
                     f"{name} is in use",
@@ -189,28 +211,61 @@ class Functions:
                 tx, [events.record(tx, "function.deleted", name, data, source=_source(name), cause=cause)]
             )
 
+    def equip(
+        self, name: str, number: int | None = None, *, author: str = "", again: bool = True
+    ) -> dict[str, Any]:
+        """Find and build the packages of a stored version that has none yet. Returns the version.
+
+        One whose packages could not be had is tried ``again``, or left as it is. Raises :class:`NotFound`.
+        """
+        version = self.get(name, number)
+        if self._resolve is None or version["environment"] or (version["environment_error"] and not again):
+            return version
+        resolved = self._resolved(Needs.of({}, version), False)
+        if resolved == NOTHING and not version["environment_error"]:
+            return version
+        with self._database.write() as tx:
+            counters.bump(tx, counters.FUNCTIONS)
+            return environments.equip(tx, version, resolved, author)
+
     def dependents(self, name: str) -> list[str]:
         """Who needs ``name``: functions and triggers, as text."""
         with self._database.read() as tx:
-            return _dependents(tx, name) + _triggers_of(tx, name)
+            return links.users(tx, name)
 
     def _write(
         self,
         parsed: source.Source | str,
         declared: Mapping[str, Any],
-        partial: bool,
+        known: Mapping[str, Any] | None,
         author: str,
         expected_version: int | None,
         activate: bool,
         cause: Cause | None,
+        renew: bool,
     ) -> dict[str, Any]:
+        """Store the next version; ``known`` is the one that a partial change is made of."""
         declared = declaration.read(declared)
+        if self._places is not None:
+            for mode, paths in declared.get("grants.files", {}).items():
+                for path in paths:
+                    self._places.check(mode, path)
         name = parsed if isinstance(parsed, str) else parsed.name
-        # The child process is asked before the transaction, so that no lock waits for it; and not
-        # at all when the source is the one that is stored already.
+        partial = known is not None
+        # Packages and the child process are asked for before the transaction, so that no lock waits for them;
+        # the latter not at all when the source is the one that is stored already.
+        needs = Needs.of(declared, known)
+        resolved = self._resolved(needs, renew)
         signature = None
-        if isinstance(parsed, source.Source) and self._inspect is not None and not self._known(parsed):
-            signature = self._inspect(parsed.text, parsed.name)
+        if (
+            isinstance(parsed, source.Source)
+            and self._inspect is not None
+            and not self._known(parsed, resolved)
+        ):
+            signature = self._inspect(parsed.text, parsed.name, packages=resolved.packages)
+        review = findings.review(
+            declaration.content(parsed, declared, dict(known) if known else None, None, None)
+        )
         with self._database.write() as tx:
             causes.hold(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
@@ -223,17 +278,31 @@ class Functions:
             content = declaration.content(
                 parsed, declared, base if partial else None, versions.same_source(tx, parsed), signature
             )
+            if self._resolve is not None and needs != Needs.of({}, content):
+                raise _changed_meanwhile("its packages are others now")
             warnings = content.pop("warnings")
-            content["dependencies"] = _resolve(tx, name, content["dependencies"])
+            content["dependencies"] = links.resolved(tx, name, content["dependencies"])
             unresolved = [d["name"] for d in content["dependencies"] if not d["resolved"]]
             warnings = [*warnings, *(f"the dependency {d} does not exist yet" for d in unresolved)]
             sha256 = declaration.digest(content)
-            if alive and base is not None and base["sha256"] == sha256 and base["active"] == base["number"]:
-                return base | {"created": False}
-            latest = versions.load_latest(tx, name) if alive and not activate else None
-            if latest is not None and latest["sha256"] == sha256:
-                return latest | {"created": False}
+            twin = base if base and (base["sha256"], base["active"]) == (sha256, base["number"]) else None
+            if twin is None and alive and (needs or not activate):
+                latest = versions.load_latest(tx, name)
+                # What could not be built is tried again in its place: nothing is new about it.
+                if latest and latest["sha256"] == sha256 and (latest["environment_error"] or not activate):
+                    twin = latest
+            if row is not None and twin is not None and not environments.renewed(twin, resolved, renew):
+                if self._resolve is not None and not twin["environment"]:
+                    twin = environments.equip(tx, twin, resolved, author)
+                if activate and resolved.error is None and twin["active"] != twin["number"]:
+                    twin = self._turn_on(tx, row, twin, author, cause)
+                return twin | {"created": False}
             number = (row["latest"] if row else 0) + 1
+            made = content | {"name": name, "number": number, "sha256": sha256}
+            escalation.check(tx, cause, made, active=activate)
+            review = findings.review(content, review)
+            findings.refuse(name, review.findings, self._refused)
+            activate = activate and resolved.error is None
             active = number if activate else row["active"] if row else None
             values = {
                 "state": "enabled" if activate or not alive else row["state"] if row else "enabled",
@@ -253,26 +322,61 @@ class Functions:
                 "number": number,
                 "sha256": sha256,
                 "warnings": warnings,
+                "findings": review.as_json(),
+                "environment": resolved.environment,
+                "environment_error": resolved.error,
                 "author": author,
                 "created_at": tx.now,
                 "cause_execution_id": cause.execution_id if cause else None,
             }
             tx.insert(function_version, [version])
-            changed = [key for key in declaration.CONTENT if base is None or base[key] != content[key]]
+            content["environment"] = resolved.environment
+            watched = (*declaration.CONTENT, "environment")
+            changed = [key for key in watched if base is None or base[key] != content[key]]
             data = _data(version | {"name": name}) | {
                 "previous_version": base["number"] if base else None,
                 "changed": changed,
                 "author": author,
                 "active": active == number,
                 "warnings": warnings,
+                "findings": findings.counts(version["findings"]),
+                "environment_error": resolved.error,
             }
             type_ = "function.updated" if alive else "function.created"
             events.add(tx, [events.record(tx, type_, name, data, source=_source(name), cause=cause)])
         return self.get(name, number) | {"created": True}
 
-    def _known(self, parsed: source.Source) -> bool:
+    def _resolved(self, needs: Needs, renew: bool) -> Resolved:
+        return self._resolve(needs, renew=renew) if self._resolve is not None and needs else NOTHING
+
+    def _known(self, parsed: source.Source, resolved: Resolved) -> bool:
+        """Whether this source was inspected before, with the same packages."""
         with self._database.read() as tx:
-            return versions.same_source(tx, parsed) is not None
+            same = versions.same_source(tx, parsed)
+        return same is not None and same["environment"] == resolved.environment
+
+    @staticmethod
+    def _turn_on(
+        tx: Tx, row: Mapping[str, Any], version: dict[str, Any], author: str, cause: Cause | None
+    ) -> dict[str, Any]:
+        """Make ``version`` the active one of function ``row``. Returns it as it is now."""
+        name, number = version["name"], version["number"]
+        if row["active"] == number and row["state"] == "enabled":
+            return version
+        # What this version needs may need it by now: a version that slept was not asked.
+        links.resolved(tx, name, version["dependencies"])
+        escalation.check(tx, cause, version)
+        environments.check_ready(version)
+        tx.execute(
+            sa.update(function)
+            .where(function.c.id == row["id"])
+            .values(active=number, state="enabled", updated_at=tx.now)
+        )
+        data = _data(version) | {"previous_version": row["active"], "author": author}
+        events.add(
+            tx, [events.record(tx, "function.activated", name, data, source=_source(name), cause=cause)]
+        )
+        return version | {"active": number, "state": "enabled"}
 
     def _set_state(self, name: str, state: str, type_: str, author: str, cause: Cause | None) -> None:
         with self._database.write() as tx:
@@ -313,71 +417,22 @@ class Functions:
         return NotFound(f"function {name!r} not found", try_="functory function list")
 
 
-def _resolve(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mark each dependency as existing or not, and refuse a cycle with its path."""
-    graph: dict[str, list[str]] = {name: []}
-    waiting = list(dependencies.read(declared))
-    known: dict[str, bool] = {}
-    graph[name] = [str(d) for d in waiting]
-    while waiting:
-        wanted = [d for d in waiting if str(d) not in known and not (d.name == name and d.pin is None)]
-        rows = versions.load_many(tx, [(d.name, d.pin) for d in wanted])
-        waiting = []
-        for dependency in wanted:
-            row = rows.get((dependency.name, dependency.pin))
-            known[str(dependency)] = row is not None
-            below = dependencies.read(row["dependencies"]) if row else ()
-            graph[str(dependency)] = [str(d) for d in below]
-            waiting.extend(below)
-    dependencies.check_acyclic(name, graph)
-    return [d.as_json() | {"resolved": known.get(str(d), False)} for d in dependencies.read(declared)]
-
-
-def _dependents(tx: Tx, name: str) -> list[str]:
-    rows = tx.rows(
-        sa.select(function.c.name, function_version.c.number, function_version.c.dependencies)
-        .join(
-            function_version,
-            sa.and_(
-                function_version.c.function_id == function.c.id,
-                function_version.c.number == function.c.active,
-            ),
-        )
-        .where(function.c.state != "deleted", function.c.name != name)
-        .order_by(function.c.name)
-    )
-    return [f"function {row['name']}" for row in rows if any(d["name"] == name for d in row["dependencies"])]
-
-
-def _triggers_of(tx: Tx, name: str) -> list[str]:
-    rows = tx.rows(
-        sa.select(trigger.c.name, trigger_version.c.definition)
-        .join(
-            trigger_version,
-            sa.and_(
-                trigger_version.c.trigger_id == trigger.c.id, trigger_version.c.number == trigger.c.version
-            ),
-        )
-        .where(trigger.c.state != "deleted")
-        .order_by(trigger.c.name)
-    )
-    return [
-        f"trigger {row['name']}"
-        for row in rows
-        if dependencies.reference(row["definition"]["function"])[0] == name
-    ]
-
-
 def _check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:
     if expected is None:
         return
     active = row["active"] if row else None
     if (active or 0) != expected:
-        raise Conflict(
-            "somebody else changed the function meanwhile",
-            f"you expected version {expected}, active is {active if active is not None else 'none'}",
-            "look at the newer version, then save again on top of it",
+        raise _changed_meanwhile(
+            f"you expected version {expected}, active is {active if active is not None else 'none'}"
         )
+
+
+def _changed_meanwhile(why: str) -> Conflict:
+    return Conflict(
+        "somebody else changed the function meanwhile",
+        why,
+        "look at the newer version, then save again on top of it",
+    )
 
 
 def _data(version: Mapping[str, Any]) -> dict[str, Any]:
@@ -388,6 +443,7 @@ def _data(version: Mapping[str, Any]) -> dict[str, Any]:
         "source_sha256": version["source_sha256"],
         "metadata": version["metadata"],
         "dependencies": [d["name"] for d in version["dependencies"]],
+        "environment": version["environment"],
     }
 
 

@@ -15,9 +15,20 @@ LEAST_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Limits:
-    """What one version may use. Times are seconds, sizes bytes."""
+    """What one version may use. Times are seconds, sizes bytes.
+
+    ``cpu`` is 10 seconds, or the timeout where that was set longer. ``memory_bytes`` counts address space and,
+    where control groups can be written, real memory. Scratch is the private ``/tmp`` of one execution.
+    """
 
     timeout: float = 30.0
+    cpu: float | None = None
+    memory_bytes: int = 536_870_912
+    threads: int = 16
+    processes: int = 1
+    open_files: int = 64
+    scratch_bytes: int = 16_777_216
+    scratch_files: int = 4096
     retries: int = 0
     retry_delay: float = 1.0
     retry_max_delay: float = 300.0
@@ -28,6 +39,10 @@ class Limits:
     priority: int = 0
     expires: float | None = None
 
+    def cpu_seconds(self) -> float:
+        """CPU time of one execution: as set, else 10 s, or the timeout where that is longer."""
+        return self.cpu if self.cpu is not None else max(10.0, self.timeout)
+
     def attempts(self) -> int:
         """How often an execution may be tried in all."""
         return self.max_attempts or max(self.retries + 1, LEAST_ATTEMPTS)
@@ -37,7 +52,10 @@ class Limits:
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
-    "timeout": (0.001, 86_400), "retries": (0, 100), "retry_delay": (0, 86_400), "retry_max_delay": (0, 86_400),
+    "timeout": (0.001, 86_400), "cpu": (0.1, 86_400), "memory_bytes": (67_108_864, 1_099_511_627_776),
+    "threads": (1, 4096), "processes": (1, 1024), "open_files": (16, 65_536),
+    "scratch_bytes": (65_536, 1_099_511_627_776), "scratch_files": (16, 10_000_000),
+    "retries": (0, 100), "retry_delay": (0, 86_400), "retry_max_delay": (0, 86_400),
     "max_attempts": (1, 1000), "result_bytes": (1, 8_388_608), "log_bytes": (0, 16_777_216), "calls": (0, 100_000),
     "priority": (-100, 100), "expires": (0.001, 31_536_000),
 }  # fmt: skip
@@ -51,10 +69,10 @@ def read(value: Mapping[str, Any] | None) -> Limits:
     for name, given in (value or {}).items():
         if name not in known:
             raise Invalid(f"unknown limit {name!r}", "known are " + ", ".join(sorted(known)))
-        if given is None and name in ("max_attempts", "expires"):
+        if given is None and name in ("max_attempts", "expires", "cpu"):
             continue
         low, high = _BOUNDS[name]
-        whole = name not in ("timeout", "retry_delay", "retry_max_delay", "expires")
+        whole = name not in ("timeout", "cpu", "retry_delay", "retry_max_delay", "expires")
         kinds = (int,) if whole else (int, float)
         if isinstance(given, bool) or not isinstance(given, kinds) or not low <= given <= high:
             raise Invalid(

@@ -21,6 +21,7 @@ from engine.errors import FunctoryError
 from engine.tables import event, execution, function, outbox, worker
 
 OTHER = "_other"
+TIERS = ("A", "B", "C", "none")
 
 registry = CollectorRegistry(auto_describe=True)
 
@@ -132,6 +133,12 @@ zombies = Counter(
     registry=registry,
 )
 worker_slots = Gauge("functory_worker_slots", "Slots of this worker.", ["state"], registry=registry)
+sandbox_tier = Gauge(
+    "functory_sandbox_tier",
+    "How this process confines functions: 1 at its tier (A, B, C, or none for not at all), 0 at the others.",
+    ["tier"],
+    registry=registry,
+)
 dispatched = Counter(
     "functory_executions_dispatched_total", "Executions sent to the broker.", registry=registry
 )
@@ -194,6 +201,12 @@ class StateCollector(Collector):
 def describe(role: str, version: str) -> None:
     """Set the build information of this process."""
     build_info.labels(version, platform.python_version(), role).set(1)
+
+
+def tell_sandbox(tier: str) -> None:
+    """Say which tier of confinement this process runs functions with."""
+    for known in TIERS:
+        sandbox_tier.labels(known).set(known == tier)
 
 
 def serve(port: int, host: str) -> tuple[int, Callable[[], None]]:

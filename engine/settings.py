@@ -79,6 +79,66 @@ class Settings(BaseSettings):
         1_048_576, ge=1024, le=16_777_216, description="largest data of an event or input"
     )
 
+    min_tier: Literal["A", "B", "C"] = Field(
+        "C", description="weakest confinement of functions that a worker serves with (A is the strongest)"
+    )
+    sandbox_tier: Literal["auto", "A", "B", "C"] = Field(
+        "auto", description="confinement of functions; auto takes the strongest that this machine has"
+    )
+    unsafe_no_sandbox: Literal["", "i-understand"] = Field(
+        "",
+        description="i-understand: run functions without confinement; for trusted code on other systems only",
+    )
+    zygotes: int | None = Field(
+        None, ge=1, le=1000, description="fork servers that one worker keeps; four a core when not set"
+    )
+    spares: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="children that wait, ready and confined, for the next execution of their kind",
+    )
+    zygote_executions: int = Field(
+        1000, ge=1, le=10_000_000, description="executions after which a fork server is replaced"
+    )
+    zygote_seconds: float = Field(
+        600.0, gt=0, le=86_400, description="age at which a fork server is replaced"
+    )
+    reuse_calls: int = Field(
+        1000, ge=1, le=10_000_000, description="executions after which a warm runner (reuse=True) is replaced"
+    )
+    reuse_seconds: float = Field(300.0, gt=0, le=86_400, description="age at which a warm runner is replaced")
+
+    author_grants: list[Literal["secret", "host", "read", "write", "permission", "subprocess"]] | None = (
+        Field(
+            None,
+            description="kinds of grants that take effect as declared; others wait for an operator (functory grant). "
+            "All when embedded, else secret, host, permission",
+        )
+    )
+    private_networks: list[str] = Field(
+        [], description="private networks (CIDR) that granted hosts may be in, for example 10.1.0.0/16"
+    )
+    refuse_findings: list[str] = Field(
+        [],
+        description="kinds of static findings that refuse a save, for example exec; or danger, warning, info",
+    )
+    package_index: SecretStr | None = Field(
+        None, description="URL of the one index that packages come from; uv's own default when not set"
+    )
+    packages_allow: list[str] | None = Field(
+        None,
+        description="the only packages that environments may hold, dependencies included; all when not set",
+    )
+    packages_deny: list[str] = Field([], description="packages that no environment may hold")
+    packages_newest: str | None = Field(
+        None, description="ignore packages uploaded after this moment, for example 2026-06-01"
+    )
+    packages_bytes: int = Field(
+        1_073_741_824, ge=1_048_576, description="largest environment, in bytes on the disk"
+    )
+    packages_count: int = Field(200, ge=1, le=5000, description="most packages in one environment")
+
     host: str = Field("127.0.0.1", description="address of the server role")
     port: int = Field(7400, ge=0, le=65535, description="port of the server role; 0 takes a free one")
     metrics_port: int | None = Field(

@@ -130,10 +130,56 @@ function_version = Table(
     Column("output_patterns", Json, nullable=False),
     Column("limits", Json, nullable=False),
     Column("warnings", Json, nullable=False),
+    # Packages that it needs beyond its imports, what it asks to be granted, whether its runner stays warm.
+    Column("requirements", Json, nullable=False, server_default=sa.text("'[]'")),
+    Column("grants", Json, nullable=False, server_default=sa.text("'{}'")),
+    Column("reuse", sa.Boolean, nullable=False, server_default=sa.false()),
+    # What the static checks found; advice, no content.
+    Column("findings", Json, nullable=False, server_default=sa.text("'[]'")),
+    # Of table environment; none for the standard library alone. Why there is none when one is needed.
+    Column("environment", sa.String(64)),
+    Column("environment_error", Words),
     Column("author", Words, nullable=False),
     Column("cause_execution_id", Id),
     Column("created_at", Instant, nullable=False),
     UniqueConstraint("function_id", "number"),
+)
+
+# Packages, pinned with hashes. The key is the hash of the lock, the Python and the platform it was made for.
+environment = Table(
+    "environment",
+    metadata,
+    Column("key", sa.String(64), primary_key=True),
+    Column("requirements", Json, nullable=False),  # as they were asked for
+    Column("lock", Words, nullable=False),
+    Column("python", sa.String(16), nullable=False),  # 3.11
+    Column("platform", sa.String(64), nullable=False),  # linux-x86_64
+    Column("created_at", Instant, nullable=False),
+)
+
+# Which environment a request (what was asked for, where, for which Python) was answered with: the same request
+# gets the same packages again, until somebody asks for newer ones.
+resolution = Table(
+    "resolution",
+    metadata,
+    Column("request", sa.String(64), primary_key=True),
+    Column("environment", sa.String(64), ForeignKey("environment.key"), nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+# What an operator granted beyond the author's declaration, bound to the content of one version.
+widening = Table(
+    "widening",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("function", sa.String(200), nullable=False),
+    Column("sha256", sa.String(64), nullable=False),
+    Column("kind", sa.String(16), nullable=False),  # secret, host, read, write, permission, subprocess
+    Column("value", Words, nullable=False),
+    Column("author", Words, nullable=False),
+    Column("reason", Words, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    UniqueConstraint("function", "sha256", "kind", "value"),
 )
 
 trigger = Table(
@@ -276,6 +322,8 @@ attempt = Table(
     Column("number", sa.Integer, nullable=False),
     Column("worker_id", Words, nullable=False),
     Column("isolation", sa.String(16)),
+    # How it was confined: version's hash, environment, grants, limits.
+    Column("sandbox", Json),
     Column("started_at", Instant, nullable=False),
     Column("ended_at", Instant),
     Column("outcome", sa.String(16)),  # succeeded, failed, timed_out, crashed, lost, released, cancelled

@@ -68,7 +68,8 @@ def run(settings: Settings, *, quiet: bool) -> int:
     began = time.monotonic()
     ending = process.Ending().install()
     # Said below, in the words of this screen.
-    logging.getLogger("workers.sandbox.runner").setLevel(logging.ERROR)
+    for name in ("workers.sandbox.runner", "functory.sandbox"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("celery").setLevel(logging.WARNING)
     with contextlib.ExitStack() as stack:
         functory = stack.enter_context(Functory(settings))
@@ -101,12 +102,13 @@ def _head(functory: Functory, url: str, metrics: str) -> list[str]:
     functions, triggers = len(functory.functions.list()), len(functory.triggers.list())
     sqlite = settings.database.startswith("sqlite")
     data = _short(data_file(settings)) if sqlite else functory.database.name
+    tier = "OFF" if functory.runner.tier == "none" else f"tier {functory.runner.tier}"
     rows = [
         ("API", url, "health /healthz /readyz"),
         ("Metrics", metrics, ""),
         ("Data", data, "functory dev --reset to start anew" if sqlite else ""),
         ("Stored", f"{_count(functions, 'function')}, {_count(triggers, 'trigger')}", ""),
-        ("Worker", f"{settings.worker_slots} slots", f"isolation: {functory.runner.isolation}"),
+        ("Worker", f"{settings.worker_slots} slots", f"sandbox: {tier}"),
     ]
     kind = "SQLite" if sqlite else "PostgreSQL"
     lines = [
@@ -115,7 +117,7 @@ def _head(functory: Functory, url: str, metrics: str) -> list[str]:
         "",
     ]
     lines += [f"  {label:<11} {value:<33} {note}".rstrip() for label, value, note in rows]
-    if functory.runner.isolation == "none":
+    if functory.runner.tier == "none":
         lines += [
             "",
             "  ISOLATION IS OFF: a function can do whatever you can. Run only functions that you trust.",

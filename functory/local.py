@@ -12,7 +12,8 @@ import os
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from engine import binding, dependencies, excerpt, executions, migrate
+from engine import binding, dependencies, excerpt, executions, grants, migrate
 from engine.database import Database
 from engine.errors import FunctoryError, Invalid, WaitTimeout
 from engine.events import Events
@@ -33,10 +34,13 @@ from engine.state import State
 from engine.suppressions import Suppressions
 from engine.switches import Switches
 from engine.triggers import Triggers
+from engine.widenings import Widenings
 from triggers import backtest, cycles, definition
 
 if TYPE_CHECKING:
     from engine.declaration import Signature
+    from engine.environments import Needs, Resolved
+    from workers.environments import Environments
     from workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,7 +72,8 @@ class Functory:
         self.database = Database(self.settings.database, pool_size=self.settings.worker_slots + 6)
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
-        self.functions = Functions(self.database, self._inspect)
+        self.functions = Functions(self.database, self._inspect, self.settings, self._resolve)
+        self.widenings = Widenings(self.database, self.settings)
         self.triggers = Triggers(self.database)
         self.suppressions = Suppressions(self.database)
         self.switches = Switches(self.database)
@@ -87,10 +92,24 @@ class Functory:
         """The child processes of this engine; loaded at the first use, for most commands need none."""
         from workers.sandbox.runner import Runner
 
-        return Runner()
+        return Runner.of(self.settings)
 
-    def _inspect(self, text: str, name: str) -> Signature:
-        return self.runner.inspect(text, name)
+    @cached_property
+    def environments(self) -> Environments:
+        """The packages of functions; loaded at the first use as well."""
+        from workers.environments import Environments
+
+        return Environments(self.settings, self.database)
+
+    def _inspect(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature:
+        from workers.sandbox.admission import check
+
+        # The source is executed here, also by a client that runs nothing else: not with less than was demanded.
+        check(self.settings, self.runner)
+        return self.runner.inspect(source, name, packages=packages)
+
+    def _resolve(self, needs: Needs, *, renew: bool = False) -> Resolved:
+        return self.environments.resolve(needs, renew=renew)
 
     def __enter__(self) -> Functory:
         return self
@@ -142,10 +161,23 @@ class Functory:
             row = self.functions.save(
                 source_of(target, _dependency_names(declared)), author=self.author, **with_limits(declared)
             )
+            for told in self.pending(row):
+                warnings.warn(f"{row['name']} v{row['number']}: {told}", stacklevel=2)
+            if row["environment_error"]:
+                warnings.warn(
+                    f"{row['name']} v{row['number']} is saved, but not active: {row['environment_error']}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
             target.functory_version = row["number"]  # type: ignore[attr-defined]
             return target
 
         return decorate(function) if function is not None else decorate
+
+    def pending(self, version: Mapping[str, Any]) -> list[str]:
+        """What a version declares and does not have yet, a line each with the command that allows it."""
+        _, waiting = self.widenings.of(version)
+        return grants.warnings(version["name"], version["number"], waiting)
 
     def register_trigger(
         self,

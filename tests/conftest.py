@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
+from hypothesis import settings
 
 from tests.services.absence import report, require
 
@@ -17,6 +19,19 @@ if TYPE_CHECKING:
     from tests.services.postgres import Postgres
     from tests.services.rabbitmq import RabbitMQ
     from tests.services.redis import Redis
+
+
+# An example may take long on a busy machine: that is no finding.
+settings.register_profile("functory", deadline=None)
+settings.load_profile("functory")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that ran in this process has sent the log to a stream that is closed by the next test."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

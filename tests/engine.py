@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import migrate, tables
+from engine import grants, migrate, tables
 from engine.attempts import Attempts, Claim, Ending, Next
 from engine.clock import Clock, ManualClock
 from engine.database import Database
@@ -28,6 +28,7 @@ from engine.secrets import Secrets
 from engine.settings import Settings
 from engine.state import State
 from engine.triggers import Triggers
+from engine.widenings import Widenings
 from functory.local import Functory
 from triggers import definition
 from triggers.router import Router
@@ -46,7 +47,8 @@ class World:
         self.clock = clock or ManualClock()
         self.database = Database(url, clock=self.clock)
         self.settings = Settings(home=home, poll_seconds=0.02, lease_seconds=LEASE, **settings)
-        self.functions = Functions(self.database)
+        self.functions = Functions(self.database, settings=self.settings)
+        self.widenings = Widenings(self.database, self.settings)
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
         self.triggers = Triggers(self.database)
@@ -68,7 +70,13 @@ class World:
 
     def attempts(self, name: str, seed: int = 0) -> Attempts:
         """A worker of this name, with predictable jitter."""
-        return Attempts(self.database, name, lease_seconds=LEASE, rng=random.Random(seed))
+        return Attempts(
+            self.database,
+            name,
+            lease_seconds=LEASE,
+            author_grants=grants.kinds_of_authors(self.settings),
+            rng=random.Random(seed),
+        )
 
     def function(
         self, name: str = "work", parameters: str = "*given, **named", **declared: Any

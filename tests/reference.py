@@ -30,19 +30,24 @@ def settings_table() -> str:
             for kind in ("gt", "ge", "le")
             if hasattr(rule, kind)
         }
-        least = f"over {bounds['gt']:g}" if "gt" in bounds else f"{bounds['ge']:,}" if "ge" in bounds else ""
-        allowed = (
-            f"{least} to {bounds['le']:,g}"
-            if isinstance(bounds.get("le"), float)
-            else f"{least} to {bounds['le']:,}"
-            if bounds
-            else ""
-        )
+        allowed = _range(bounds)
         choices = getattr(field.annotation, "__args__", ())
         if choices and all(isinstance(choice, str) for choice in choices):
-            allowed = ", ".join(choices)
+            allowed = ", ".join(choice or "(empty)" for choice in choices)
         rows.append([f"`FUNCTORY_{name.upper()}`", _default(field.default), allowed, field.description or ""])
     return _table(["variable", "default", "allowed", "meaning"], rows)
+
+
+def _range(bounds: dict[str, Any]) -> str:
+    """``1 to 512``, ``over 0 to 60``, ``at least 1,048,576``, or nothing."""
+    least, most = bounds.get("gt", bounds.get("ge")), bounds.get("le")
+    if least is None:
+        return ""
+    over = "over " if "gt" in bounds else ""
+    low = f"{least:g}" if over else f"{least:,}"
+    if most is None:
+        return f"{over or 'at least '}{low}"
+    return f"{over}{low} to " + (f"{most:,g}" if isinstance(most, float) else f"{most:,}")
 
 
 def metrics_table() -> str:
@@ -107,7 +112,7 @@ def _exposed(family: Any) -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None:
+    if value is None or value == "":
         return "—"
     if hasattr(value, "get_secret_value"):
         value = value.get_secret_value()

@@ -16,25 +16,29 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
 import structlog
 
-from engine import dispatch, metrics, schemas, workers
+from engine import dispatch, grants, metrics, schemas, workers
 from engine.attempts import Attempts, Claim, Ending
 from engine.database import Database
 from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
 from engine.events import Events
 from engine.executions import Executions
 from engine.functions import Functions
+from engine.paths import Places
 from engine.secrets import Secrets
 from engine.settings import Settings
 from engine.state import State
+from engine.widenings import Widenings
+from workers.environments import Environments, packages_of
 from workers.host import EngineHost, Services, failure
+from workers.jobs import job_of, log_row, span_row
 from workers.redaction import Redactor
+from workers.sandbox import kernel
+from workers.sandbox.admission import check, start_gate
 from workers.sandbox.control import Control
-from workers.sandbox.job import Code, Job, Limits, Outcome
+from workers.sandbox.job import Outcome
 from workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
@@ -67,14 +71,21 @@ class Executor:
         self._owns = owns
         self.worker_id = worker_id
         self._attempts = Attempts(
-            database, worker_id, lease_seconds=settings.lease_seconds, isolation=runner.isolation
+            database,
+            worker_id,
+            lease_seconds=settings.lease_seconds,
+            isolation=check(settings, runner),
+            author_grants=grants.kinds_of_authors(settings),
         )
+        self._places = Places(settings)
+        self._environments = Environments(settings, database)
         self._services = Services(
             events=Events(database, settings.max_event_bytes),
             executions=Executions(database, settings),
-            functions=Functions(database, runner.inspect),
+            functions=Functions(database, runner.inspect, settings, self._environments.resolve),
             secrets=Secrets(database, settings),
             state=State(database),
+            widenings=Widenings(database, settings),
         )
         self._running: dict[tuple[str, int], Running] = {}
         self._lock = threading.Lock()
@@ -85,14 +96,24 @@ class Executor:
 
     @classmethod
     def open(cls, settings: Settings) -> Executor:
-        """An executor with a database and a runner of its own, for a worker process."""
+        """An executor with a database and a runner of its own, for a worker process.
+
+        The process gives up being looked into by others of its user (PR_SET_DUMPABLE, prctl(2)): its memory
+        and environment hold keys, and where there are no namespaces functions run as the same user.
+        """
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "keep the worker's memory private")
         database = Database(settings.database, pool_size=settings.worker_slots + 4)
         database.watch()
-        return cls(database, settings, Runner(), worker_name(), owns=True)
+        return cls(database, settings, Runner.of(settings), worker_name(), owns=True)
+
+    @property
+    def tier(self) -> str:
+        """How strongly its executions are confined."""
+        return self._runner.tier
 
     def start(self) -> None:
-        """Start the runner and the thread that keeps leases alive."""
-        self._runner.start()
+        """Start the runner and the thread that keeps leases alive; raises when its sandbox does not hold."""
+        start_gate(self._settings, self._runner)
         self._keeper = threading.Thread(target=self._keep, name="functory-leases", daemon=True)
         self._keeper.start()
 
@@ -159,13 +180,24 @@ class Executor:
             if refused is not None:
                 self._finish(claim, refused)
                 return
+            try:
+                job = job_of(claim, packages_of(claim, self._environments))
+            except Unavailable as error:
+                self._finish(
+                    claim, Ending("crashed", error=failure(error) | {"type": "EnvironmentUnavailable"})
+                )
+                return
+            except FunctoryError as error:
+                self._finish(claim, Ending("failed", error=failure(error), retryable=False))
+                return
             host = EngineHost(claim, self._services, self._lend, running.control.ended)
-            outcome = self._runner.run(job_of(claim), host, running.control)
+            outcome = self._runner.run(job, host, running.control)
             if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
                 if outcome.kill_reason == "shutdown":
                     self._attempts.release([key])
                 return
-            self._finish(claim, self._ending(claim, outcome, Redactor(host.revealed)))
+            ending = self._ending(claim, outcome, Redactor(host.revealed))
+            self._finish(claim, host.denials.told(ending))
         except Stale:
             metrics.zombies.inc()
             log.warning(
@@ -204,9 +236,11 @@ class Executor:
             if claim.problem is not None:
                 raise claim.problem
             schemas.check(claim.version["input_schema"], claim.row["input"], f"input of {name}")
-            missing = self._services.secrets.missing(
-                [s for code in claim.codes.values() for s in code["secrets"]]
-            )
+            for kind, value in claim.grants.items():
+                if kind in ("read", "write"):
+                    # Asked here as well: a link or another machine's folders may lead elsewhere by now.
+                    self._places.check(kind, value)
+            missing = self._services.secrets.missing(list(claim.grants.secrets))
             if missing:
                 raise NotFound(
                     f"{name} needs the secret {missing[0]}",
@@ -225,7 +259,9 @@ class Executor:
             "failed": "failed",
             "timed_out": "timed_out",
             "killed": "cancelled",
+            "out_of_memory": "failed",
             "output_too_large": "failed",
+            "scratch_full": "failed",
         }
         error = outcome.error
         state = states.get(outcome.status, "crashed")
@@ -248,8 +284,8 @@ class Executor:
             warnings=redact(outcome.warnings),
             error=redact(error),
             retryable=retryable,
-            spans=[redact(_span(s)) for s in outcome.spans],
-            logs=[redact(_log(entry)) for entry in outcome.logs],
+            spans=[redact(span_row(span)) for span in outcome.spans],
+            logs=[redact(log_row(entry)) for entry in outcome.logs],
             duration_seconds=outcome.duration_seconds,
             waited_seconds=outcome.waited_seconds,
         )
@@ -306,7 +342,7 @@ class Executor:
                 pulse = self._attempts.heartbeat(list(held)) if due else self._attempts.wanted(list(held))
                 if due:
                     workers.seen(
-                        self._database, self.worker_id, self._settings.worker_slots, self._runner.isolation
+                        self._database, self.worker_id, self._settings.worker_slots, self._runner.tier
                     )
                     beat = now
                 for (id_, _), running in held.items():
@@ -346,90 +382,6 @@ class Executor:
             running.control.kill(reason)
 
 
-def job_of(claim: Claim) -> Job:
-    """What the child process gets: exact code, input and limits, nothing else."""
-    row, limit = claim.row, claim.limits
-    by_name = {(code["name"], code["number"]): key for key, code in claim.codes.items()}
-    active: dict[str, str] = {}
-    for key, code in claim.codes.items():
-        active.setdefault(code["name"], key)
-    codes: dict[str, Code] = {}
-    for key, code in claim.codes.items():
-        names = {
-            d["name"]: by_name.get((d["name"], d["pin"]), "")
-            if d["pin"]
-            else _floating(claim, d["name"], active)
-            for d in code["dependencies"]
-        }
-        imports = code["imports"] if code["declared"].get("imports") else []
-        codes[key] = Code(
-            name=code["name"],
-            version=code["number"],
-            source=code["source"],
-            is_async=code["is_async"],
-            dependencies=names,
-            secrets=tuple(code["secrets"]),
-            imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
-        )
-    return Job(
-        execution_id=row["id"],
-        attempt=row["attempt"],
-        function=row["function"],
-        version=row["version"],
-        root_id=row["root_id"],
-        parent_execution_id=row["parent_id"],
-        triggered_by=row["event_id"],
-        depth=row["depth"],
-        entry=f"{claim.version['name']}@{claim.version['number']}",
-        codes=codes,
-        input=row["input"],
-        limits=Limits(
-            wall_seconds=limit.timeout,
-            cpu_seconds=max(10.0, limit.timeout),
-            result_bytes=limit.result_bytes,
-            log_bytes=limit.log_bytes,
-            calls=limit.calls,
-        ),
-        permissions=tuple(claim.version["permissions"]),
-        seed=int(row["id"].replace("-", ""), 16) & 0x7FFFFFFF,
-    )
-
-
-def _floating(claim: Claim, name: str, active: dict[str, str]) -> str:
-    """The key of an unpinned dependency: the version that was active at the claim."""
-    numbers = [code for code in claim.codes.values() if code["name"] == name]
-    current = next((code for code in numbers if code["number"] == code["active"]), None)
-    return f"{name}@{current['number']}" if current is not None else active[name]
-
-
 def worker_name() -> str:
     """A name for this process that no other process has had."""
     return f"{socket.gethostname()}:{os.getpid()}:{randomness.token_hex(3)}"
-
-
-def _span(span: Any) -> dict[str, Any]:
-    plain = msgspec.to_builtins(span)
-    return {
-        key: plain[key]
-        for key in (
-            "seq",
-            "parent_seq",
-            "function",
-            "version",
-            "input",
-            "output",
-            "error",
-            "offset_seconds",
-            "duration_seconds",
-        )
-    }
-
-
-def _log(entry: Any) -> dict[str, Any]:
-    return {
-        "seq": entry.seq,
-        "stream": entry.stream,
-        "level": entry.level or "info",
-        "text": entry.text,
-        "offset_seconds": entry.offset_seconds,
-    }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import binding, codec, executions
+from engine import binding, codec, executions, grants
 from engine.attempts import Claim
 from engine.errors import Conflict, ExecutionFailed, FunctoryError, Invalid, Refused, WaitTimeout
 from engine.events import Events
@@ -19,6 +19,9 @@ from engine.executions import Executions
 from engine.functions import Functions
 from engine.secrets import Secrets
 from engine.state import State
+from engine.widenings import Widenings
+from workers.denials import Denials
+from workers.redaction import Redactor
 
 # How often a waiting request looks whether its run is still there.
 WAIT_SECONDS = 1.0
@@ -36,6 +39,7 @@ class Services:
     functions: Functions
     secrets: Secrets
     state: State
+    widenings: Widenings
 
 
 class EngineHost:
@@ -53,6 +57,10 @@ class EngineHost:
         self._emitted: dict[str, int] = {}
         self._children: set[str] = set()
         self.revealed: set[str] = set()
+        self.denials = Denials(self._without_secrets)
+        for told in claim.waiting:
+            # Files and programs that are not granted are just not there: the log says why.
+            self.denials.say(told)
 
     def call(
         self,
@@ -110,14 +118,9 @@ class EngineHost:
         )
 
     def secret(self, name: str) -> str:
-        """A declared secret's value; remembered, so that it can be redacted from what the run leaves."""
-        declared = {secret for code in self._claim.codes.values() for secret in code["secrets"]}
-        if name not in declared:
-            raise Refused(
-                f"the secret {name} is not declared",
-                f"{self._claim.row['function']} declares " + (", ".join(sorted(declared)) or "none"),
-                f'secrets=["{name}"]',
-            )
+        """A granted secret's value; remembered, so that it can be redacted from what the run leaves."""
+        if name not in self._claim.grants.secrets:
+            raise self._denied("secret", name, f'secrets=["{name}"]')
         value = self._services.secrets.open(name).get_secret_value()
         self.revealed.add(value)
         return value
@@ -133,17 +136,47 @@ class EngineHost:
     def state_delete(self, key: str) -> None:
         self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
 
+    def _without_secrets(self, text: str) -> str:
+        return Redactor(tuple(self.revealed))(text)
+
     def functions(self, op: str, arguments: dict[str, Any]) -> Any:
         """Read or change stored functions, as far as the version's permissions go."""
         permission = "functions:read" if op in READS else "functions:write" if op in WRITES else None
         if permission is None:
             raise Invalid(f"unknown operation {op!r}", "known are " + ", ".join(sorted(READS | WRITES)))
-        if permission not in self._claim.version["permissions"]:
-            raise Refused(
-                f"{self._claim.row['function']} may not {op} functions",
-                f"it lacks the permission {permission}",
-                f'permissions=["{permission}"]',
+        if permission not in self._claim.grants.permissions:
+            raise self._denied("permission", permission, f'permissions=["{permission}"]')
+        try:
+            return self._change_functions(op, arguments)
+        except Refused as error:
+            self.denials.note(error)
+            raise
+
+    def _denied(self, kind: str, value: str, declaration: str) -> Refused:
+        """Why the claim lacks a grant: nobody declares it, or what is declared waits for an operator."""
+        entry = self._claim.version
+        asking = [
+            code
+            for code in self._claim.codes.values()
+            if (kind, value) in grants.Grants.declared(code).items()
+        ]
+        if asking:
+            (name, number) = asking[0]["name"], asking[0]["number"]
+            error = Refused(
+                f"the {kind} {value} is not granted",
+                f"{name} v{number} declares it, and it waits for an operator",
+                grants.advice(name, number, kind, value),
             )
+        else:
+            error = Refused(
+                f"the {kind} {value} is not declared",
+                f"{entry['name']} v{entry['number']} has " + (", ".join(self._claim.grants) or "no grants"),
+                f"declare {declaration} and save it",
+            )
+        self.denials.note(error)
+        return error
+
+    def _change_functions(self, op: str, arguments: dict[str, Any]) -> Any:
         registry = self._services.functions
         name = arguments.pop("name", None)
         author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
@@ -162,11 +195,19 @@ class EngineHost:
         try:
             if op == "update":
                 changes = arguments.get("changes") or {}
-                return _public(registry.update(_text(name), author=author, cause=self._cause, **changes))
+                row = registry.update(_text(name), author=author, cause=self._cause, **changes)
+                return self._saved(row)
             source = arguments.pop("source")
-            return _public(registry.save(source, name=name, author=author, cause=self._cause, **arguments))
+            row = registry.save(source, name=name, author=author, cause=self._cause, **arguments)
+            return self._saved(row)
         except (TypeError, KeyError) as error:
             raise Invalid(f"wrong arguments of functions.{op}", str(error)) from None
+
+    def _saved(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A saved version, with a warning for each grant that it waits for."""
+        _, waiting = self._services.widenings.of(row)
+        told = grants.warnings(row["name"], row["number"], waiting)
+        return _public({**row, "warnings": [*row["warnings"], *told]})
 
     def llm(self, arguments: dict[str, Any]) -> Any:
         """There is no gateway yet."""
@@ -229,10 +270,16 @@ def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
         "dependencies",
         "secrets",
         "permissions",
+        "grants",
+        "requirements",
+        "environment",
+        "environment_error",
+        "reuse",
         "metadata",
         "output_patterns",
         "limits",
         "warnings",
+        "findings",
         "author",
     ]
     shown = {key: row[key] for key in keys} | {

@@ -27,7 +27,10 @@ from celery.apps.worker import Worker as CeleryWorker
 from celery.worker import state
 
 from engine import logs
+from engine.errors import FunctoryError
 from workers.app import Application
+from workers.sandbox.admission import start_gate
+from workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
 
@@ -39,6 +42,7 @@ class Worker(CeleryWorker):
     """A worker process; ``ready_callback`` (of Celery's) is called when it consumes."""
 
     app: Application
+    _refused: FunctoryError | None = None
 
     def on_before_init(self, quiet: bool = True, **options: Any) -> None:
         with warnings.catch_warnings():
@@ -54,7 +58,18 @@ class Worker(CeleryWorker):
         super().on_start()
         self._asked = 0
         self._drained, self._stopped = Bell(), Bell()
+        try:
+            self._begin()
+        except FunctoryError as refused:
+            self._refused = refused
+            # Anything else Celery would report as a defect, with a traceback.
+            raise SystemExit(refused.code) from None
+
+    def _begin(self) -> None:
         if self.forks:
+            # Once here, so that a machine that lacks something ends the program and not each child again.
+            with Runner.of(self.app.settings) as runner:
+                start_gate(self.app.settings, runner)
             signals.worker_process_init.connect(self._begin_child, weak=False)
             signals.worker_process_shutdown.connect(self._end_child, weak=False)
         else:
@@ -65,11 +80,13 @@ class Worker(CeleryWorker):
         log.info("ready", slots=self.slots, pool=self.pool_name)
 
     def start(self) -> None:
-        """Run until a signal ends it."""
+        """Run until a signal ends it. Raises the ``FunctoryError`` for which it could not begin."""
         try:
             super().start()
         finally:
             self.app.close_executor()
+        if self._refused is not None:
+            raise self._refused
 
     @property
     def pool_name(self) -> str:

@@ -1,13 +1,15 @@
-"""What ``/readyz`` asks: database, schema, broker, and in an embedded process its loops."""
+"""What ``/readyz`` asks: database, schema, broker, how workers confine functions, and in an embedded process its
+loops."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from engine import broker, migrate
+from engine import broker, migrate, workers
 from engine.errors import FunctoryError
 from functory.local import Functory
 
@@ -24,10 +26,11 @@ class Health:
         self._functory = functory
         self._broker = _Remembered(self._ask_broker)
         self._database = _Remembered(self._ask_database, fresh=1.0)
+        self._sandbox = _Remembered(self._ask_sandbox)
 
     def parts(self) -> dict[str, Part]:
         """Each part with ``ok``, and ``why`` when it is not."""
-        parts = {"database": self._database(), "broker": self._broker()}
+        parts = {"database": self._database(), "broker": self._broker(), "sandbox": self._sandbox()}
         if self._functory.settings.embedded:
             loops = self._functory.health
             sick = sorted(name for name, well in loops.items() if not well)
@@ -40,6 +43,16 @@ class Health:
         self._functory.database.ping()
         migrate.check(self._functory.database)
 
+    def _ask_sandbox(self) -> Part:
+        """How many living workers confine functions in which tier. None of it keeps the deployment from
+        working: that a worker runs functions without a sandbox is said, not refused, here."""
+        alive = workers.alive(self._functory.database, self._functory.settings.lease_seconds)
+        tiers = Counter(worker["isolation"] for worker in alive)
+        part: Part = {"workers": dict(sorted(tiers.items()))}
+        if tiers["none"]:
+            part["why"] = "workers run functions without a sandbox, which unsafe_no_sandbox allows them"
+        return part
+
     def _ask_broker(self) -> None:
         if not self._functory.settings.embedded:
             broker.ping(self._functory.settings)
@@ -48,7 +61,7 @@ class Health:
 class _Remembered:
     """An answer that is kept for ``fresh`` seconds; while one asks, the others wait for it."""
 
-    def __init__(self, ask: Callable[[], None], fresh: float = FRESH_SECONDS) -> None:
+    def __init__(self, ask: Callable[[], Part | None], fresh: float = FRESH_SECONDS) -> None:
         self._ask = ask
         self._fresh = fresh
         self._lock = threading.Lock()
@@ -64,7 +77,7 @@ class _Remembered:
 
     def _answer(self) -> Part:
         try:
-            self._ask()
+            more = self._ask()
         except FunctoryError as error:
             return {"ok": False, "what": error.what, "why": error.why, "try": error.try_}
-        return {"ok": True}
+        return {"ok": True, **(more or {})}

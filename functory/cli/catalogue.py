@@ -48,7 +48,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "runs of functions, their results and lineage",
             ("exec", "ex"),
         ),
+        Entry(
+            "environment", f"{_CLI}.environment", "app", "packages of functions, pinned and built", ("env",)
+        ),
         Entry("secret", f"{_CLI}.secret", "app", "sealed values that functions may use"),
+        Entry("grant", f"{_CLI}.grant", "app", "hosts, files and programs that functions may use"),
         Entry("state", f"{_CLI}.state", "app", "small values that functions keep between runs"),
         Entry("pack", f"{_CLI}.pack", "app", "packs of other systems, imported as functions and triggers"),
         Entry("db", f"{_CLI}.db", "app", "the database's schema"),

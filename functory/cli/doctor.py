@@ -35,7 +35,7 @@ def doctor(json: AsJson = False) -> int:
     for finding in findings if not json else ():
         out.styled(
             (f"{finding.verdict:<5}", screen.STYLES[finding.verdict]),
-            (f" {finding.check:<11}", "bold"),
+            (f" {finding.check:<13}", "bold"),
             (finding.found, ""),
         )
         if finding.advice:
@@ -63,7 +63,7 @@ def examine() -> list[Finding]:
     for name, check in (
         ("database", _database),
         ("broker", _broker),
-        ("isolation", _isolation),
+        ("sandbox", _sandbox),
         ("secrets", _secrets),
         ("disk", _disk),
     ):
@@ -138,21 +138,53 @@ def _broker(settings: Any) -> list[Finding]:
     return [Finding("broker", "ok", f"{settings.broker.split(':', 1)[0]} is reachable")]
 
 
-def _isolation(settings: Any) -> list[Finding]:
+def _sandbox(settings: Any) -> list[Finding]:
+    from engine.errors import FunctoryError
+    from workers.sandbox import admission, tiers
     from workers.sandbox.runner import Runner
 
-    with Runner() as runner:
-        tier = runner.isolation
-    if tier == "none":
-        return [
-            Finding(
-                "isolation",
-                "warn",
-                "OFF: functions run in processes of their own, which nothing confines",
-                "run only functions that you trust, as a user without rights",
-            )
-        ]
-    return [Finding("isolation", "ok", f"tier {tier}")]
+    found = tiers.survey()
+    try:
+        with Runner.of(settings) as runner:
+            attacks = admission.start_gate(settings, runner)
+            tier = runner.tier
+    except FunctoryError as error:
+        findings = [_failed("sandbox", error)]
+    else:
+        if tier == "none":
+            findings = [
+                Finding(
+                    "sandbox",
+                    "warn",
+                    "OFF, because unsafe_no_sandbox says so: functions can do whatever the worker can",
+                    "run only functions that you trust"
+                    if found.best == "none"
+                    else f"unset FUNCTORY_UNSAFE_NO_SANDBOX: this machine offers tier {found.best}",
+                )
+            ]
+        else:
+            findings = [
+                Finding(
+                    "sandbox", "ok", f"tier {tier}; it stopped all {len(attacks)} attacks of its self-test"
+                )
+            ]
+    return findings + [
+        Finding(name, _weight(found.best, name), why, try_) for name, why, try_ in _lacks(found)
+    ]
+
+
+def _lacks(found: Any) -> list[tuple[str, str, str]]:
+    """What this machine's sandbox lacks: name, why, advice. Tiers that lack the same thing are one entry."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for gap in found.gaps:
+        together.setdefault((gap.why, gap.try_), []).append(gap.name)
+    lacks = [(f"no tier {'/'.join(names)}", why, try_) for (why, try_), names in together.items()]
+    return lacks + [(note.name, note.why, note.try_) for note in found.notes]
+
+
+def _weight(best: str, name: str) -> str:
+    """The verdict on something that lacks: A is little more than B, which is much more than C."""
+    return "ok" if best == "B" and name == "no tier A" else "warn"
 
 
 def _secrets(settings: Any) -> list[Finding]:

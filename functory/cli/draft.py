@@ -24,7 +24,7 @@ def save(
     """Save a source text. Returns the version's row with ``created``.
 
     A new function has exactly ``fields``. An existing one keeps every field that is not named;
-    metadata, limits and output patterns are merged by name into what it has.
+    metadata, limits, output patterns and files are merged by name into what it has.
     """
     from engine import source
     from engine.errors import NotFound
@@ -38,9 +38,10 @@ def save(
             text, name=name, author=by, expected_version=expected_version, activate=activate, **fields
         )
     changes = dict(fields)
-    for field in ("metadata", "limits", "output_patterns"):
+    merged = {field: base[field] for field in ("metadata", "limits", "output_patterns")}
+    for field, had in (merged | {"files": base["grants"].get("files", {})}).items():
         if field in changes:
-            changes[field] = base[field] | changes[field]
+            changes[field] = had | changes[field]
             # What was merged with a version holds only on top of that version.
             expected_version = (base["active"] or 0) if expected_version is None else expected_version
     return engine.functions.update(
@@ -53,7 +54,12 @@ def fields(
     dependencies: list[str] | None,
     secrets: list[str] | None,
     imports: list[str] | None,
+    requirements: list[str] | None,
     permissions: list[str] | None,
+    hosts: list[str] | None,
+    read: list[str] | None,
+    write: list[str] | None,
+    subprocess: bool | None,
     metadata: list[str] | None,
     patterns: list[str] | None,
     timeout: float | None,
@@ -65,10 +71,21 @@ def fields(
         ("dependencies", dependencies),
         ("secrets", secrets),
         ("imports", imports),
+        ("requirements", requirements),
         ("permissions", permissions),
+        ("hosts", hosts),
     ):
         if listed:
             found[field] = [] if listed == ["none"] else listed
+    files = {
+        mode: [] if listed == ["none"] else listed
+        for mode, listed in (("read", read), ("write", write))
+        if listed
+    }
+    if files:
+        found["files"] = files
+    if subprocess is not None:
+        found["subprocess"] = subprocess
     if metadata:
         found["metadata"] = given.pairs(metadata, "--metadata")
     if patterns:

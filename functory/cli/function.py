@@ -50,9 +50,37 @@ def add(
         list[str] | None,
         typer.Option("--import", help="A package that it imports. Repeatable.", show_default=False),
     ] = None,
+    requirement: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--requirement",
+            "-r",
+            help="A package with its versions, for example 'pandas>=2,<3'. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     permission: Annotated[
         list[str] | None,
         typer.Option(help="functions:read or functions:write. Repeatable.", show_default=False),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A host that it connects to: api.example.com, *.example.com:8443. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    read: Annotated[
+        list[str] | None,
+        typer.Option(help="A file or folder that it reads. Repeatable.", show_default=False),
+    ] = None,
+    write: Annotated[
+        list[str] | None,
+        typer.Option(help="A file or folder that it reads and writes. Repeatable.", show_default=False),
+    ] = None,
+    subprocess: Annotated[
+        bool | None,
+        typer.Option("--subprocess/--no-subprocess", help="It starts programs.", show_default=False),
     ] = None,
     metadata: Annotated[
         list[str] | None,
@@ -90,7 +118,12 @@ def add(
         dependencies=dep,
         secrets=secret,
         imports=import_,
+        requirements=requirement,
         permissions=permission,
+        hosts=host,
+        read=read,
+        write=write,
+        subprocess=subprocess,
         metadata=metadata,
         patterns=pattern,
         timeout=timeout,
@@ -158,6 +191,7 @@ def show(
         versions = engine.functions.versions(row["name"])
         dependencies = [d | {"exists": needs.exists(engine, d)} for d in row["dependencies"]]
         missing = engine.secrets.missing(row["secrets"])
+        granted, waiting = engine.widenings.of(row)
         users = engine.functions.dependents(row["name"])
     if json:
         numbers = [
@@ -168,12 +202,23 @@ def show(
             | {
                 "dependencies": dependencies,
                 "missing_secrets": missing,
+                "granted": granted.as_json(),
+                "pending": waiting.as_json(),
                 "used_by": users,
                 "versions": numbers,
             }
         )
         return
-    portrait.draw(out, row, versions, dependencies=dependencies, missing_secrets=missing, used_by=users)
+    portrait.draw(
+        out,
+        row,
+        versions,
+        dependencies=dependencies,
+        missing_secrets=missing,
+        granted=granted,
+        pending=waiting,
+        used_by=users,
+    )
 
 
 @app.command(epilog="Example: EDITOR=nano functory function edit parse")
@@ -385,9 +430,16 @@ def _get(engine: Functory, reference: str) -> dict[str, Any]:
 
 
 def _saved(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
-    for warning in row["warnings"]:
+    from engine.errors import FunctoryError
+
+    for warning in (*row["warnings"], *engine.pending(row)):
         screen.warn(warning)
-    active = "" if row["active"] == row["number"] else f" (active is v{row['active']})"
+    for finding in row["findings"]:
+        screen.warn(f"{portrait.place(finding)} ({finding['kind']})")
+    if row["findings"]:
+        screen.note(f"why, and what to do: functory function show {row['name']}@{row['number']}")
+    other = f"active is v{row['active']}" if row["active"] else "none is active"
+    active = "" if row["active"] == row["number"] else f" ({other})"
     if out.json:
         out.value(view.function(row) | {"created": row["created"]})
     elif out.quiet:
@@ -396,6 +448,12 @@ def _saved(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
         out.styled((f"saved {row['name']} v{row['number']}{active}", ""))
     else:
         out.styled((f"{row['name']} v{row['number']} is the same already; nothing was saved", ""))
+    if row["environment_error"]:
+        raise FunctoryError(
+            f"{row['name']} v{row['number']} is saved, but its packages are missing: it cannot be activated",
+            row["environment_error"],
+            f"functory environment build {row['name']}@{row['number']}",
+        )
     if row["created"] and engine.triggers.list():
         outcome.hint_at_workers(engine, "no trigger fires on this")
 

@@ -88,7 +88,9 @@ def _take_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
     if dry_run:
         return
     # Without the child process that would import the source to look at its type hints: nothing of a pack runs.
-    row = Functions(engine.database).save(text, name=name, author=engine.author, **declared)
+    row = Functions(engine.database, settings=engine.settings).save(
+        text, name=name, author=engine.author, **declared
+    )
     if entry.outcome == "paused" and row["created"] and row["number"] == 1:
         engine.functions.disable(name, author=engine.author)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from functory.cli import screen
@@ -16,9 +16,12 @@ def draw(
     *,
     dependencies: Sequence[Mapping[str, Any]],
     missing_secrets: Sequence[str],
+    granted: Iterable[str],
+    pending: Iterable[str],
     used_by: Sequence[str],
 ) -> None:
-    """Print one version, and the list of all. ``dependencies`` say whether each ``exists`` now."""
+    """Print one version, and the list of all. ``dependencies`` say whether each ``exists`` now; ``granted`` and
+    ``pending`` are its grants, and those that an operator must allow first."""
     active = (
         "active"
         if row["active"] == row["number"]
@@ -33,6 +36,8 @@ def draw(
             "description": description(row) or None,
             "sha256": row["sha256"],
             "imports": ", ".join(map(str, row["imports"])) or None,
+            "requirements": ", ".join(row["requirements"]) or None,
+            "environment": row["environment_error"] or row["environment"],
             "needs": ", ".join(
                 dependency_name(d) + ("" if d["exists"] else " (does not exist)") for d in dependencies
             )
@@ -41,6 +46,8 @@ def draw(
             "secrets": ", ".join(s + (" (not set)" if s in missing_secrets else "") for s in row["secrets"])
             or None,
             "permissions": ", ".join(row["permissions"]) or None,
+            "may use": "\n".join(granted) or None,
+            "waits for": "\n".join(pending) or None,
             "metadata": row["metadata"] or None,
             "limits": row["limits"] or None,
             "patterns": row["output_patterns"] or None,
@@ -50,6 +57,7 @@ def draw(
     )
     for warning in row["warnings"]:
         out.styled(("warning when it was saved: ", "yellow"), (warning, ""))
+    _findings(out, row["findings"])
     out.title("source")
     out.code(row["source"])
     out.title("versions")
@@ -60,6 +68,31 @@ def draw(
             (f"{screen.moment(version['created_at'])}  {version['author']:<12} ", "dim"),
             (mark, "green"),
         )
+
+
+def place(finding: Mapping[str, Any]) -> str:
+    """What was found, and in which line."""
+    what = finding["message"].split("\n")[0]
+    return f"line {finding['line']}: {what}" if finding["line"] else what
+
+
+def _findings(out: Screen, findings: Sequence[Mapping[str, Any]]) -> None:
+    if not findings:
+        return
+    out.title("findings")
+    styles = {"danger": "bold red", "warning": "yellow"}
+    explained: set[str] = set()
+    for finding in findings:
+        out.styled(
+            (f"{finding['severity']:<9}", styles.get(finding["severity"], "dim")),
+            (place(finding), ""),
+            (f" ({finding['kind']})", "dim"),
+        )
+        # The advice is the same for all of a kind: it is said once.
+        if finding["kind"] not in explained:
+            explained.add(finding["kind"])
+            for line in finding["message"].split("\n")[1:]:
+                out.styled((f"{'':<9}{line}", "dim"))
 
 
 def dependency_name(dependency: Mapping[str, Any]) -> str:

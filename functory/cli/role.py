@@ -67,8 +67,14 @@ def worker(
         database.close()
 
         def ready(consumer: Any) -> None:
+            executor = consumer.controller.app.executor
             process.announce(
-                "worker", settings, pool=pool.value, slots=consumer.controller.slots, metrics=address
+                "worker",
+                settings,
+                pool=pool.value,
+                slots=consumer.controller.slots,
+                sandbox=executor.tier if executor is not None else None,
+                metrics=address,
             )
 
         program = make_app(settings).Worker(

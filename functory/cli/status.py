@@ -59,8 +59,10 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
     )
     for worker in workers:
         since = screen.moment(worker["started_at"])
-        line = f"  {worker['id']}  {worker['slots']} slots, isolation {worker['isolation']}, since {since}"
-        out.styled((line, "dim"))
+        confined = worker["isolation"] != "none"
+        sandbox = f"sandbox tier {worker['isolation']}" if confined else "SANDBOX OFF"
+        line = f"  {worker['id']}  {worker['slots']} slots, {sandbox}, since {since}"
+        out.styled((line, "dim" if confined else "red"))
     for title, counts in (("open work", found["open"]), ("so far", found["totals"])):
         out.title(title)
         out.record(counts)

@@ -43,7 +43,10 @@ def tell(home: Path, *, kept: bool, quiet: bool) -> int:
         done("saved", f"{saved} functions, {triggers} triggers")
         engine.start()
         done("roles", f"router, scheduler, worker with {settings.worker_slots} slots")
-        screen.line(f"! {'isolation':<16}" + _isolation(engine.runner.isolation), "yellow")
+        if engine.runner.tier == "none":
+            screen.line(f"! {'sandbox':<16}OFF: functions may do whatever this user may", "yellow")
+        else:
+            done("sandbox", f"tier {engine.runner.tier}: functions run confined")
         try:
             root = _play(watch, screen)
         except FunctoryError as error:
@@ -120,12 +123,6 @@ def _sentence(totals: Mapping[str, int]) -> str:
         f"{totals.get('firings suppressed', 0)} loop stopped",
     ]
     return ", ".join(parts) + "."
-
-
-def _isolation(tier: str) -> str:
-    if tier == "none":
-        return "off in this version: functions run in processes of their own, but may do what this user may"
-    return tier
 
 
 def _write_report(report: list[dict[str, Any]], home: Path) -> None:

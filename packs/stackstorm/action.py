@@ -104,7 +104,7 @@ def read_action(
         )
     if settings.requirements:
         notes.append(
-            "its pack needs " + ", ".join(settings.requirements) + "; workers must have what it imports"
+            "its pack needs " + ", ".join(settings.requirements) + "; declare what it imports as requirements"
         )
     declared: dict[str, Any] = {
         "input_parameters": _schema(parameters),

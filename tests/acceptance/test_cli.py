@@ -276,7 +276,7 @@ def test_vectors_are_counted_on_one_line(shell: Shell) -> None:
 def test_doctor_status_and_config_tell_the_truth(shell: Shell) -> None:
     findings = {found["check"]: found for found in shell.json("doctor")}
     assert {found["verdict"] for found in findings.values()} <= {"ok", "warn"}
-    assert findings["isolation"]["verdict"] == "warn" and "OFF" in findings["isolation"]["found"]
+    assert findings["sandbox"]["verdict"] == "ok" and "stopped all 12 attacks" in findings["sandbox"]["found"]
     assert shell.json("status")["workers"] == []
     shell.environment["FUNCTORY_MAX_DEPTH"] = "5"
     (shell.folder / "functory.toml").write_text("worker_slots = 2\n")

@@ -53,9 +53,10 @@ def test_plain_text_comes_out_of_a_pipe(kept: tuple[str, Path]) -> None:
     assert "\r" not in said
 
 
-def test_it_says_once_that_isolation_is_off(kept: tuple[str, Path]) -> None:
+def test_it_says_once_how_functions_are_confined(kept: tuple[str, Path]) -> None:
     said, _ = kept
-    assert len([line for line in said.splitlines() if "isolation" in line.lower()]) == 1
+    (line,) = [line for line in said.splitlines() if "sandbox" in line.lower()]
+    assert re.search(r"tier [ABC]: functions run confined", line)
 
 
 def test_every_package_of_the_environment_was_parsed(kept: tuple[str, Path]) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import textwrap
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,16 @@ def printed(outcome: Any, stream: str = "stdout") -> list[str]:
     return [log.text for log in outcome.logs if log.stream == stream]
 
 
+def until(fact: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait until ``fact()`` holds."""
+    waiting = threading.Event()
+    for _ in range(int(seconds * 100)):
+        if fact():
+            return
+        waiting.wait(0.01)
+    raise AssertionError(f"{fact} never came true")
+
+
 def alive(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
     try:
@@ -57,7 +69,12 @@ def children(pid: int) -> list[str]:
 
 
 def open_files(pid: int | None = None) -> int:
-    return sum(1 for _ in Path(f"/proc/{pid or os.getpid()}/fd").iterdir())
+    """Open descriptors of a process, but for the control groups that a worker keeps for its next children."""
+    count = 0
+    for entry in Path(f"/proc/{pid or os.getpid()}/fd").iterdir():
+        with suppress(OSError):
+            count += entry.readlink().name != "cgroup.procs"
+    return count
 
 
 class FakeHost:

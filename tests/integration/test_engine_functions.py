@@ -372,3 +372,21 @@ def test_a_name_that_cannot_exist_is_not_found_or_invalid(world):
     for name in ("a\x00b", "\ud800", "", "x" * 300, None):
         with pytest.raises((NotFound, Invalid)):
             world.functions.get(name)
+
+
+def test_more_processes_than_one_need_the_right_to_start_programs(world):
+    source = "def work(): ...\n"
+    with pytest.raises(Invalid, match="declare subprocess=True as well"):
+        world.functions.save(source, limits={"processes": 4})
+    saved = world.functions.save(source, limits={"processes": 4}, subprocess=True)
+    assert (saved["limits"], saved["grants"]) == ({"processes": 4}, {"subprocess": True})
+    with pytest.raises(Invalid, match="processes=4 without the right"):
+        world.functions.update("work", subprocess=False)
+
+
+def test_a_version_that_asks_for_nothing_new_has_the_hash_that_it_always_had(world):
+    plain = world.function("plain")
+    asked = world.functions.update("plain", reuse=True, requirements=[], hosts=[])
+    back = world.functions.update("plain", reuse=False)
+    assert plain["sha256"] != asked["sha256"]
+    assert plain["sha256"] == back["sha256"]

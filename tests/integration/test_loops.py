@@ -6,6 +6,7 @@ import http.server
 import threading
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -93,9 +94,12 @@ def test_a_slow_loop_through_a_file_is_stopped_by_the_rate(engine: Functory, tmp
     """The lineage is lost outside: each turn is a root of its own. The rate per subject holds it."""
     inbox = tmp_path / "inbox.txt"
     inbox.write_text("0")
+    # Functions may run as another user.
+    inbox.chmod(0o666)
     engine.functions.save(
         "def rewrite(event):\n    with open(event['data']['path'], 'w') as file:\n"
-        "        file.write(str(event['data']['turn'] + 1))\n"
+        "        file.write(str(event['data']['turn'] + 1))\n",
+        files={"write": [str(inbox)]},
     )
     engine.register_trigger("on-file", on={"type": ["inbox.changed"]}, function="rewrite", guards={"rate": 5})
     ended = threading.Event()
@@ -121,7 +125,18 @@ def test_a_slow_loop_through_a_file_is_stopped_by_the_rate(engine: Functory, tmp
     assert inbox.read_text() == "5"
 
 
-def test_a_slow_loop_through_a_webhook_is_stopped_by_the_rate(engine: Functory) -> None:
+@pytest.fixture
+def neighbour(tmp_path: Path) -> Iterator[Functory]:
+    """An engine whose functions may be granted hosts of this machine."""
+    from tests.engine import embedded
+
+    with embedded(tmp_path, private_networks=["127.0.0.0/8"]) as opened:
+        yield opened
+
+
+def test_a_slow_loop_through_a_webhook_is_stopped_by_the_rate(neighbour: Functory) -> None:
+    engine = neighbour
+
     class Hook(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             engine.emit("hook.called", {"url": url}, subject="hook")
@@ -137,7 +152,8 @@ def test_a_slow_loop_through_a_webhook_is_stopped_by_the_rate(engine: Functory) 
     thread.start()
     engine.functions.save(
         "def notify(event):\n    import urllib.request\n"
-        "    urllib.request.urlopen(event['data']['url'], data=b'{}', timeout=5)\n"
+        "    urllib.request.urlopen(event['data']['url'], data=b'{}', timeout=5)\n",
+        hosts=[f"127.0.0.1:{server.server_port}"],
     )
     engine.register_trigger("on-hook", on={"type": ["hook.called"]}, function="notify", guards={"rate": 4})
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import textwrap
@@ -278,11 +279,23 @@ def test_a_script_that_ends_in_the_middle_of_an_execution_gives_it_back(tmp_path
             assert attempts(functory, row["id"]) == [(1, "released")]
 
 
+def test_dev_says_loudly_and_once_that_the_sandbox_was_turned_off(tmp_path: Path) -> None:
+    with Roles(tmp_path, unsafe_no_sandbox="i-understand") as roles:
+        dev = roles.start("dev", "--port", "0")
+        assert dev.output.count("ISOLATION IS OFF") == 1
+        assert "sandbox: OFF" in dev.output
+        with roles.client() as functory:
+            functory.functions.save("def home() -> int:\n    import os\n    return os.getppid()\n")
+            assert functory.call("home") > 1
+        part = get(f"{dev.url}/readyz")[1]["checks"]["sandbox"]
+        assert part["ok"] is True and part["workers"] == {"none": 1} and "without a sandbox" in part["why"]
+
+
 def test_dev_says_what_it_is_and_shows_failures_and_guards(tmp_path: Path) -> None:
     with Roles(tmp_path) as roles:
         dev = roles.start("dev", "--port", "0")
         assert "NOT FOR PRODUCTION" in dev.output
-        assert dev.output.count("ISOLATION IS OFF") == 1
+        assert re.search(r"sandbox: tier [ABC]\n", dev.output)
         assert get(f"{dev.url}/readyz")[1]["checks"]["loops"] == {"ok": True}
         with roles.client() as functory:
             functory.functions.save("def broken() -> None:\n    raise ValueError('\\x1b[2J no luck')\n")

@@ -422,7 +422,7 @@ def test_the_child_starts_with_nothing_of_the_worker(runner, monkeypatch):
         def f():
             fds = sorted(int(n) for n in os.listdir("/proc/self/fd"))
             return {"env": sorted(os.environ), "fds": fds[:4], "more": len(fds), "cwd": os.listdir("."),
-                    "stdin": sys.stdin.read(), "home": os.environ["HOME"] == os.getcwd(),
+                    "stdin": sys.stdin.read(), "home": os.path.samefile(os.environ["HOME"], "."),
                     "session": os.getsid(0) == os.getpid() == os.getpgid(0), "argv": sys.argv}
         """
     got = result(runner, source)

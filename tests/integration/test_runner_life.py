@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,40 +20,35 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.errors import Unavailable
-from tests.integration.runner_world import FakeHost, alive, children, job, open_files, printed
+from tests.integration.runner_world import FakeHost, alive, children, job, open_files, printed, until
+from workers.sandbox.pool import Options
 from workers.sandbox.runner import Runner
 
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
-def until(fact, seconds: float = 20.0):
-    """Wait until ``fact()`` holds."""
-    waiting = threading.Event()
-    for _ in range(int(seconds * 100)):
-        if fact():
-            return
-        waiting.wait(0.01)
-    raise AssertionError(f"{fact} never came true")
-
-
 def test_hundreds_of_runs_leave_no_descriptor_process_thread_or_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    runner = Runner()
+    runner = Runner(options=Options(spares=0))
     runner.start()
     source = "from functory import call\ndef f(n):\n    print(n)\n    return call('g', n)"
     host = FakeHost(g=lambda n: n)
-    assert runner.run(job(source, input={"n": 0}), host).result == 0
+    # As many control groups as burials may overlap are made once.
+    for _ in range(20):
+        assert runner.run(job(source, input={"n": 0}), host).result == 0
     zygote = runner.zygote_pid
     (base,) = tmp_path.iterdir()
+    until(lambda: children(zygote) == [])
     gc.collect()
     before = open_files(), open_files(zygote), threading.active_count()
     for n in range(200):
         assert runner.run(job(source, input={"n": n}), host).result == n
     gc.collect()
     until(lambda: threading.active_count() <= before[2])
-    assert (open_files(), open_files(zygote)) == before[:2]
-    assert children(zygote) == []
-    assert list(base.iterdir()) == []
+    # When the numbers were taken, the last of the first children may not have been buried yet.
+    until(lambda: open_files() <= before[0] and open_files(zygote) <= before[1])
+    until(lambda: children(zygote) == [])
+    until(lambda: list(base.iterdir()) == [])
     runner.close()
     assert not alive(zygote)
     assert not base.exists()
@@ -96,7 +92,7 @@ def test_a_zygote_that_died_unnoticed_costs_no_run():
 
 
 def test_a_function_that_kills_its_zygote_is_the_one_that_crashes():
-    with Runner() as runner:
+    with Runner(tier="none") as runner:
         outcome = runner.run(
             job("import os, time\ndef f():\n    os.kill(os.getppid(), 9)\n    time.sleep(60)"), FakeHost()
         )
@@ -170,7 +166,7 @@ def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
             "import os, sys\n"
             "from tests.integration.runner_world import *\n"
             "from workers.sandbox.runner import Runner\n"
-            "runner = Runner(); runner.start()\n"
+            "runner = Runner(tier='none'); runner.start()\n"
             'source = \'import os, time\\nfrom functory import call\\ndef f():\\n call("at", os.getpid(), os.getcwd())\\n'
             " time.sleep(60)'\n"
             "def at(pid, folder): print('at', runner.zygote_pid, pid, folder, flush=True)\n"
@@ -190,7 +186,7 @@ def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
         worker.kill()
         worker.communicate()
     until(lambda: not alive(int(zygote)) and not alive(int(child)))
-    assert not Path(folder).parent.exists()
+    until(lambda: not Path(folder).parent.exists())
 
 
 def test_a_worker_that_is_killed_while_its_zygote_starts_leaves_no_folder(tmp_path):
@@ -208,23 +204,23 @@ def test_a_worker_that_is_killed_while_its_zygote_starts_leaves_no_folder(tmp_pa
     until(lambda: not list(tmp_path.iterdir()))
 
 
-def test_starting_says_loudly_and_once_that_isolation_is_off():
-    runner = Runner()
+def test_a_runner_that_confines_nothing_says_so_loudly_and_once():
+    runner = Runner(tier="none")
     with capture_logs() as logs:
         runner.start()
         runner.run(job("def f(): pass"), FakeHost())
     runner.close()
-    assert runner.isolation == "none"
+    assert runner.tier == "none"
     assert [(log["event"], log["log_level"]) for log in logs] == [("ISOLATION IS OFF", "warning")]
 
 
 def test_a_zygote_that_cannot_start_is_an_outcome_and_start_says_why(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     runner = Runner()
-    with pytest.raises(Unavailable, match="could not start"):
+    with pytest.raises(Unavailable, match="cannot be confined on this machine"):
         runner.start()
     outcome = runner.run(job("def f(): pass"), FakeHost())
-    assert (outcome.status, outcome.error["type"]) == ("crashed", "Unavailable")
+    assert (outcome.status, outcome.error["type"]) == ("sandbox_error", "Unavailable")
     runner.close()
 
 
@@ -238,3 +234,18 @@ def test_a_clock_of_the_test_rules_the_limits():
     outcome = runner.run(job(source), host)
     runner.close()
     assert (outcome.status, outcome.duration_seconds) == ("timed_out", 25.0)
+
+
+def test_a_run_for_which_there_is_no_descriptor_has_an_outcome():
+    with Runner(options=Options(spares=0)) as runner:
+        runner.start()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + 2, hard))
+        try:
+            outcome = runner.run(job("def f(): return 1"), FakeHost())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        # It depends on what was opened last who says so.
+        assert outcome.status == "sandbox_error"
+        assert "Too many open files" in outcome.error["message"]
+        assert runner.run(job("def f(): return 1"), FakeHost()).result == 1

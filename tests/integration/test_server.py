@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine import workers
 from engine.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from engine.settings import load_settings
 from functory.api import create_app, problem
@@ -40,6 +41,18 @@ def test_readiness_of_an_embedded_engine_includes_its_loops(functory: Functory) 
     assert (after.status_code, after.json()["ready"]) == (200, True)
     functory.close()
     assert client.get("/readyz").status_code == 503
+
+
+def test_readiness_says_how_workers_confine_functions(functory: Functory) -> None:
+    assert TestClient(create_app(functory)).get("/readyz").json()["checks"]["sandbox"] == {
+        "ok": True,
+        "workers": {},
+    }
+    workers.seen(functory.database, "one", 4, "B")
+    workers.seen(functory.database, "two", 4, "none")
+    part = TestClient(create_app(functory)).get("/readyz").json()["checks"]["sandbox"]
+    assert part["ok"] is True and part["workers"] == {"B": 1, "none": 1}
+    assert "without a sandbox" in part["why"]
 
 
 def test_a_database_without_the_schema_is_not_ready(tmp_path: Path, redis_url: str) -> None:

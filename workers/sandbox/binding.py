@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+_STARS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+@lru_cache(maxsize=64)
+def _parameters(function: Callable) -> tuple[inspect.Parameter, ...] | None:
+    """Remembered, for processes that call the same function again and again."""
+    try:
+        return tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
 
 
 def bind(function: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -15,9 +28,12 @@ def bind(function: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str
     By keyword where Python allows it. ``*args`` is given as a list under its own name; names that are
     no parameter go to ``**kwargs``, or make the call fail as Python's own calls do.
     """
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
+    code = getattr(function, "__code__", None)
+    if code is not None and not code.co_flags & _STARS and not code.co_posonlyargcount:
+        # All of them can be given by keyword, and Python itself says which one is missing or too many.
+        return [], dict(given)
+    parameters = _parameters(function)
+    if parameters is None:
         return [], dict(given)
     rest = dict(given)
     more = next((p for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)

@@ -7,6 +7,7 @@ more wait here for their turn, so that code may ask for as many things at once a
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import threading
 from collections import deque
@@ -20,10 +21,10 @@ _READ_BYTES = 262_144
 
 
 class Channel:
-    """Frames over ``connection``. All methods may be called from any thread."""
+    """Frames over a socket, once it is connected. All other methods may be called from any thread."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+    def __init__(self) -> None:
+        self._socket: socket.socket
         self._send_lock = threading.Lock()
         self._lock = threading.Lock()
         self._buffer = FrameBuffer(2**32)
@@ -31,6 +32,11 @@ class Channel:
         self._backlog: deque[tuple[Callable[[int], Request], Future]] = deque()
         self._last_id = 0
         self._reading = False
+        self._tasks: queue.SimpleQueue[FromHost] = queue.SimpleQueue()
+
+    def connect(self, connection: socket.socket) -> None:
+        """Speak over ``connection``, which is blocking."""
+        self._socket = connection
 
     def send(self, message: Any) -> None:
         """Send one frame; blocks while the worker is busy."""
@@ -45,8 +51,11 @@ class Channel:
         finally:
             os._exit(0)
 
-    def receive(self) -> FromHost:
-        """The next frame from the worker; EOFError when it has gone."""
+    def task(self) -> FromHost:
+        """The next task from the worker; EOFError when it has gone. Once requests were made, one thread reads."""
+        return self._tasks.get() if self._reading else self._receive()
+
+    def _receive(self) -> FromHost:
         while (payload := self._buffer.pop()) is None:
             data = self._socket.recv(_READ_BYTES)
             if not data:
@@ -80,14 +89,15 @@ class Channel:
     def _read(self) -> None:
         while True:
             try:
-                reply = self.receive()
+                message = self._receive()
             except (EOFError, OSError):
                 os._exit(1)
-            if not isinstance(reply, Reply):
+            if not isinstance(message, Reply):
+                self._tasks.put(message)
                 continue
             with self._lock:
-                future = self._waiting.pop(reply.id, None)
+                future = self._waiting.pop(message.id, None)
                 while self._backlog and len(self._waiting) < IN_FLIGHT:
                     self._put(*self._backlog.popleft())
             if future is not None and future.set_running_or_notify_cancel():
-                future.set_result(reply)
+                future.set_result(message)

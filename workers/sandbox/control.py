@@ -32,6 +32,11 @@ class Wake:
                 os.close(self._fd)
                 self._fd = None
 
+    def forsake(self) -> None:
+        """In a forked copy, where a thread that is not there may hold the lock: close it."""
+        self._lock = threading.Lock()
+        self.close()
+
 
 class Control:
     """Handed to ``Runner.run`` by someone who may want to end that run from another thread.

@@ -1,82 +1,166 @@
 """The child's life: from the fork, through confinement and user code, to its last frame.
 
 Called by the zygote right after the fork. Nothing returns from here: the process ends with ``os._exit``,
-so that no atexit handler and no thread of user code can keep it.
+so that no atexit handler and no thread of user code can keep it. A child is confined before it is told
+what to run, so it may wait, ready, for a task that does not exist yet; one that is ``repeated`` takes
+another task after each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import linecache
 import os
+import socket
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import msgspec
 
-from workers.sandbox import confine, guestapi, process, traces
+from workers.sandbox import guestapi, network, process, traces
 from workers.sandbox.binding import bind
 from workers.sandbox.channel import Channel
-from workers.sandbox.job import Job
+from workers.sandbox.confinement import Confinement
+from workers.sandbox.job import Code, Job
 from workers.sandbox.linker import Linker
+from workers.sandbox.plan import Fork, Plan
 from workers.sandbox.portable import TooLarge, encode
-from workers.sandbox.protocol import ErrorInfo, Failed, Finished, FromHost, Inspect, Start
+from workers.sandbox.protocol import Begun, ErrorInfo, Failed, Finished, FromHost, Inspect, Start, frame
 from workers.sandbox.recorder import Recorder, inherit_context
 
+_REHEARSALS = 20  # after some more than ten, the interpreter has specialised what it runs
+_READ_BYTES = 65_536
+_NOBODY = Job(execution_id="", function="", version=0, root_id="", entry="", codes={})
 
-def load_inspection() -> None:
-    """Load what inspections need, once, in the zygote: later ones start with it loaded."""
-    import workers.sandbox.signature  # noqa: F401
+_describe: Callable[[Inspect, Channel], Any] | None = None
 
 
-def become(zygote: int, channel_fd: int, stdout: int, stderr: int, folder: str) -> NoReturn:
-    """Be the child that runs one execution or inspection."""
-    try:
-        process.detach(zygote, channel_fd, stdout, stderr, folder)
-        channel = Channel(process.channel_socket())
-        task = channel.receive()
+def load(plan: Plan) -> None:
+    """In the zygote, before it is confined: load what children need and cannot reach afterwards."""
+    global _describe
+    if plan.inspecting:
+        from workers.sandbox import signature
+
+        signature.warm_up()
+        _describe = signature.describe
+    if not plan.network and plan.tier != "none":
+        # Nothing could be reached anyway; this says why, and what to declare.
+        network.install(None)
+
+
+def hide(packages: Sequence[str]) -> None:
+    """In the zygote, last: what children are made of is no module that user code could import.
+
+    msgspec stays where it is, unless the environment has one of its own.
+    """
+    ours = ["workers"] + ["msgspec" for folder in packages if Path(folder, "msgspec").exists()]
+    for name in [name for name in sys.modules if name.partition(".")[0] in ours]:
+        del sys.modules[name]
+
+
+class Guest:
+    """What a child consists of beside user code. Made in the zygote, so that no child has to make it.
+
+    In a child that takes several tasks it also holds what outlives one: the code that was loaded.
+    """
+
+    def __init__(self) -> None:
+        self._channel = Channel()
+        self._linker: Linker | None = None
+        self._engine = guestapi.Engine(self._channel, _NOBODY)
+        self._module = guestapi.module(_NOBODY, self._engine)
+        self._outputs = _open_outputs()
+        inherit_context()
+
+    def rehearse(self) -> None:
+        """Run something small some times: what Python makes at a first use is then made, for all children."""
+        code = Code(name="rehearsal", version=0, source="def rehearsal(n):\n    return [n]")
+        start = Start(
+            job=msgspec.structs.replace(_NOBODY, entry=code.key, codes={code.key: code}, input={"n": 1})
+        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self._channel.connect(ours)
+            for _ in range(_REHEARSALS):
+                theirs.sendall(frame(start))
+                task = self._channel.task()
+                self._channel.send(Begun())
+                self._channel.send(self.work(task))
+                theirs.recv(_READ_BYTES)
+                self._linker = None
+                del sys.modules[code.key]
+        linecache.clearcache()
+
+    def become(
+        self,
+        confined: Confinement,
+        fork: Fork,
+        channel_fd: int,
+        stdout: int,
+        stderr: int,
+        broker: int | None,
+        groups: Sequence[int],
+    ) -> NoReturn:
+        """Be the child that runs executions or an inspection."""
         try:
-            limits = task.job.limits if isinstance(task, Start) else _limits(task)
-            process.limit(limits, task.job.seed if isinstance(task, Start) else 0)
-            confine.confine(limits)
+            process.enter(groups)
+            process.take(channel_fd, stdout, stderr, broker)
+            self._channel.connect(process.channel_socket())
+            try:
+                confined.confine(fork.bounds, fork.slot, fork.scratch)
+                process.close_others(process.CHANNEL_FD + 1 + (broker is not None))
+                process.begin()
+                if broker is not None:
+                    network.install(process.BROKER_FD)
+            except BaseException as error:
+                # Code of ours only has run: what it says is for the operator.
+                self._channel.end(
+                    Failed(kind="setup", error=ErrorInfo(type=type(error).__name__, message=str(error)))
+                )
+            while True:
+                task = self._channel.task()
+                if self._linker is None:
+                    # One that has run before is known to work: its worker looks whether it is there.
+                    self._channel.send(Begun())
+                last = self.work(task)
+                for output in self._outputs:
+                    _flush(output)
+                if not fork.bounds.repeated:
+                    self._channel.end(last)
+                self._channel.send(last)
+        finally:
+            os._exit(1)
+
+    def work(self, task: FromHost) -> Any:
+        """Do the task; whatever user code raises becomes a frame."""
+        try:
+            if isinstance(task, Start):
+                return self._execute(task.job)
+            if not isinstance(task, Inspect) or _describe is None:
+                raise TypeError(f"{type(task).__name__} is no task")
+            return _describe(task, self._channel)
         except BaseException as error:
-            channel.end(Failed(kind="setup", error=_plain(error)))
-        outputs = _open_outputs()
-        last = _work(task, channel)
-        for output in outputs:
-            _flush(output)
-        channel.end(last)
-    finally:
-        os._exit(1)
+            try:
+                return Failed(kind="code", error=traces.describe(error))
+            except BaseException:
+                return Failed(kind="code", error=_plain(error))
+
+    def _execute(self, job: Job) -> Finished | Failed:
+        process.reseed(job.seed)
+        recorder = Recorder(self._channel, job.limits)
+        self._engine.renew(job)
+        if self._linker is None:
+            self._linker = Linker(job.codes, recorder)
+            sys.modules["functory"] = self._module
+        else:
+            self._linker.recorder = recorder
+        return _run(job, self._linker, recorder)
 
 
-def _limits(task: FromHost) -> Any:
-    if not isinstance(task, Inspect):
-        raise TypeError(f"{type(task).__name__} is no task")
-    return task.limits
-
-
-def _work(task: FromHost, channel: Channel) -> Any:
-    """Do the task; whatever user code raises becomes a frame."""
-    try:
-        if isinstance(task, Start):
-            return _execute(task.job, channel)
-        from workers.sandbox.signature import describe
-
-        assert isinstance(task, Inspect)
-        return describe(task, channel)
-    except BaseException as error:
-        try:
-            return Failed(kind="code", error=traces.describe(error))
-        except BaseException:
-            return Failed(kind="code", error=_plain(error))
-
-
-def _execute(job: Job, channel: Channel) -> Finished | Failed:
-    inherit_context()
-    recorder = Recorder(channel, job.limits)
-    linker = Linker(job.codes, recorder)
-    sys.modules["functory"] = guestapi.module(job, guestapi.Engine(channel, job))
+def _run(job: Job, linker: Linker, recorder: Recorder) -> Finished | Failed:
     function = linker.function(job.entry)
     args, kwargs = bind(function, job.input)
     value = function(*args, **kwargs)
@@ -101,14 +185,28 @@ async def _wait_for(value: Any) -> Any:
 
 
 def _open_outputs() -> list[TextIO]:
-    """Line-buffered stdout and stderr on the pipes, so that what was printed is seen while code waits."""
-    outputs: list[TextIO] = [
-        open(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
-        for fd in (1, 2)
-    ]
+    """Line-buffered stdout and stderr, so that what was printed is seen while code waits; an empty stdin.
+
+    They are tied to the numbers 0 to 2, whatever these are in a child; there they are pipes, and must be while
+    they are opened, too: a text file asks what it stands on.
+    """
+    reading, writing = os.pipe()
+    kept = [os.dup(fd) for fd in (1, 2)]
+    try:
+        for fd in (1, 2):
+            os.dup2(writing, fd)
+        outputs: list[TextIO] = [
+            open(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+            for fd in (1, 2)
+        ]
+    finally:
+        for fd, old in zip((1, 2), kept, strict=True):
+            os.dup2(old, fd)
+        for fd in (reading, writing, *kept):
+            os.close(fd)
     sys.stdout, sys.stderr = outputs
     sys.__stdout__, sys.__stderr__ = outputs
-    sys.stdin = sys.__stdin__ = open(os.devnull)  # noqa: PTH123, SIM115 - lives as long as the process
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115 - lives as long as the process
     return outputs
 
 

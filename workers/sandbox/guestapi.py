@@ -97,9 +97,15 @@ class Engine:
 
     def __init__(self, channel: Channel, job: Job) -> None:
         self._channel = channel
+        self.execution = Execution(job)
+        self.renew(job)
+
+    def renew(self, job: Job) -> None:
+        """Serve another execution, in a process that outlives one; names that code imported stay right."""
         self._limit = job.limits.call_bytes
         self._calls = job.limits.calls
         self._asked = 0
+        self.execution.become(job)
 
     def ask(self, build: Callable[..., Request], **fields: Any) -> Any:
         """Send a request and wait for its value."""
@@ -273,6 +279,10 @@ class Execution:
     """The execution that this code is part of; ``id`` and ``attempt`` key effects outside."""
 
     def __init__(self, job: Job) -> None:
+        self.become(job)
+
+    def become(self, job: Job) -> None:
+        """Stand for this execution from now on."""
         self.id = job.execution_id
         self.attempt = job.attempt
         self.function = job.function
@@ -344,7 +354,7 @@ def module(job: Job, engine: Engine) -> ModuleType:
         kind.__module__ = made.__name__
         setattr(made, kind.__name__, kind)
     made.__dict__.update(
-        log=log, state=State(engine), functions=StoredFunctions(engine), execution=Execution(job)
+        log=log, state=State(engine), functions=StoredFunctions(engine), execution=engine.execution
     )
     return made
 

@@ -1,7 +1,8 @@
 """What goes into a run and what comes out: plain, frozen records that both sides of the fork read.
 
 The engine builds a ``Job``, the runner answers with an ``Outcome``. Nothing in here has behaviour, and
-this module imports nothing but msgspec, because the child loads it too.
+this module imports little more than msgspec, because the child loads it too. What has its default is left
+out on the way: both sides are the same program.
 """
 
 from __future__ import annotations
@@ -10,13 +11,24 @@ from typing import Any, Literal
 
 import msgspec
 
+from workers.sandbox.plan import Bounds
+
 Status = Literal[
-    "succeeded", "failed", "timed_out", "crashed", "protocol_error", "output_too_large", "killed"
+    "succeeded",
+    "failed",
+    "timed_out",
+    "out_of_memory",
+    "output_too_large",
+    "scratch_full",
+    "protocol_error",
+    "crashed",
+    "sandbox_error",
+    "killed",
 ]
 ResultKind = Literal["json", "repr"]
 
 
-class Code(msgspec.Struct, frozen=True, kw_only=True):
+class Code(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One immutable version of a function, with the exact versions that its bare names mean.
 
     ``dependencies`` maps a bare name to a key ``name@version`` of ``Job.codes``. ``imports`` are import
@@ -37,7 +49,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}@{self.version}"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one execution may use. Sizes in bytes, times in seconds; each is enforced, none is advice."""
 
     wall_seconds: float = 30.0
@@ -47,9 +59,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 10.0
     """CPU time of the child, rounded up to whole seconds by the kernel's limit."""
     memory_bytes: int = 512 * 1024 * 1024
-    """Address space (RLIMIT_AS)."""
-    file_bytes: int = 16 * 1024 * 1024
-    """Size of any one file that it writes: as large as the scratch folder is meant to be."""
+    """Address space (RLIMIT_AS), and real memory where control groups can be written."""
+    threads: int = 16
+    processes: int = 1
+    """More than one only with the grant to start programs."""
+    scratch_bytes: int = 16 * 1024 * 1024
+    """What its private folder of temporary files may hold, and the size of any one file that it writes."""
+    scratch_files: int = 4096
     open_files: int = 64
     result_bytes: int = 1_048_576
     call_bytes: int = 1_048_576
@@ -67,9 +83,34 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     spans_bytes: int = 4_194_304
     """All recorded inputs and outputs together."""
     frame_bytes: int = 16 * 1024 * 1024
+    traffic_bytes: int = 256 * 1024 * 1024
+    """Sent to and received from granted hosts, together."""
+
+    def bounds(self, repeated: bool = False) -> Bounds:
+        """The part that the kernel enforces, from before the child knows what it will run."""
+        return Bounds(
+            cpu_seconds=self.cpu_seconds,
+            memory_bytes=self.memory_bytes,
+            file_bytes=self.scratch_bytes,
+            open_files=self.open_files,
+            threads=self.threads,
+            processes=self.processes,
+            scratch_bytes=self.scratch_bytes,
+            scratch_files=self.scratch_files,
+            repeated=repeated,
+        )
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Grants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the sandbox lets through for one execution; secrets and permissions are the host's matter."""
+
+    hosts: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    subprocess: bool = False
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt of one execution, complete: the child can ask for nothing that is not in here.
 
     ``codes`` holds the entry and all its transitive dependencies by key; ``input`` maps parameter
@@ -92,6 +133,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     permissions: tuple[str, ...] = ()
     seed: int = 0
+    packages: tuple[str, ...] = ()
+    """``site-packages`` folders of its environments, in the order of the search."""
+    preload: tuple[str, ...] = ()
+    """Modules of them that the zygote imports once for all executions."""
+    domain: str = ""
+    """Executions of different trust domains never share a zygote."""
+    grants: Grants = Grants()
+    reuse: bool = False
+    """Run it in a process that has run this version before, where there is one."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):

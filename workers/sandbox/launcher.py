@@ -1,14 +1,17 @@
 """The worker's handle on one zygote: start it, ask it for children, end it.
 
-``Runner`` owns at most one of these for each process. A zygote that does not behave is discarded whole,
-with all its children, and another is started: nothing is repaired.
+``Pool`` owns one for each kind of execution. A zygote that does not behave is discarded whole, with all
+its children, and another is started: nothing is repaired.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,16 +22,23 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import Unavailable
-from workers.sandbox import scratch
-from workers.sandbox.zygote import READY, Fork
+from workers.sandbox import ids, scratch
+from workers.sandbox.kind import Kind
+from workers.sandbox.plan import SLOTS, Fork, Tier
+from workers.sandbox.zygote import FAILED, READY
 
-START_SECONDS = 30.0  # 0.1 s on an idle machine; a loaded one may take its time
+START_SECONDS = 60.0  # 0.1 s on an idle machine, 0.3 s with pandas; a loaded one may take its time
 _SEND_SECONDS = 10.0  # a zygote that does not take a 100-byte message for so long is stopped or broken
+_DEATH_SECONDS = 5.0
+_ANSWER_BYTES = 65_536
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
+_PREFIX = "functory-run-"
 _ROOT = str(Path(__file__).resolve().parents[2])
-# -I keeps the checkout off the path. First, so that it is this very package; the zygote takes it off again.
+# -I and -S keep checkout, packages and their .pth files off the path. The first folders are where this very
+# package and what it needs are; the zygote takes them off again.
 _BOOT = (
-    "import sys; fd, base, root = sys.argv[1:]; sys.path.insert(0, root); "
-    "from workers.sandbox.zygote import main; main(int(fd), base, root)"
+    "import sys; fd, base, *paths = sys.argv[1:]; sys.path[:0] = paths; "
+    "from workers.sandbox.zygote import main; main(int(fd), base, paths)"
 )
 # Nothing of the worker's environment: no FUNCTORY_*, no secrets. Threads of BLAS and malloc arenas
 # reserve address space, which is what the memory limit counts.
@@ -41,20 +51,79 @@ _ENVIRONMENT = {
 }
 
 
-class Launcher:
-    """A started zygote. ``fork`` is safe to call from many threads."""
+def sweep() -> None:
+    """Remove the folders of workers that were killed together with their zygotes."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        number = folder.name.removeprefix(_PREFIX).split("-")[0]
+        if number.isdecimal() and not Path(f"/proc/{number}").exists() and _is_ours(folder):
+            scratch.remove(str(folder))
 
-    def __init__(self) -> None:
+
+def _first_id(tier: Tier, seed: int) -> int:
+    """The first user id of a zygote; 0 where it has but the worker's own. OSError where tier A finds none."""
+    if tier not in ("A", "C") or os.geteuid() != 0:
+        return 0
+    try:
+        return ids.free_ids(SLOTS + 1, seed)
+    except OSError:
+        if tier == "A":
+            raise
+        return 0
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        # A zygote of root's has given it to the user that it became.
+        return os.getuid() in (0, folder.stat().st_uid)
+    except OSError:
+        return False
+
+
+def _paths(inspecting: bool) -> list[str]:
+    """Folders to import Functory, msgspec and, for inspections, pydantic from, without a repetition."""
+    packages = [msgspec]
+    if inspecting:
+        import annotated_types
+        import pydantic
+        import pydantic_core
+        import typing_extensions
+        import typing_inspection
+
+        packages += [pydantic, pydantic_core, typing_inspection, annotated_types]
+        files = [typing_extensions.__file__]
+    else:
+        files = []
+    folders = [str(Path(package.__file__ or "").resolve().parents[1]) for package in packages]
+    folders += [str(Path(file).resolve().parent) for file in files]
+    return list(dict.fromkeys([_ROOT, *folders]))
+
+
+class Launcher:
+    """A started zygote. ``fork`` is safe to call from many threads.
+
+    Raises ``Unavailable`` when it cannot start; then it has been removed already.
+    """
+
+    def __init__(self, kind: Kind, tier: Tier) -> None:
+        self.kind = kind
+        self.tier: Tier = tier
+        self.broken = False
+        self.forks = 0
+        self.pid = 0
         self._lock = threading.Lock()
         self._serial = count(1)
-        self.broken = False
-        self.base = tempfile.mkdtemp(prefix="functory-run-")
+        self._slots = list(range(SLOTS, 0, -1))
+        self._handle: int | None = None
+        self.base = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         with theirs:
             fd = theirs.fileno()
+            # The interpreter itself, not the link to it in a virtual environment: functions see this name.
+            python = os.path.realpath(sys.executable)
+            argv = [python, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT, str(fd), self.base]
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and constants
-                [sys.executable, "-I", "-B", "-X", "utf8", "-c", _BOOT, str(fd), self.base, _ROOT],
+                [*argv, *_paths(kind.inspecting)],
                 pass_fds=[fd],
                 env=_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
@@ -62,38 +131,74 @@ class Launcher:
                 cwd="/",
                 start_new_session=True,
             )
-        self._control.settimeout(START_SECONDS)
         try:
-            ready = self._control.recv(len(READY) + 1)
-        except OSError:
-            ready = b""
-        if ready != READY:
+            answer = self._introduce()
+        except OSError as error:
+            answer = str(error).encode()
+        if answer != READY:
             self.discard()
             raise Unavailable(
                 "the process that runs functions could not start",
-                f"{sys.executable} ended or stayed silent before it was ready; its own message is on stderr",
-                "start the worker again and read what stands above this error",
+                answer.removeprefix(FAILED).decode("utf-8", "replace")
+                or "it ended before it was ready; its own message is on stderr",
+                "functory doctor says what this machine lacks",
             )
         self._control.settimeout(_SEND_SECONDS)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    def _introduce(self) -> bytes:
+        """Send the plan, wait for the answer; the kernel tells the zygote's pid in our numbers."""
+        self._first_id = _first_id(self.tier, self._process.pid)
+        if self._first_id:
+            os.chown(self.base, self._first_id, self._first_id)
+        self._control.settimeout(START_SECONDS)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._control.send(msgspec.msgpack.encode(self.kind.plan(self.tier, self.base, self._first_id)))
+        space = socket.CMSG_SPACE(_CREDENTIALS.size)
+        answer, ancillary, _, _ = self._control.recvmsg(_ANSWER_BYTES, space)
+        for level, sort, data in ancillary:
+            if (level, sort) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                self.pid = _CREDENTIALS.unpack(data)[0]
+        if answer == READY:
+            self._handle = os.pidfd_open(self.pid)
+        return answer
 
     def alive(self) -> bool:
         return not self.broken and self._process.poll() is None
 
+    def take_slot(self) -> int | None:
+        """A number that no living child has; None when there is none left."""
+        with self._lock:
+            return self._slots.pop() if self._slots else None
+
+    def give_slot(self, slot: int) -> None:
+        with self._lock:
+            self._slots.append(slot)
+
+    def living(self) -> int:
+        """How many children it has."""
+        with self._lock:
+            return SLOTS - len(self._slots)
+
+    def idle(self) -> bool:
+        """It has no children."""
+        return self.living() == 0
+
     def new_scratch(self) -> str:
-        """A fresh empty folder for one execution; whoever asks for it removes it."""
+        """A fresh empty folder for one child, in tiers that mount none; whoever asks for it removes it."""
+        if self.tier in ("A", "B"):
+            return ""
         path = f"{self.base}/{next(self._serial)}"
         Path(path).mkdir(mode=0o700)
+        if self._first_id:
+            os.chown(path, self._first_id, self._first_id)
         return path
 
-    def fork(self, folder: str, fds: list[int], inspecting: bool) -> bool:
+    def fork(self, request: Fork, fds: list[int]) -> bool:
         """Ask for a child; False (and ``broken``) when the zygote does not take the request."""
-        payload = msgspec.msgpack.encode(Fork(scratch=folder, inspecting=inspecting))
+        payload = msgspec.msgpack.encode(request)
         try:
             with self._lock:
+                self.forks += 1
                 socket.send_fds(self._control, [payload], fds)
         except OSError:
             self.broken = True
@@ -117,8 +222,17 @@ class Launcher:
         self.discard()
 
     def discard(self) -> None:
-        """Kill the zygote; the kernel kills its children with it."""
+        """Kill the zygote and wait until it is gone; the kernel kills its children with it."""
         self.broken = True
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            waiting = select.poll()
+            waiting.register(handle, select.POLLIN)
+            waiting.poll(_DEATH_SECONDS * 1000)
+            os.close(handle)
         self._process.kill()
         self._process.wait()
         # After the kill: a sender that a stopped zygote had blocked has given up its lock by now.
@@ -129,6 +243,11 @@ class Launcher:
     def forsake(self) -> None:
         """In a forked copy of the worker: let go of what belongs to the original, and end nothing."""
         self.broken = True
-        os.close(self._control.detach())
+        self._lock = threading.Lock()
+        with contextlib.suppress(OSError):
+            os.close(self._control.detach())
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
         # Popen would complain of, and wait for, a process that is not ours.
         self._process.returncode = 0

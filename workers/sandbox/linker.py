@@ -26,11 +26,14 @@ _FLAGS = __future__.annotations.compiler_flag
 
 
 class Linker:
-    """The codes of one execution. ``function(key)`` may be called from any thread."""
+    """The codes of one execution, or of several of one version: each sets its own ``recorder``.
+
+    ``function(key)`` may be called from any thread.
+    """
 
     def __init__(self, codes: dict[str, Code], recorder: Recorder) -> None:
         self._codes = codes
-        self._recorder = recorder
+        self.recorder = recorder
         self._lock = threading.RLock()
         self._functions: dict[str, Callable] = {}
 
@@ -67,12 +70,12 @@ class Linker:
         try:
             return self.function(key)
         except BaseException as error:
-            self._recorder.open(key, None, args, kwargs).fail(error)
+            self.recorder.open(key, None, args, kwargs).fail(error)
             raise
 
     def _called(self, key: str, args: tuple, kwargs: dict) -> Any:
         function = self._function_for_span(key, args, kwargs)
-        span = self._recorder.open(key, function, args, kwargs)
+        span = self.recorder.open(key, function, args, kwargs)
         try:
             with span:
                 value = function(*args, **kwargs)
@@ -86,7 +89,7 @@ class Linker:
 
     async def _awaited(self, key: str, args: tuple, kwargs: dict) -> Any:
         function = self._function_for_span(key, args, kwargs)
-        span = self._recorder.open(key, function, args, kwargs)
+        span = self.recorder.open(key, function, args, kwargs)
         return await self._followed(span, function(*args, **kwargs))
 
     @staticmethod

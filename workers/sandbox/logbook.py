@@ -9,6 +9,7 @@ import codecs
 
 from workers.sandbox.job import Limits, Log
 
+_DECODER = codecs.getincrementaldecoder("utf-8")
 _LINE_CHARACTERS = 16_384  # a longer line continues in the next row
 # A reader's terminal must not obey what a function printed, and a row must stay one line: control
 # characters, the Unicode line separators and the marks that reorder text become visible escapes.
@@ -40,10 +41,8 @@ class Logbook:
         self._limits = limits
         self._kept = 0
         self._full = False
-        self._decoders = {
-            name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")
-        }
-        self._partial = {"stdout": "", "stderr": ""}
+        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+        self._partial: dict[str, str] = {}
 
     @property
     def flooded(self) -> bool:
@@ -55,7 +54,9 @@ class Logbook:
         self.total += len(data)
         if self._full:
             return
-        text = self._partial[stream] + self._decoders[stream].decode(data)
+        if stream not in self._decoders:
+            self._decoders[stream] = _DECODER("replace")
+        text = self._partial.get(stream, "") + self._decoders[stream].decode(data)
         *lines, rest = text.split("\n")
         for line in lines:
             self._line(stream, line, offset)
@@ -72,7 +73,7 @@ class Logbook:
     def close(self, offset: float) -> list[Log]:
         """Write down unfinished lines and return all rows."""
         for stream, decoder in self._decoders.items():
-            rest = self._partial[stream] + decoder.decode(b"", final=True)
+            rest = self._partial.get(stream, "") + decoder.decode(b"", final=True)
             if rest:
                 self._line(stream, rest, offset)
         return self.logs

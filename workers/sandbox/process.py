@@ -1,81 +1,61 @@
-"""How a fresh child makes itself a process of its own: session, descriptors, kernel limits.
-
-The zygote's child calls ``detach`` at once and ``limit`` when it knows its limits. Whatever it leaves
-behind is found by its process group, or, as children of the zygote, once it is gone: it asks to be the
-reaper of its descendants, so that those who detach themselves come back to it and never to init.
-"""
+"""How a fresh child takes its descriptors and leaves everything else of the zygote behind."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import math
 import os
 import random
-import resource
 import signal
 import socket
+import sys
+from collections.abc import Sequence
 
-from workers.sandbox.job import Limits
+from workers.sandbox import kernel
 
 CHANNEL_FD = 3
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_PR_SET_CHILD_SUBREAPER = 36
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def prctl(option: int, value: int) -> None:
-    """prctl(2) with one argument; OSError when the kernel refuses."""
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+BROKER_FD = 4
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies."""
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    """Become the parent of descendants whose own parent dies: where no namespace ends them, we must find them."""
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
 
 
-def detach(zygote: int, channel: int, stdout: int, stderr: int, scratch: str) -> None:
-    """Own session and process group, fds 0-3 and no others, scratch as the working folder.
+def enter(groups: Sequence[int]) -> None:
+    """Move this process into control groups, by their open ``cgroup.procs`` files (cgroups(7))."""
+    for fd in groups:
+        os.write(fd, b"0")
 
-    ``zygote`` is the pid whose death must end this process too; the three descriptors are above 3.
-    """
-    os.setsid()
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != zygote:
-        os._exit(1)
-    adopt_orphans()
+
+def take(channel: int, stdout: int, stderr: int, broker: int | None) -> None:
+    """Put the child's descriptors in their places; the ones given are above 4."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
+    os.close(null)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.dup2(channel, CHANNEL_FD, inheritable=False)
-    os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
-    os.chdir(scratch)
-    os.environ.update(HOME=scratch, TMPDIR=scratch, PWD=scratch)
+    if broker is not None:
+        os.dup2(broker, BROKER_FD, inheritable=False)
+
+
+def close_others(lowest: int) -> None:
+    """Close every descriptor from ``lowest`` up: nothing of the zygote's stays open."""
+    os.closerange(lowest, os.sysconf("SC_OPEN_MAX"))
+
+
+def begin() -> None:
+    """Signals and garbage collection as a program expects them; the zygote had changed both."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def limit(limits: Limits, seed: int) -> None:
-    """Set the kernel's limits and give this process its own random numbers."""
-    cpu = max(1, math.ceil(limits.cpu_seconds))
-    # One second between soft and hard: SIGXCPU tells a spent CPU budget from a kill for memory.
-    for kind, soft, hard in (
-        (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_CPU, cpu, cpu + 1),
-        (resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes),
-        (resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes),
-        (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
-    ):
-        _, ceiling = resource.getrlimit(kind)
-        if ceiling != resource.RLIM_INFINITY:
-            resource.setrlimit(kind, (min(soft, ceiling), min(hard, ceiling)))
-        else:
-            resource.setrlimit(kind, (soft, hard))
-    random.seed(seed)
     gc.enable()
+
+
+def reseed(seed: int) -> None:
+    """Random numbers of its own: a fork has those of its siblings, numpy's as well once it is loaded."""
+    random.seed(seed)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(seed)
 
 
 def channel_socket() -> socket.socket:

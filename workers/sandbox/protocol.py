@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from workers.sandbox.job import Job, Limits, ResultKind
+from workers.sandbox.job import Job, ResultKind
 
 DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
@@ -103,6 +103,10 @@ class Llm(Request, tag="llm"):
     arguments: Arguments
 
 
+class Begun(_Frame, tag="begun"):
+    """The child has its task, and runs it from now on: one that ends before has run nothing."""
+
+
 class LogRecord(_Frame, tag="log"):
     level: Annotated[str, Meta(max_length=32)]
     text: Annotated[str, Meta(max_length=65_536)]
@@ -176,7 +180,6 @@ class Inspect(_Frame, tag="inspect"):
     source: str
     name: str
     imports: list[str]
-    limits: Limits
 
 
 class ReplyError(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -206,6 +209,7 @@ FromGuest = (
     | StateDelete
     | Functions
     | Llm
+    | Begun
     | LogRecord
     | SpanOpened
     | SpanClosed
@@ -320,6 +324,10 @@ class FrameBuffer:
 
     def feed(self, data: bytes) -> None:
         self._bytes += data
+
+    def pending(self) -> bool:
+        """There are bytes that no frame has taken."""
+        return bool(self._bytes)
 
     def pop(self) -> bytes | None:
         """The next whole payload, or None until more bytes come."""

@@ -119,13 +119,15 @@ class Requests:
             case Emit():
                 return host.emit(request.type, request.data, request.subject)
             case GetSecret():
+                # The host refuses with the reason, and notes it; what it lets through must be known here, too.
+                value = host.secret(request.name)
                 if request.name not in self._secrets:
                     raise Refused(
                         f"secret {request.name!r} is not declared",
                         "a function may read only the secrets that it declares",
                         f'add secrets=["{request.name}"] to the function',
                     )
-                return host.secret(request.name)
+                return value
             case StateGet():
                 return host.state_get(request.key)
             case StateSet():

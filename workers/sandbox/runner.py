@@ -1,8 +1,8 @@
 """The door to running function code: ``Runner.run`` for an execution, ``Runner.inspect`` for a signature.
 
-The executor of a worker keeps one ``Runner`` and calls it from as many threads as it has slots. The first
-use in each process starts a zygote (see ``zygote``); a copy of the worker made by fork starts one of its
-own. Every run gives an ``Outcome``; it raises only when the runner is closed.
+The executor of a worker keeps one ``Runner`` and calls it from as many threads as it has slots. Zygotes start
+with the first use in each process (see ``pool``); a copy of the worker made by fork starts its own. Every run
+gives an ``Outcome``; it raises only when the runner is closed.
 
     with Runner() as runner:
         outcome = runner.run(job, host)
@@ -14,86 +14,131 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
 
 import msgspec
 import structlog
 
 from engine.errors import FunctoryError, Unavailable
-from workers.sandbox import confine
+from engine.settings import Settings
+from workers.sandbox.broker import Broker
+from workers.sandbox.cgroups import Cgroups
 from workers.sandbox.control import Control
 from workers.sandbox.host import Host
 from workers.sandbox.job import Job, Limits, Outcome, Signature, Status
-from workers.sandbox.launcher import Launcher
+from workers.sandbox.kind import Kind, kind_of
+from workers.sandbox.launcher import sweep
 from workers.sandbox.logbook import harmless
+from workers.sandbox.plan import Tier
+from workers.sandbox.pool import Options, Pool
 from workers.sandbox.protocol import (
-    ENVELOPE_BYTES,
-    Call,
     Described,
-    ErrorInfo,
     Failed,
-    Finished,
     FromGuest,
-    Gather,
     Inspect,
-    LogRecord,
     ProtocolError,
-    Request,
-    SpanClosed,
-    SpanOpened,
     Start,
     frame_for_guest,
 )
-from workers.sandbox.requests import Requests
-from workers.sandbox.spanbook import Spanbook
+from workers.sandbox.run import Run, with_traffic
 from workers.sandbox.supervisor import Supervisor, Verdict, outcome_error
+from workers.sandbox.warm import Warm, key_of
 
 _log = structlog.get_logger(__name__)
-_CLOSE_SECONDS = 5.0  # for the zygote to end its children; they are killed, so it is a matter of milliseconds
-_STARTS = 2  # a zygote found dead before it forked has run nothing: one more try
+_STARTS = 3  # a child found dead before it was told anything has run nothing: another one
+_DEATH_SECONDS = 5.0
 _SCHEMA_BYTES = 1_048_576
-_FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", "setup": "crashed"}
+_PLAIN = Kind()
+_INSPECTING = Kind(inspecting=True)
 
 
 class Runner:
-    """Runs jobs in children of a zygote. Safe to use from many threads and after a fork.
+    """Runs jobs in confined children. Safe to use from many threads and after a fork.
 
-    ``monotonic`` is the clock that limits and durations are measured with, in seconds.
+    ``monotonic`` is the clock that limits, ages and durations are measured with, in seconds. ``tier`` says how
+    children are confined: the strongest that this machine has when it is None; ``none`` (nothing confines them)
+    only when that is asked for by name. ``private_networks`` are those that granted hosts may be in (CIDR).
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        tier: Tier | None = None,
+        options: Options | None = None,
+        private_networks: Sequence[str] = (),
+    ) -> None:
         self._monotonic = monotonic
+        self._wanted: Tier | None = tier
+        self._tier: Tier | None = tier
+        self._options = options or Options()
+        self._private_networks = tuple(private_networks)
         self._lock = threading.Lock()
-        self._launcher: Launcher | None = None
+        self._pool: Pool | None = None
+        self._warm: Warm | None = None
+        self._broker: Broker | None = None
+        self._groups: Cgroups | None = None
         self._closed = False
-        self._warned = False
         _runners.add(self)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Runner:
+        """A runner as the operator wants it."""
+        tier = "none" if settings.unsafe_no_sandbox else settings.sandbox_tier
+        options = Options(
+            zygotes=settings.zygotes or 4 * (os.cpu_count() or 1),
+            spares=settings.spares,
+            zygote_executions=settings.zygote_executions,
+            zygote_seconds=settings.zygote_seconds,
+            reuse_calls=settings.reuse_calls,
+            reuse_seconds=settings.reuse_seconds,
+        )
+        return cls(
+            tier=None if tier == "auto" else tier, options=options, private_networks=settings.private_networks
+        )
+
+    @property
+    def tier(self) -> Tier:
+        """How children are confined. Starts a zygote if that is not known yet; ``Unavailable`` when none can."""
+        if self._tier is None:
+            self._tier = self._running().tier
+        return self._tier
 
     @property
     def isolation(self) -> str:
-        """The tier of confinement that children run under; ``none`` means that there is none."""
-        return confine.TIER
+        """The tier, as attempts and workers record it."""
+        return self.tier
 
     @property
     def zygote_pid(self) -> int | None:
-        """The pid of the living zygote, None before the first use."""
-        launcher = self._launcher
-        return launcher.pid if launcher is not None and launcher.alive() else None
+        """The pid of the zygote of plain functions, None while there is none."""
+        pool = self._pool
+        return pool.pid_of(_PLAIN) if pool is not None else None
+
+    @property
+    def groups(self) -> Cgroups | None:
+        """The control groups that children are put into, None where none can be written."""
+        self._running()
+        return self._groups
 
     def start(self) -> None:
-        """Start the zygote now instead of at the first run; ``Unavailable`` when it cannot start."""
-        self._living()
+        """Start a zygote now instead of at the first run; ``Unavailable`` when it cannot start."""
+        self._running().start(_PLAIN)
 
     def close(self) -> None:
-        """End the zygote and with it every run in progress; afterwards the runner refuses."""
+        """End every zygote and with it every run in progress; afterwards the runner refuses."""
         with self._lock:
             self._closed = True
-            launcher, self._launcher = self._launcher, None
-        if launcher is not None:
-            launcher.close(_CLOSE_SECONDS)
+            pool, self._pool = self._pool, None
+        if self._warm is not None:
+            self._warm.close()
+        if pool is not None:
+            pool.close()
+        if self._broker is not None:
+            self._broker.stop()
+        if self._groups is not None:
+            self._groups.close()
 
     def __enter__(self) -> Runner:
         return self
@@ -108,35 +153,65 @@ class Runner:
 
         Raises ``Unavailable`` only when the runner is closed.
         """
-        try:
-            first = frame_for_guest(Start(job=job))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            return _unsent("failed", "Invalid", f"the input cannot be sent to the function: {error}")
         control = control or Control()
         try:
+            whole = frame_for_guest(Start(job=job))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            control.ended.set()
+            return _unsent("failed", "Invalid", f"the input cannot be sent to the function: {error}")
+        try:
+            pool = self._running()
+            kind = kind_of(job)
+            warm = self._warm if job.reuse else None
+            key = key_of(job, kind) if warm else None
             for _ in range(_STARTS):
-                outcome = _Run(job, host, self._living(), self._monotonic, control).outcome(first)
+                child = warm.take(key) if warm and key else pool.child(kind, job.limits.bounds())
+                # A warm one has the codes already.
+                known = msgspec.structs.replace(job, codes={}) if child.runs else None
+                first = frame_for_guest(Start(job=known)) if known else whole
+                run = Run(job, host, child, self._monotonic, control, pool.begun)
+                kept = False
+                try:
+                    outcome = run.outcome(first)
+                    traffic = pool.traffic(child)
+                    if outcome is not None and traffic is not None:
+                        outcome = with_traffic(outcome, traffic, self._options.traffic_bytes)
+                    if warm and key and outcome is not None and outcome.status == "succeeded" and run.clean:
+                        kept = warm.keep(key, child)
+                finally:
+                    if not kept:
+                        pool.bury(child, None if run.told else _DEATH_SECONDS)
                 if outcome is not None:
                     return outcome
         except Unavailable as error:
             if self._closed:
                 raise
-            return _unsent("crashed", "Unavailable", str(error))
+            return _unsent("sandbox_error", "Unavailable", str(error))
+        except OSError as error:
+            # No descriptor, process, folder or control group to be had: nothing has run.
+            return _unsent("sandbox_error", "SandboxError", f"it could not be started: {error}")
         finally:
             control.ended.set()
         return _unsent("crashed", "ZygoteLost", "the process that starts executions keeps ending")
 
     def inspect(
-        self, source: str, name: str, timeout: float = 10.0, *, imports: Sequence[str] = ()
+        self,
+        source: str,
+        name: str,
+        timeout: float = 10.0,
+        *,
+        imports: Sequence[str] = (),
+        packages: Sequence[str] = (),
     ) -> Signature:
         """The signature of function ``name`` in ``source``, found by executing the source in a child.
 
         Never raises for what the source does: what could not be found out is in ``problems``, and the
-        schema of that parameter is ``{}``. ``timeout`` is in seconds.
+        schema of that parameter is ``{}``. ``timeout`` is in seconds; ``packages`` as in ``Job``.
         """
         limits = Limits(
             wall_seconds=timeout, total_seconds=timeout, cpu_seconds=timeout, result_bytes=_SCHEMA_BYTES
         )
+        kind = Kind(packages=tuple(packages), inspecting=True)
         found: list[Described] = []
 
         def on_frame(frame: FromGuest, size: int) -> Verdict | None:
@@ -149,10 +224,16 @@ class Runner:
 
         verdict: Verdict | None = None
         try:
-            first = frame_for_guest(Inspect(source=source, name=name, imports=list(imports), limits=limits))
+            first = frame_for_guest(Inspect(source=source, name=name, imports=list(imports)))
+            # A kind without packages tells the tier; one whose packages cannot be used would be no answer.
+            pool = self._running(_INSPECTING)
             for _ in range(_STARTS):
-                supervisor = Supervisor(self._living(), limits, self._monotonic, on_frame, Control())
-                verdict = supervisor.supervise(inspecting=True, first=first)
+                child = pool.child(kind, limits.bounds())
+                supervisor = Supervisor(child, limits, self._monotonic, on_frame, Control())
+                try:
+                    verdict = supervisor.supervise(first)
+                finally:
+                    pool.bury(child, None if supervisor.told else _DEATH_SECONDS)
                 if verdict is not None:
                     break
         except (FunctoryError, TypeError, ValueError) as error:
@@ -170,37 +251,69 @@ class Runner:
             input_schema=described.input_schema, output_schema=described.output_schema, problems=problems
         )
 
-    def _living(self) -> Launcher:
+    def _running(self, kind: Kind = _PLAIN) -> Pool:
+        """The pool; the first use starts a zygote of ``kind``, which tells what tier there is."""
+        pool = self._pool
+        if pool is not None:
+            return pool
         with self._lock:
             if self._closed:
                 raise Unavailable(
                     "the runner is closed", "the worker is shutting down", "start another worker"
                 )
-            launcher = self._launcher
-            if launcher is not None and not launcher.alive():
-                launcher.discard()
-                _log.warning("zygote_restarted", pid=launcher.pid)
-                launcher = None
-            if launcher is None:
-                if not self._warned and self.isolation == "none":
-                    self._warned = True
-                    _log.warning(
-                        "ISOLATION IS OFF",
-                        why="this version runs functions in processes of their own but does not confine them",
-                        consequence="a function can read and write whatever this user can",
-                        advice="run only functions that you trust, as a user without rights",
-                    )
-                launcher = self._launcher = Launcher()
-            return launcher
+            if self._pool is None:
+                sweep()
+                self._broker = Broker(self._private_networks)
+                self._groups = Cgroups.open()
+                self._pool = self._started(kind, self._broker, self._groups)
+                self._warm = Warm(self._pool, self._options, self._monotonic)
+            return self._pool
+
+    def _started(self, kind: Kind, broker: Broker, groups: Cgroups | None) -> Pool:
+        """A pool of the wanted tier, or of the strongest one in which a zygote starts.
+
+        Each tier's zygote starts only if every step of its confinement succeeds, so what starts holds.
+        """
+        tiers: Sequence[Tier] = (self._wanted,) if self._wanted else _BY_STRENGTH
+        reasons: list[str] = []
+        for tier in tiers:
+            pool = Pool(tier, self._options, self._monotonic, broker, groups)
+            try:
+                pool.start(kind)
+            except Unavailable as error:
+                pool.close()
+                reasons.append(f"tier {tier}: {error.why}")
+                continue
+            self._tier = tier
+            if tier == "none":
+                _log.warning(
+                    "ISOLATION IS OFF",
+                    consequence="a function can read and write whatever this user can",
+                    advice="run only functions that you trust, as a user without rights",
+                )
+            return pool
+        raise Unavailable(
+            "functions cannot be confined on this machine",
+            "\n".join(reasons),
+            "functory doctor says what to change",
+        )
 
     def after_fork(self) -> None:
-        """In the child of a fork: forget the zygote of the parent."""
+        """In the child of a fork: forget the zygotes of the parent."""
         self._lock = threading.Lock()
-        if self._launcher is not None:
-            self._launcher.forsake()
-            self._launcher = None
+        pool, self._pool = self._pool, None
+        if self._warm is not None:
+            self._warm.forsake()
+        if pool is not None:
+            pool.forsake()
+            # It is known to work here.
+            self._wanted = pool.tier
+        self._warm = None
+        self._broker = None
+        self._groups = None
 
 
+_BY_STRENGTH: tuple[Tier, ...] = ("A", "B", "C")
 _runners: weakref.WeakSet[Runner] = weakref.WeakSet()
 
 
@@ -210,106 +323,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-class _Run:
-    """What one run gathers while its supervisor watches the child."""
-
-    def __init__(
-        self, job: Job, host: Host, launcher: Launcher, monotonic: Callable[[], float], control: Control
-    ) -> None:
-        self._job = job
-        self._spans = Spanbook(job)
-        self._requests = Requests(job, host, self._deliver)
-        self._answered: deque[tuple[Request, bytes]] = deque()
-        self._last: Finished | Failed | None = None
-        self._supervisor = Supervisor(
-            launcher, job.limits, monotonic, self._on_frame, control, on_wake=self._on_wake
-        )
-
-    def outcome(self, first: bytes) -> Outcome | None:
-        """Run to the end; None when nothing was started."""
-        supervisor = self._supervisor
-        try:
-            verdict = supervisor.supervise(inspecting=False, first=first)
-        finally:
-            self._requests.close()
-        if verdict is None:
-            return None
-        fields: dict[str, Any] = {}
-        if isinstance(self._last, Finished) and verdict.status == "succeeded":
-            fields = {
-                "result": self._last.value,
-                "result_kind": self._last.kind,
-                "warnings": [harmless(text) for text in self._last.warnings],
-            }
-        elif isinstance(self._last, Failed):
-            fields = {"error": _error(self._last.error)}
-        else:
-            fields = {"error": outcome_error(verdict)}
-        return Outcome(
-            status=verdict.status,
-            signal=verdict.signal,
-            kill_reason=verdict.kill_reason,
-            spans=self._spans.spans(supervisor.duration),
-            logs=supervisor.logbook.close(supervisor.duration),
-            duration_seconds=supervisor.duration,
-            waited_seconds=supervisor.waited,
-            pid=supervisor.pid,
-            **fields,
-        )
-
-    def _on_frame(self, frame: FromGuest, size: int) -> Verdict | None:
-        supervisor, limits = self._supervisor, self._job.limits
-        match frame:
-            case Request():
-                if size > limits.call_bytes + ENVELOPE_BYTES:
-                    raise ProtocolError(f"a request of {size} bytes")
-                self._requests.accept(frame)
-                if isinstance(frame, Call | Gather):
-                    supervisor.hold_clock()
-            case LogRecord():
-                supervisor.logbook.record(harmless(frame.level), frame.text, size, supervisor.offset)
-            case SpanOpened():
-                self._spans.open(frame, size)
-            case SpanClosed():
-                self._spans.close(frame, size)
-            case Finished():
-                if size > limits.result_bytes + 2 * ENVELOPE_BYTES:
-                    return Verdict(
-                        "output_too_large",
-                        f"its result has {size} bytes; at most {limits.result_bytes} are stored",
-                        type="OutputTooLarge",
-                    )
-                self._last = frame
-                return Verdict("succeeded")
-            case Failed():
-                self._last = frame
-                return Verdict(_FAILURES[frame.kind])
-            case _:
-                raise ProtocolError(f"{type(frame).__name__} has no place in an execution")
-        return None
-
-    def _deliver(self, request: Request, reply: bytes) -> None:
-        self._answered.append((request, reply))
-        self._supervisor.wake.set()
-
-    def _on_wake(self) -> None:
-        while self._answered:
-            request, reply = self._answered.popleft()
-            self._requests.in_flight -= 1
-            if isinstance(request, Call | Gather):
-                self._supervisor.resume_clock()
-            self._supervisor.send(reply)
-
-
-def _error(info: ErrorInfo) -> dict[str, Any]:
-    error = msgspec.to_builtins(info)
-    for field in ("type", "message", "traceback"):
-        error[field] = harmless(error[field])
-    for line in error["frames"]:
-        line["function"], line["code"] = harmless(line["function"]), harmless(line["code"])
-    return error
 
 
 def _unsent(status: Status, kind: str, message: str) -> Outcome:

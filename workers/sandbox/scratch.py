@@ -11,6 +11,9 @@ import contextlib
 import os
 import stat
 from pathlib import Path
+from typing import Any
+
+_DEPTH = 32  # folders in each other that are looked into: each is two descriptors of the worker meanwhile
 
 
 def remove(path: str) -> None:
@@ -22,6 +25,52 @@ def remove(path: str) -> None:
         finally:
             os.close(top)
         Path(path).rmdir()
+
+
+def usage(path: str, most_bytes: int, most_files: int) -> tuple[int, int]:
+    """Bytes on the disk and entries below the folder ``path``; counting stops once a limit is passed.
+
+    The code that owns the folder is changing it meanwhile: what vanishes counts as nothing. What cannot be
+    looked into counts as more than ``most_files``: a folder that forbids to be listed, one that lies too deep.
+    """
+    size = files = 0
+    # Each by its descriptor: a path below may be longer than the kernel takes, or a link by now.
+    folders: list[tuple[int, Any]] = []
+    try:
+        _look_into(path, None, folders)
+        while folders:
+            folder, entries = folders[-1]
+            for entry in entries:
+                files += 1
+                with contextlib.suppress(FileNotFoundError):
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        _look_into(entry.name, folder, folders)
+                        break
+                if size > most_bytes or files > most_files:
+                    return size, files
+            else:
+                entries.close()
+                os.close(folder)
+                folders.pop()
+    except OSError:
+        return size, most_files + 1
+    finally:
+        for folder, entries in folders:
+            entries.close()
+            os.close(folder)
+    return size, files
+
+
+def _look_into(name: str, parent: int | None, folders: list[tuple[int, Any]]) -> None:
+    if len(folders) == _DEPTH:
+        raise OSError(f"more than {_DEPTH} folders in each other")
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        folders.append((folder, os.scandir(folder)))
+    except OSError:
+        os.close(folder)
+        raise
 
 
 def _empty(top: int) -> None:

@@ -28,8 +28,32 @@ _DEFAULT_BYTES = 4096
 _SCHEMA_BYTES = 900_000  # below what the runner accepts
 _RETURN = "return"
 _Mode = Literal["validation", "serialization"]
+_SAMPLE = """
+import dataclasses, datetime, decimal, enum, pathlib, typing, uuid
+import pydantic
+class Colour(enum.Enum): RED = 1
+@dataclasses.dataclass
+class Point:
+    x: int
+class Row(typing.TypedDict):
+    name: str
+class Model(pydantic.BaseModel):
+    at: datetime.datetime
+    price: decimal.Decimal
+    where: pathlib.Path
+    id: uuid.UUID
+    link: pydantic.HttpUrl
+def sample(a: Colour, b: Point, c: Row, d: Model, e: typing.Literal["x"] = "x") -> list[dict[str, int | None]]: ...
+"""
 # A decorated function is stored without the imports of its file; the usual names of hints still work.
 _TYPING = {name: getattr(typing, name) for name in typing.__all__}
+
+
+def warm_up() -> None:
+    """Make schemas of all common kinds once, so that nothing of pydantic is left to be loaded later."""
+    namespace = execute(_SAMPLE, "sample@0", (), {})
+    _schemas(namespace["sample"], {**_TYPING, **namespace}, [])
+    del sys.modules["sample@0"]
 
 
 def describe(task: Inspect, channel: Channel) -> Described:

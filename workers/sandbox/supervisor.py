@@ -1,8 +1,8 @@
-"""Watches one child from its fork to its last trace: frames, output, deadlines, kill.
+"""Watches one child while it runs something: frames, output, deadlines, kill.
 
-``Runner`` makes one for each run, on the calling thread. It believes the zygote about pid and exit
-status, and the child about nothing: whatever the child does, ``supervise`` returns within its limits
-with a verdict.
+``Runner`` makes one for each run, on the calling thread. It believes the zygote about the exit status, the
+kernel about the pid, and the child about nothing: whatever the child does, ``supervise`` returns within its
+limits with a verdict.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from workers.sandbox import scratch
-from workers.sandbox.control import Control, Wake
+from workers.sandbox.child import Child
+from workers.sandbox.control import Control
 from workers.sandbox.job import Limits, Status
-from workers.sandbox.launcher import Launcher
 from workers.sandbox.logbook import Logbook, harmless
-from workers.sandbox.protocol import FrameBuffer, FromGuest, ProtocolError, decode_guest
-from workers.sandbox.zygote import ENDED, REFUSED, STARTED, STATUS
+from workers.sandbox.protocol import Begun, FrameBuffer, FromGuest, ProtocolError, decode_guest
+from workers.sandbox.weight import Weight, nameless
 
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
-_DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's word; only a broken zygote or kernel needs longer
 _EOF_SECONDS = 0.25  # after the channel closed, for the exit status that tells how the child died
+_LOOK_SECONDS = (
+    0.05  # between two looks at what only the worker can limit: CPU of a warm child, files in tier C
+)
 
 
 class Verdict(NamedTuple):
@@ -42,32 +45,35 @@ class Verdict(NamedTuple):
 
 
 class Supervisor:
-    """One child. Give it ``on_frame(frame, size)``, which returns a verdict when the frame is the last one.
+    """One run of ``child``. ``on_frame(frame, size)`` returns a verdict when the frame is the last one.
 
-    ``pid``, ``logbook``, ``duration`` and ``waited`` (seconds for which the wall clock stood still) tell the
-    rest after the end. ``send`` may be called from any thread, ``hold_clock`` and ``resume_clock`` only from
-    ``on_frame`` and ``on_wake``; the latter is called on the supervising thread after each ``wake``.
+    ``logbook``, ``duration`` and ``waited`` (seconds for which the wall clock stood still) tell the rest after
+    the end; ``told`` says that the child told its end itself and lives. ``send`` may be called from any
+    thread, ``hold_clock`` and ``resume_clock`` only from ``on_frame`` and ``on_wake``; the latter is called on
+    the supervising thread after each ``wake``, and ``on_begun`` when the child has its task.
     """
 
     def __init__(
         self,
-        launcher: Launcher,
+        child: Child,
         limits: Limits,
         monotonic: Callable[[], float],
         on_frame: Callable[[FromGuest, int], Verdict | None],
         control: Control,
         on_wake: Callable[[], None] = lambda: None,
+        on_begun: Callable[[], None] = lambda: None,
     ) -> None:
         self.logbook = Logbook(limits)
-        self.pid: int | None = None
         self.duration = 0.0
         self.waited = 0.0
-        self.wake = Wake()
-        self._launcher = launcher
+        self.wake = child.wake
+        self.told = False
+        self._child = child
         self._limits = limits
         self._monotonic = monotonic
         self._on_frame = on_frame
         self._on_wake = on_wake
+        self._on_begun = on_begun
         self._control = control
         self._frames = FrameBuffer(limits.frame_bytes)
         self._outbox = bytearray()
@@ -77,10 +83,13 @@ class Supervisor:
         self._held = 0.0
         self._started = monotonic()
         self._deadline_of_eof: float | None = None
-        self._exit: int | None = None
-        self._zygote_gone = False
         self._not_sent = False
-        self._refused: int | None = None
+        self._begun = child.runs > 0
+        self._looked = 0.0
+        self._cpu_before = _cpu_of(child.pid) if child.bounds.repeated and child.pid else 0.0
+        self._watches_scratch = bool(child.folder) and child.launcher.tier == "C"
+        self._looks = child.bounds.repeated or self._watches_scratch or child.launcher.kind.subprocess
+        self._weight: Weight | None = None
 
     @property
     def offset(self) -> float:
@@ -104,64 +113,38 @@ class Supervisor:
             self._outbox += data
         self.wake.set()
 
-    def supervise(self, inspecting: bool, first: bytes) -> Verdict | None:
-        """Fork the child, send it ``first``, and stay until all of it is gone.
+    def supervise(self, first: bytes) -> Verdict | None:
+        """Send the child ``first`` and watch until it has told its end, or must be ended, or is gone.
 
-        None when the zygote was lost before it had forked: nothing has run, try with another. That is why
-        ``first`` is held back until the zygote has named the child.
+        None when it was gone before it began with its task: nothing has run, try with another.
         """
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._let_go)
-            theirs: list[int] = []
-            try:
-                self._channel, channel = socket.socketpair()
-                stack.callback(self._channel.close)
-                theirs.append(channel.detach())
-                self._output: dict[int, str] = {}
-                for name in ("stdout", "stderr"):
-                    reading, writing = os.pipe2(os.O_CLOEXEC)
-                    stack.callback(os.close, reading)
-                    theirs.append(writing)
-                    os.set_blocking(reading, False)
-                    self._output[reading] = name
-                self._status, status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                stack.callback(self._status.close)
-                theirs.append(status.detach())
-                folder = self._launcher.new_scratch()
-                stack.callback(scratch.remove, folder)
-                self._channel.setblocking(False)
-                self._outbox += first
-                self._control.attach(self.wake)
-                if not self._launcher.fork(folder, theirs, inspecting):
-                    return None
-            finally:
-                for fd in theirs:
-                    os.close(fd)
+        child = self._child
+        self._outbox += first
+        self._control.attach(self.wake)
+        try:
             verdict = self._watch()
-            if self._zygote_gone and self.pid is None and self._refused is None:
-                self._launcher.discard()
-                return None
+        finally:
+            self._control.detach()
+        if verdict is not None:
             self.duration = self.offset
             self.waited = self._held + (self._monotonic() - self._held_since if self._holds else 0.0)
-            verdict = self._bury(verdict)
             self._drain_output()
-            return verdict
+        elif child.refused is not None:
+            reason = os.strerror(child.refused)
+            verdict = Verdict("crashed", f"no process for it: {reason}", "no_process", type="NoProcess")
+        return verdict
 
-    def _let_go(self) -> None:
-        self._control.detach()
-        self.wake.close()
-
-    def _watch(self) -> Verdict:
-        self._poll = select.poll()
-        for fd in (self._channel.fileno(), self._status.fileno(), self.wake.fileno(), *self._output):
-            self._poll.register(fd, select.POLLIN)
-        channel_fd = self._channel.fileno()
+    def _watch(self) -> Verdict | None:
+        child = self._child
+        channel_fd, status_fd, wake_fd = child.channel.fileno(), child.status.fileno(), self.wake.fileno()
+        if child.pid is not None:
+            self._flush()
         while True:
             verdict = self._overdue()
             if verdict is not None:
                 return verdict
-            ready = {fd for fd, _ in self._poll.poll(self._patience())}
-            for fd in ready & self._output.keys():
+            ready = {fd for fd, _ in child.poll.poll(self._patience())}
+            for fd in ready & child.output.keys():
                 self._read_output(fd)
             if self.logbook.flooded:
                 limit = self._limits.log_kill_bytes
@@ -171,7 +154,7 @@ class Supervisor:
                     "log_kill_bytes",
                     type="OutputTooLarge",
                 )
-            if self.wake.fileno() in ready:
+            if wake_fd in ready:
                 self.wake.clear()
                 self._on_wake()
                 if self._control.reason is not None:
@@ -182,18 +165,20 @@ class Supervisor:
                 verdict = self._read_frames()
                 if verdict is not None:
                     return verdict
-            if self._status.fileno() in ready:
-                self._read_status()
-                if self._exit is not None or self._zygote_gone:
-                    return self._read_frames(to_the_end=True) or self._died()
-            if self.pid is not None:
+            if status_fd in ready:
+                child.read_status()
+                if child.ended():
+                    # One that has not begun may still have said why it could not.
+                    verdict = self._read_frames(to_the_end=True)
+                    return verdict if verdict is not None or not self._begun else self._died()
+            if child.pid is not None:
                 self._flush()
 
     def _overdue(self) -> Verdict | None:
         now = self.offset
         limits = self._limits
-        if self.pid is None and now > _FORK_SECONDS:
-            self._zygote_gone = True
+        if self._child.pid is None and now > _FORK_SECONDS:
+            self._child.lost = True
             return self._died()
         if now >= limits.total_seconds:
             return Verdict(
@@ -206,6 +191,11 @@ class Supervisor:
             return Verdict(
                 "timed_out", f"it ran longer than {limits.wall_seconds:g} s", "wall", type="TimedOut"
             )
+        if self._looks and now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            verdict = self._look()
+            if verdict is not None:
+                return verdict
         if self._deadline_of_eof is not None and now >= self._deadline_of_eof:
             return Verdict(
                 "crashed",
@@ -216,11 +206,46 @@ class Supervisor:
             )
         return None
 
+    def _look(self) -> Verdict | None:
+        """What the kernel does not limit in this tier or for this child."""
+        child, limits = self._child, self._limits
+        if child.bounds.repeated and child.pid is not None:
+            used = _cpu_of(child.pid) - self._cpu_before
+            if used >= limits.cpu_seconds:
+                return self._out_of_cpu(None)
+        if child.launcher.kind.subprocess and child.pid is not None:
+            self._weight = self._weight or Weight(child.pid)
+            self._weight.look()
+            if self._weight.cpu_seconds - self._cpu_before >= limits.cpu_seconds:
+                return self._out_of_cpu(None)
+            if self._weight.memory_bytes > limits.memory_bytes:
+                return Verdict(
+                    "out_of_memory",
+                    f"it and what it has started used more than {limits.memory_bytes} bytes of memory",
+                    "memory",
+                    type="OutOfMemory",
+                )
+        if self._watches_scratch:
+            size, files = scratch.usage(child.folder, limits.scratch_bytes, limits.scratch_files)
+            if child.pid is not None:
+                size += nameless(child.pid)
+            if size > limits.scratch_bytes or files > limits.scratch_files:
+                return Verdict(
+                    "scratch_full",
+                    f"its temporary files hold more than {limits.scratch_bytes} bytes or {limits.scratch_files} files\n"
+                    "try: delete what is not needed, or raise scratch_bytes or scratch_files",
+                    "scratch",
+                    type="ScratchFull",
+                )
+        return None
+
     def _patience(self) -> int:
         """Milliseconds until something is overdue."""
         now = self.offset
         ends = [self._limits.total_seconds]
-        if self.pid is None:
+        if self._looks:
+            ends.append(self._looked + _LOOK_SECONDS)
+        if self._child.pid is None:
             ends.append(_FORK_SECONDS)
         if not self._holds:
             ends.append(self._limits.wall_seconds + self._held)
@@ -229,7 +254,7 @@ class Supervisor:
         return max(1, math.ceil((min(ends) - now) * 1000))
 
     def _flush(self) -> None:
-        channel = self._channel
+        channel = self._child.channel
         with self._outbox_lock:
             while self._outbox:
                 try:
@@ -243,27 +268,33 @@ class Supervisor:
             unsent = bool(self._outbox)
         if unsent != self._not_sent and self._deadline_of_eof is None:
             self._not_sent = unsent
-            self._poll.modify(channel.fileno(), select.POLLIN | (select.POLLOUT if unsent else 0))
+            self._child.poll.modify(channel.fileno(), select.POLLIN | (select.POLLOUT if unsent else 0))
 
     def _read_frames(self, to_the_end: bool = False) -> Verdict | None:
         """Handle the frames that are there; one read at a time unless the child is gone."""
         while self._deadline_of_eof is None:
             try:
                 # No ancillary buffer: descriptors that the child sends along are dropped by the kernel.
-                data = self._channel.recv(_READ_BYTES)
+                data = self._child.channel.recv(_READ_BYTES)
             except BlockingIOError:
                 return None
             except OSError:
                 data = b""
             if not data:
-                self._poll.unregister(self._channel.fileno())
+                self._child.poll.unregister(self._child.channel.fileno())
                 self._deadline_of_eof = self.offset + _EOF_SECONDS
                 return None
             try:
                 self._frames.feed(data)
                 while (payload := self._frames.pop()) is not None:
-                    verdict = self._on_frame(decode_guest(payload), len(payload))
+                    frame = decode_guest(payload)
+                    if type(frame) is Begun and not self._begun:
+                        self._begun = True
+                        self._on_begun()
+                        continue
+                    verdict = self._on_frame(frame, len(payload))
                     if verdict is not None:
+                        self.told = not self._frames.pending()
                         return verdict
             except ProtocolError as error:
                 return Verdict(
@@ -283,85 +314,67 @@ class Supervisor:
         except BlockingIOError:
             return
         if data:
-            self.logbook.feed(self._output[fd], data, self.offset)
+            self.logbook.feed(self._child.output[fd], data, self.offset)
         else:
-            self._poll.unregister(fd)
-            del self._output[fd]
+            self._child.poll.unregister(fd)
+            del self._child.output[fd]
 
     def _drain_output(self) -> None:
-        """Read what the dead child had printed; never wait for a writer that is not dead."""
-        for fd, name in self._output.items():
+        """Read what the child had printed before its end; never wait for more."""
+        for fd, name in self._child.output.items():
             with contextlib.suppress(BlockingIOError):
                 while not self.logbook.flooded and (data := os.read(fd, _READ_BYTES)):
                     self.logbook.feed(name, data, self.duration)
 
-    def _read_status(self) -> None:
-        try:
-            data = self._status.recv(STATUS.size)
-        except OSError:
-            data = b""
-        if not data:
-            self._zygote_gone = True
-            return
-        word, number = STATUS.unpack(data)
-        if word == STARTED:
-            self.pid = number
-        elif word == ENDED:
-            self._exit = number
-        elif word == REFUSED:
-            self._refused = number
-            self._zygote_gone = True
-
-    def _bury(self, verdict: Verdict) -> Verdict:
-        """Make sure that the child and its process group are gone, and the zygote has said so."""
-        if self._exit is None and not self._zygote_gone:
-            with contextlib.suppress(OSError):
-                self._status.shutdown(socket.SHUT_WR)
-            self._status.settimeout(_DEATH_SECONDS)
-            while self._exit is None and not self._zygote_gone:
-                self._read_status()
-        if self._exit is None and self._refused is None:
-            # The zygote died or stopped. The kernel kills its children with it; their process groups,
-            # which a number in use keeps from being given away, we end ourselves.
-            self._launcher.broken = True
-            self._launcher.discard()
-            if self.pid is not None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
-        return verdict
-
     def _died(self) -> Verdict:
         """The child ended without a last frame: say what is known."""
-        if self._exit is None:
-            if self._refused is not None:
-                return Verdict(
-                    "crashed",
-                    f"no process for it: {os.strerror(self._refused)}",
-                    "no_process",
-                    type="NoProcess",
-                )
+        child = self._child
+        if child.exit is None:
             return Verdict(
                 "crashed",
                 "the process that starts executions ended or stopped; this one was lost with it",
                 "zygote_lost",
-                self._launcher.signal(),
+                child.launcher.signal(),
                 type="ZygoteLost",
             )
-        if os.WIFSIGNALED(self._exit):
-            number = os.WTERMSIG(self._exit)
-            if number == signal.SIGXCPU:
-                limit = math.ceil(self._limits.cpu_seconds)
-                return Verdict("timed_out", f"it used more than {limit} s of CPU", "cpu", number, "TimedOut")
+        if child.group is not None and child.group.oom_kills():
+            return Verdict(
+                "out_of_memory",
+                f"it used more than {self._limits.memory_bytes} bytes of memory\n"
+                "try: work on smaller pieces, or raise memory_bytes",
+                "memory",
+                signal.SIGKILL,
+                "OutOfMemory",
+            )
+        if os.WIFSIGNALED(child.exit):
+            number = os.WTERMSIG(child.exit)
+            # The first process of a PID namespace hears no SIGXCPU: it is killed at the hard limit, a second later.
+            if number == signal.SIGXCPU or (
+                number == signal.SIGKILL and child.cpu_seconds >= math.ceil(self._limits.cpu_seconds)
+            ):
+                return self._out_of_cpu(number)
             hint = ", most often because memory ran out" if number == signal.SIGKILL else ""
             return Verdict(
                 "crashed", f"it was ended by signal {number} ({_name(number)}){hint}", None, number, "Crashed"
             )
-        code = os.waitstatus_to_exitcode(self._exit)
+        code = os.waitstatus_to_exitcode(child.exit)
         return Verdict(
             "crashed",
             f"it exited with code {code} and no result\ntry: return instead of exiting",
             type="NoResult",
         )
+
+    def _out_of_cpu(self, number: int | None) -> Verdict:
+        limit = math.ceil(self._limits.cpu_seconds)
+        return Verdict("timed_out", f"it used more than {limit} s of CPU", "cpu", number, "TimedOut")
+
+
+def _cpu_of(pid: int) -> float:
+    """CPU seconds of a process, by its clock (clock_getcpuclockid(3)); 0 for one that is gone."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
 
 
 def _name(number: int) -> str:

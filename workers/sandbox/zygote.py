@@ -1,20 +1,25 @@
 """The fork server: a small process that has everything loaded and forks one child for each execution.
 
-``launcher`` executes it (never forks it: it shares no memory with the worker) with a control socket and
-a base folder. Each message on the control socket is a ``Fork`` with four descriptors: the child's channel,
-its stdout and stderr, and a status socket that stays here. On the status socket the zygote says
-``started(pid)``, ``ended(wait status)`` or ``refused(errno)``; the worker asks for the
-child's end by shutting its side down (a byte that was sent, and not read in time, would make the kernel
-reset the socket and lose the last word). When the control socket closes, the worker is gone:
-the zygote ends all children, removes the base folder and exits.
+``launcher`` executes it (never forks it: it shares no memory with the worker) with a control socket, over
+which it gets its ``Plan`` and then one ``Fork`` for each child. It loads what a child needs, confines itself,
+takes Functory's own folders off the path, imports the packages of the plan, says that it is ready, and
+serves.
 
-It runs one thread, so that forking is safe, and never runs user code itself.
+Beside each child's descriptors comes a status socket. The child itself says on it that it has begun, so that
+the kernel tells the worker its pid in the worker's own numbers; the zygote says ``ended`` with wait status, CPU
+seconds and the most memory in bytes, or ``refused`` with an errno. The worker asks for the child's end by
+shutting its side down (a byte that was sent, and not read in time, would make the kernel reset the socket and
+lose the last word). When the control socket closes, the worker is gone: the zygote ends all children and exits.
+
+It runs one thread, so that forking is safe, and never runs the code of functions; the packages that it
+imports are foreign code, which is why it is confined before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import select
 import signal
@@ -26,42 +31,41 @@ from pathlib import Path
 
 import msgspec
 
-from workers.sandbox import guest, process, scratch
+from workers.sandbox import confinement, guest, process, scratch
+from workers.sandbox.plan import Fork, Plan
 
-READY = b"ready"
-STATUS = struct.Struct("<ci")
+READY, FAILED = b"ready", b"failed"
+STATUS = struct.Struct("<cidq")  # word, number, CPU seconds, bytes
 STARTED, ENDED, REFUSED = b"s", b"e", b"r"
-_DESCRIPTORS = 4
-_LOWEST_OWN_FD = 10  # descriptors that arrive must not collide with those the child is given
+PLAN_BYTES = 1_048_576
+_LOWEST_OWN_FD = 16  # descriptors that arrive must not collide with those the child is given
 _SWEEP_ROUNDS = 50  # a killed process is gone within a round or two; a stuck one is left for the next sweep
 _SWEEP_PAUSE_SECONDS = 0.001
-
-
-class Fork(msgspec.Struct):
-    """What the worker asks for; ``inspecting`` loads pydantic first, once."""
-
-    scratch: str
-    inspecting: bool
+_MESSAGE_BYTES = 16_000
+# Made here: it looks the types up in modules that are hidden when the zygote serves.
+_fork_decoder = msgspec.msgpack.Decoder(Fork)
 
 
 class _Child:
-    """A running execution: its pid, a pidfd that reports its end, and the socket to its supervisor."""
+    """A living child: its pid, a pidfd that reports its end, and the socket to its supervisor."""
 
-    def __init__(self, pid: int, status: socket.socket) -> None:
+    def __init__(self, pid: int, status: socket.socket, confined: confinement.Confinement) -> None:
         self.pid = pid
+        self._confined = confined
         self.status = status
         self.handle = os.pidfd_open(pid)
 
     def kill(self) -> None:
         """End the process and its group. Safe: the pid is ours until ``_reap`` has waited for it."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+            self._confined.kill(self.pid, self.handle)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def say(self, word: bytes, number: int) -> None:
+    def tell_end(self, status: int, cpu: float, memory: int) -> None:
         with contextlib.suppress(OSError):
-            self.status.send(STATUS.pack(word, number), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            word = STATUS.pack(ENDED, status, cpu, memory)
+            self.status.send(word, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def close(self) -> None:
         self.status.close()
@@ -71,8 +75,17 @@ class _Child:
 class Zygote:
     """Serves one control socket until it closes."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        plan: Plan,
+        confined: confinement.Confinement,
+        prepared: guest.Guest,
+    ) -> None:
         self._control = control
+        self._guest = prepared
+        self._plan = plan
+        self._confined = confined
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._children: dict[int, _Child] = {}
@@ -103,51 +116,58 @@ class Zygote:
         self._sweep()
 
     def _answer(self) -> bool:
-        payload, fds, _, _ = socket.recv_fds(self._control, 8192, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        payload, fds, _, _ = socket.recv_fds(self._control, 8192, 16, socket.MSG_CMSG_CLOEXEC)
         if not payload:
             return False
-        request = msgspec.msgpack.decode(payload, type=Fork)
-        channel, stdout, stderr, status_fd = fds
-        status = socket.socket(fileno=status_fd)
-        if request.inspecting:
-            guest.load_inspection()
-            gc.freeze()
-        own = os.getpid()
+        fork = _fork_decoder.decode(payload)
+        status = socket.socket(fileno=fds[3])
+        fds[3:4] = []
         try:
-            pid = os.fork()
+            pid = self._confined.fork()
         except OSError as error:
-            status.send(STATUS.pack(REFUSED, error.errno or 0))
+            status.send(STATUS.pack(REFUSED, error.errno or 0, 0.0, 0))
             status.close()
         else:
             if pid == 0:
-                guest.become(own, channel, stdout, stderr, request.scratch)
-            child = _Child(pid, status)
+                self._begin(fork, status, fds)
+            child = _Child(pid, status, self._confined)
             self._children[pid] = child
             for fd in (child.handle, status.fileno()):
                 self._by_fd[fd] = child
                 self._poll.register(fd, select.POLLIN)
-            child.say(STARTED, pid)
-        for fd in (channel, stdout, stderr):
+        for fd in fds:
             os.close(fd)
         return True
+
+    def _begin(self, fork: Fork, status: socket.socket, fds: list[int]) -> None:
+        """In the child: say so, and be it."""
+        try:
+            if self._plan.tier == "none":
+                process.adopt_orphans()
+            status.send(STATUS.pack(STARTED, os.getpid(), 0.0, 0), socket.MSG_NOSIGNAL)
+            channel, stdout, stderr, *rest = fds
+            broker = rest.pop(0) if self._plan.network else None
+            self._guest.become(self._confined, fork, channel, stdout, stderr, broker, rest)
+        finally:
+            os._exit(1)
 
     def _reap(self, child: _Child) -> None:
         """The leader is dead: end its group while its pid still names it, then whoever came to us."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
-        _, status = os.waitpid(child.pid, 0)
+        _, status, used = os.wait4(child.pid, 0)
         del self._children[child.pid]
         self._sweep()
-        child.say(ENDED, status)
+        child.tell_end(status, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
         for fd in (child.handle, child.status.fileno()):
             self._forget(fd)
         child.close()
 
     def _sweep(self) -> None:
-        """End the orphans of dead executions: every child of ours that is not a running execution.
-
-        A running execution is the reaper of its own descendants, so those that are here have lost it.
-        """
+        """End the orphans of dead children. Where a child is the first of its own pid namespace, the kernel
+        has done so; in tier C there are none, for want of a way to fork."""
+        if self._plan.tier != "none":
+            return
         for round_ in range(_SWEEP_ROUNDS):
             strangers = [pid for pid in _own_children() if pid not in self._children]
             if not strangers:
@@ -174,32 +194,72 @@ def _own_children() -> list[int]:
         return []
 
 
-def main(control_fd: int, base: str, root: str) -> None:
-    """Run until the worker goes. ``root`` is where this package was imported from: user code cannot."""
+def _plan(control: socket.socket) -> Plan | None:
+    """The first message of the worker; None when it went before it sent one."""
+    try:
+        payload = control.recv(PLAN_BYTES)
+    except ConnectionResetError:
+        payload = b""
+    return msgspec.msgpack.decode(payload, type=Plan) if payload else None
+
+
+def _above(fd: int) -> int:
+    """The same open file under a number that no child is given."""
+    while fd < _LOWEST_OWN_FD:
+        fd = os.dup(fd)
+    return fd
+
+
+def _preload(names: tuple[str, ...]) -> None:
+    """Import packages once for all children. One that fails is left to the child, which tells its author."""
+    for name in names:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(name)
+
+
+def main(control_fd: int, base: str, paths: list[str]) -> None:
+    """Run until the worker goes; then ``base`` goes, too, by the process that waits outside.
+
+    ``paths`` is where Functory was imported from: user code cannot.
+    """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control = socket.socket(fileno=control_fd)
-    null = os.open(os.devnull, os.O_RDWR)
-    while null < _LOWEST_OWN_FD:
-        null = os.dup(null)
-    control_fd = os.dup(control.fileno())
-    control.close()
-    control = socket.socket(fileno=control_fd)
-    process.adopt_orphans()
-    if root in sys.path:
-        sys.path.remove(root)
-    sys.argv = ["functory"]
-    gc.collect()
-    gc.disable()
-    gc.freeze()
-    zygote = Zygote(control)
+    _above(os.open(os.devnull, os.O_RDWR))
+    control = socket.socket(fileno=_above(control_fd))
+    os.set_inheritable(control.fileno(), False)
+    zygote = None
     try:
+        plan = _plan(control)
+        if plan is None:
+            scratch.remove(base)
+            return
+        try:
+            guest.load(plan)
+            confined = confinement.contain(plan, control.fileno())
+            if plan.tier == "none":
+                process.adopt_orphans()
+            sys.path[:] = [path for path in sys.path if path not in paths] + list(plan.packages)
+            sys.argv = ["functory"]
+            importlib.invalidate_caches()
+            sys.path_importer_cache.clear()
+            guest.hide(plan.packages)
+            _preload(plan.preload)
+            prepared = guest.Guest()
+            prepared.rehearse()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            control.send(FAILED + text.encode("utf-8", "replace")[:_MESSAGE_BYTES])
+            return
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+        zygote = Zygote(control, plan, confined, prepared)
         control.send(READY)
         zygote.serve()
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):
         # The worker went while this process was starting.
         return
     finally:
-        zygote.close()
-        scratch.remove(base)
+        if zygote is not None:
+            zygote.close()

@@ -1,0 +1,398 @@
+"""The checks behind ``engine.findings``: one pass over a source's nodes, each looked at by its type.
+
+A check looks at what a name stands for (``engine.scopes``) and what that reaches (``engine.reach``), so that
+``e = eval`` and ``from os import system as s`` are seen, and a parameter called ``eval`` is not.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+
+from engine import hosts, loops, reach
+from engine.advice import KEPT, Kind
+from engine.rights import Declared, host_of, normal
+from engine.scopes import Names, Scope, start_of, text_of, within
+from engine.usage import Usage
+
+_URL = re.compile(
+    r"(?:https?|wss?)://(?:[^/?#@\s]*@)?(\[[^\]]*\]|[^/?#:\s]+)(?=[/?#:])|https?://([^/?#:@\s]+)$"
+)
+_FIELD = re.compile(r"\{([^{}:!]*)")
+_READS = frozenset({"get", "list", "versions"})
+_VERBS = frozenset(
+    {"get", "post", "put", "patch", "delete", "head", "options", "request", "stream", "connect"}
+)
+_WRITING_METHODS = frozenset(
+    {"write_text", "write_bytes", "unlink", "mkdir", "touch", "rename", "rmdir", "chmod"}
+)
+_SAFE_LOADERS = ("SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader", "FullLoader", "CFullLoader")
+_ATTRIBUTE_FUNCTIONS = ("builtins.getattr", "builtins.setattr", "builtins.delattr")
+
+
+Found = tuple[str, ast.AST | None, str, str, Kind | None]
+
+
+class Checks:
+    """One source. ``run`` fills ``found``: kind, node, what it is, the name in question, advice of its own."""
+
+    def __init__(self, module: ast.Module, declared: Declared) -> None:
+        self.names = Names(module, declared.names)
+        self.found: list[Found] = []
+        self._declared = declared
+        self._usage = Usage()
+        self._generators: set[ast.AST] = set()
+
+    def run(self) -> None:
+        """Look at every node, then at what is declared for nothing."""
+        looks = {
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Subscript: self._subscript,
+            ast.Call: self._call,
+            ast.Import: self._import,
+            ast.ImportFrom: self._import,
+            ast.ExceptHandler: self._handler,
+            ast.While: self._loop,
+            ast.For: self._loop,
+            ast.MatchClass: self._match,
+            ast.Yield: self._yield,
+            ast.YieldFrom: self._yield,
+        }
+        # A constant text that is executed is read as well: its nodes are added while this goes on.
+        index = 0
+        while index < len(self.names.places):
+            node, scope = self.names.places[index]
+            index += 1
+            look = looks.get(type(node))
+            if look is not None:
+                look(node, scope)
+        for node in self._usage.missing:
+            self._report(
+                "undeclared_dependency", node, f"{node.id} is called and comes from nowhere", node.id
+            )
+        for kind, what, name in self._usage.for_nothing(self._declared):
+            self._report(kind, None, what, name)
+
+    def _report(
+        self, kind: str, node: ast.AST | None, what: str, detail: str = "", advice: Kind | None = None
+    ) -> None:
+        self.found.append((kind, node, what, detail, advice))
+
+    # Names and what they stand for
+
+    def _name(self, node: ast.Name, scope: Scope) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            if node.id in scope.globals and scope.function is not None:
+                self._global_state(node, node.id)
+            return
+        if self.names.home(node.id, scope) is None:
+            if node.id in self._declared.dependencies:
+                self._usage.dependencies.add(node.id)
+                return
+            if node.id in ("__builtins__", "__loader__", "__spec__"):
+                self._report("dunder", node, f"{node.id} is used", node.id)
+            elif self._is_called(node) and self.names.is_missing(node.id, scope):
+                self._usage.miss(node)
+        if not self._goes_on(node):
+            self._reference(node, scope)
+
+    def _attribute(self, node: ast.Attribute, scope: Scope) -> None:
+        if node.attr in reach.WALKS and not _is_super(node.value):
+            self._report("dunder", node, f"{node.attr} is used", node.attr)
+        elif node.attr == "mro" and isinstance(node.value, ast.Attribute) and node.value.attr == "__class__":
+            self._report("dunder", node, "__class__.mro is used", "mro")
+        if not isinstance(node.ctx, ast.Load):
+            self._change(node, node.value, scope)
+        elif not self._goes_on(node):
+            self._reference(node, scope)
+
+    def _subscript(self, node: ast.Subscript, scope: Scope) -> None:
+        key = text_of(node.slice)
+        if key in reach.WALKS:
+            self._report("dunder", node, f"{key} is used", key)
+        if not isinstance(node.ctx, ast.Load):
+            self._change(node, node.value, scope)
+        elif key is not None and not self._goes_on(node):
+            self._reference(node, scope)
+
+    def _reference(self, node: ast.expr, scope: Scope) -> None:
+        """Something is named: what it reaches counts, called or handed on."""
+        path = self.names.path(node, scope)
+        if path is None:
+            return
+        parent = self.names.parents.get(node)
+        call = parent if isinstance(parent, ast.Call) and parent.func is node else None
+        if path == "functory" or path.startswith("functory."):
+            self._functory(path.removeprefix("functory").removeprefix("."), node, call)
+            return
+        if path in ("builtins.globals", "builtins.locals"):
+            self._usage.unclear.add("names")
+        kind = reach.kind_of(path)
+        self._usage.reached.add(kind)
+        if kind == "exec":
+            self._executes(path, node, call, scope)
+        elif kind == "dynamic_import":
+            module = text_of(call.args[0]) if call is not None and call.args else None
+            if module is not None and path in ("builtins.__import__", "importlib.import_module"):
+                self._imports(module, node)
+            else:
+                self._report(kind, node, f"{_short(path)} is used", path)
+        elif kind in ("dunder", "ctypes", "unpickling") or self._is_withheld(kind):
+            self._report(kind, node, f"{_short(path)} is used", path)
+
+    def _is_withheld(self, kind: str) -> bool:
+        declared = self._declared
+        return (kind == "subprocess" and not declared.subprocess) or (
+            kind == "network" and not declared.hosts
+        )
+
+    def _executes(self, path: str, node: ast.expr, call: ast.Call | None, scope: Scope) -> None:
+        if path.startswith("types.") and call is None:
+            return
+        text = text_of(call.args[0]) if call is not None and call.args else None
+        if text is not None and path.startswith("builtins."):
+            try:
+                module = ast.parse(text.strip())
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                pass
+            else:
+                for inner in ast.walk(module):
+                    if hasattr(inner, "lineno"):
+                        inner.lineno, inner.col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
+                self.names.add(module, scope)
+                return
+        self._usage.unclear.add("names")
+        self._report("exec", node, f"{_short(path)} is used", _short(path))
+
+    def _functory(self, name: str, node: ast.expr, call: ast.Call | None) -> None:
+        first = call.args[0] if call is not None and call.args else None
+        if call is not None and first is None:
+            first = next((keyword.value for keyword in call.keywords if keyword.arg == "name"), None)
+        text = text_of(first)
+        if name in ("", "secret") and (call is None or text is None):
+            self._usage.unclear.add("secrets")
+            if name:
+                self._report("dynamic_secret", node, "secret is given a name that is made while it runs")
+        elif name == "secret" and text is not None:
+            self._usage.secrets.add(text)
+            if text not in self._declared.secrets:
+                self._report("undeclared_secret", node, f"the secret {text} is not declared", text)
+        elif name in ("call", "acall", "submit"):
+            if text is None:
+                self._usage.unclear.add("dependencies")
+            else:
+                self._usage.dependencies.add(text.split("@")[0])
+        operation = name.removeprefix("functions.") if name.startswith("functions.") else ""
+        if name in ("", "functions"):
+            self._usage.unclear.update(("permissions", *(() if name else ("dependencies",))))
+        elif operation:
+            permission = "functions:read" if operation in _READS else "functions:write"
+            self._usage.permissions.add(permission)
+            if permission not in self._declared.permissions:
+                self._report("undeclared_permission", node, f"{name} needs {permission}", permission)
+
+    # Calls
+
+    def _call(self, node: ast.Call, scope: Scope) -> None:
+        path = self.names.path(node.func, scope) or ""
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if path in _ATTRIBUTE_FUNCTIONS and len(node.args) > 1:
+            self._attribute_by_text(node, scope)
+        elif path == "operator.attrgetter":
+            for wanted in (text_of(argument) or "" for argument in node.args):
+                for part in reach.WALKS.intersection(wanted.split(".")):
+                    self._report("dunder", node, f"attrgetter of {part} is used", part)
+        elif name in ("format", "format_map") and isinstance(node.func, ast.Attribute):
+            self._format(node, text_of(node.func.value) or "")
+        elif path in ("yaml.load", "yaml.load_all"):
+            loader = (
+                next((k.value for k in node.keywords if k.arg == "Loader"), None)
+                or (node.args[1:2] or [None])[0]
+            )
+            if (
+                loader is None
+                or (self.names.path(loader, scope) or "SafeLoader").split(".")[-1] not in _SAFE_LOADERS
+            ):
+                self._report("unpickling", node, f"{path} is used without a safe loader", path)
+        elif path == "torch.load" and not _is_true(node, "weights_only"):
+            self._report("unpickling", node, "torch.load is used without weights_only=True", path)
+        elif path == "numpy.load" and _is_true(node, "allow_pickle"):
+            self._report("unpickling", node, "numpy.load is used with allow_pickle=True", path)
+        elif path == "contextlib.suppress" and any(self._is_base(argument, scope) for argument in node.args):
+            self._report("bare_except", node, "suppress(BaseException) is used", "BaseException")
+        if path in reach.OPENING:
+            self._opens(path, node)
+        if path in reach.BLOCKING and isinstance(scope.function, ast.AsyncFunctionDef):
+            self._report("blocking_async", node, f"{_short(path)} is called in async code", path)
+        if self._declared.hosts and (reach.kind_of(path) == "network" or name in _VERBS):
+            self._talks(node)
+        if name in reach.MUTATORS and isinstance(node.func, ast.Attribute):
+            self._mutates(node.func, scope)
+
+    def _attribute_by_text(self, node: ast.Call, scope: Scope) -> None:
+        name = text_of(node.args[1])
+        owner = self.names.path(node.args[0], scope) or ""
+        if name in reach.WALKS:
+            self._report("dunder", node, f"{name} is used by its text", name)
+        elif name is None and (start_of(node.args[1]).startswith("__") or owner in reach.SENSITIVE):
+            self._report(
+                "dunder",
+                node,
+                f"an attribute of {owner or 'a value'} is chosen while it runs",
+                owner or "__…",
+            )
+            if owner == "functory":
+                self._usage.unclear.update(("secrets", "permissions", "dependencies"))
+        elif name is not None and not self._goes_on(node):
+            self._reference(node, scope)
+
+    def _format(self, node: ast.Call, template: str) -> None:
+        for field in _FIELD.findall(template):
+            for part in reach.FORMAT_WALKS.intersection(re.split(r"[.\[\]]", field)[1:]):
+                self._report("dunder", node, f"a format string walks to {part}", part)
+
+    def _opens(self, path: str, node: ast.Call) -> None:
+        first = (
+            node.args[0]
+            if node.args
+            else next((k.value for k in node.keywords if k.arg in ("file", "path")), None)
+        )
+        given = start_of(first)
+        if not given.startswith("/"):
+            return
+        parent = self.names.parents.get(node)
+        method = parent.attr if isinstance(parent, ast.Attribute) else ""
+        mode = (
+            node.args[1]
+            if len(node.args) > 1
+            else next((k.value for k in node.keywords if k.arg == "mode"), None)
+        )
+        writes = path in reach.WRITING or method in _WRITING_METHODS
+        writes = writes or (path.endswith("open") and bool(set(text_of(mode) or "") & set("wax+")))
+        if not self._declared.covers_path(given, writes):
+            does = "written" if writes else "opened"
+            self._report("files", node, f"{normal(given)} is {does} and not granted", normal(given))
+
+    def _talks(self, node: ast.Call) -> None:
+        """A constant URL names a host that is not granted, while others are."""
+        for argument in (*node.args[:2], *(k.value for k in node.keywords if k.arg in ("url", "base_url"))):
+            place = host_of(start_of(argument), text_of(argument) is not None)
+            if place is not None and not self._declared.covers_host(*place):
+                grant = hosts.written(*place)
+                self._report("network", node, f"the host {grant} is not granted", grant)
+
+    # Imports
+
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                self._imports(alias.name, node)
+        else:
+            self._imports("." * node.level + (node.module or ""), node)
+
+    def _imports(self, module: str, node: ast.AST) -> None:
+        top = module.split(".")[0]
+        if module.startswith("."):
+            what = f"{module} is imported relative to a package, and a stored function is in none"
+            self._report("undeclared_import", node, what, module)
+        elif top in ("functory", "__future__", "__main__") or top in sys.stdlib_module_names:
+            return
+        else:
+            self._usage.foreign = True
+            if top not in self._declared.modules and not loops.is_guarded(node, self.names, _IMPORT_ERRORS):
+                self._report("undeclared_import", node, f"the package {top} is not declared", top)
+
+    # Statements
+
+    def _handler(self, node: ast.ExceptHandler, scope: Scope) -> None:
+        if node.type is not None and not self._is_base(node.type, scope):
+            return
+        if not any(isinstance(inner, ast.Raise) for inner in within(node.body)):
+            what = "except without a type" if node.type is None else "except BaseException"
+            self._report("bare_except", node, f"{what} is used", "BaseException")
+
+    def _is_base(self, node: ast.expr, scope: Scope) -> bool:
+        kinds = node.elts if isinstance(node, ast.Tuple) else [node]
+        return any(self.names.path(kind, scope) == "builtins.BaseException" for kind in kinds)
+
+    def _loop(self, node: ast.While | ast.For, scope: Scope) -> None:
+        if isinstance(node, ast.While):
+            endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        else:
+            path = self.names.path(node.iter.func, scope) if isinstance(node.iter, ast.Call) else None
+            endless = path == "itertools.count" or (
+                path == "itertools.repeat" and isinstance(node.iter, ast.Call) and len(node.iter.args) == 1
+            )
+        if endless and not loops.may_end(node) and not loops.is_guarded(node, self.names):
+            self._report("infinite_loop", node, "the loop has no end")
+
+    def _match(self, node: ast.MatchClass, scope: Scope) -> None:
+        for name in reach.WALKS.intersection(node.kwd_attrs):
+            self._report("dunder", node, f"a pattern looks at {name}", name)
+
+    def _yield(self, node: ast.Yield | ast.YieldFrom, scope: Scope) -> None:
+        function = scope.function
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function not in self._generators:
+            if self.names.parents.get(function) is self.names.module:
+                self._report("generator", function, f"{function.name} is a generator", function.name)
+            self._generators.add(function)
+
+    # What outlives the call
+
+    def _change(self, node: ast.expr, value: ast.expr, scope: Scope) -> None:
+        """An item or attribute is set: does it belong to the module, or to another one?"""
+        if scope.function is None:
+            return
+        path = self.names.path(value, scope) or ""
+        while isinstance(value, ast.Attribute | ast.Subscript):
+            value = value.value
+        if isinstance(value, ast.Call) and self.names.path(value.func, scope) == "builtins.globals":
+            self._global_state(node, "globals()")
+        elif isinstance(value, ast.Name) and self.names.home(value.id, scope) is self.names.top:
+            self._global_state(node, path or value.id)
+
+    def _mutates(self, node: ast.Attribute, scope: Scope) -> None:
+        if scope.function is None:
+            return
+        owner = node.value
+        path = self.names.path(owner, scope) or ""
+        if path == "os.environ":
+            self._global_state(node, path)
+        elif isinstance(owner, ast.Name) and self.names.home(owner.id, scope) is self.names.top:
+            for value in self.names.top.bound[owner.id]:
+                made = self.names.path(value.func, self.names.top) if isinstance(value, ast.Call) else ""
+                if made in reach.MUTABLE or isinstance(value, _MUTABLE):
+                    self._global_state(node, owner.id)
+        elif isinstance(owner, ast.Call) and self.names.path(owner.func, scope) == "builtins.globals":
+            self._global_state(node, "globals()")
+
+    def _global_state(self, node: ast.AST, name: str) -> None:
+        self._report("global_state", node, f"{name} is changed", name, KEPT if self._declared.reuse else None)
+
+    def _is_called(self, node: ast.expr) -> bool:
+        parent = self.names.parents.get(node)
+        return isinstance(parent, ast.Call) and parent.func is node
+
+    def _goes_on(self, node: ast.expr) -> bool:
+        """Whether the node is only the beginning of a longer name."""
+        parent = self.names.parents.get(node)
+        return isinstance(parent, ast.Attribute) and parent.value is node
+
+
+_MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+
+
+def _short(path: str) -> str:
+    return path.removeprefix("builtins.")
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _is_true(node: ast.Call, name: str) -> bool:
+    value = next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
+    return isinstance(value, ast.Constant) and value.value is True

@@ -1,0 +1,167 @@
+"""Static findings: what reading a source tells about it before it ever runs.
+
+Findings are advice to its author and to whoever approves it. They are not the boundary: Python can hide
+anything from a reader, and what keeps foreign code in its place is the sandbox. So there are few of them, each
+about grants, the engine or safety (style is a linter's work), and an operator may refuse some kinds when a
+version is saved (setting ``refuse_findings``).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.advice import KINDS, SEVERITIES, Kind, Severity
+from engine.checks import Checks
+from engine.errors import Invalid
+from engine.rights import Declared, declared_by
+
+# Of one kind so many are kept: the first ones say it all, and a hostile source cannot fill the database.
+MOST_OF_A_KIND = 20
+
+# Embeddings, overrides and isolates of the Unicode bidirectional algorithm (UAX #9).
+_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. ``line`` counts from 1, ``column`` from 0 as in ``ast``; both are 0 for what has no place.
+
+    ``message`` says what, why it matters and what to do, a line each. ``detail`` is the name in question, for
+    machines: ``os.system``, ``API_KEY``, ``numpy``.
+    """
+
+    kind: str
+    severity: Severity
+    line: int
+    column: int
+    message: str
+    detail: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+        """A stored finding. Kinds that were dropped since are shown as they were stored."""
+        return cls(**{name: value[name] for name in cls.__dataclass_fields__})
+
+
+def find(text: str, declared: Declared | None = None) -> list[Finding]:
+    """All findings of a source, by line. Never executes anything, and never raises for what ``text`` holds.
+
+    Of each kind the first :data:`MOST_OF_A_KIND` places are kept; the last one says how many more there are.
+    """
+    found = _hidden(text)
+    try:
+        checks = Checks(ast.parse(text), declared or Declared())
+        checks.run()
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = f"the source cannot be checked: {str(error).split(chr(10))[0] or type(error).__name__}"
+        return [*_first(found), _finding("unreadable", 0, 0, reason, type(error).__name__)]
+    seen: set[tuple[str, int, str]] = set()
+    for kind, node, what, detail, advice in checks.found:
+        line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        if (kind, line, detail) not in seen:
+            seen.add((kind, line, detail))
+            found.append(_finding(kind, line, column, what, detail, advice))
+    return _first(
+        sorted(found, key=lambda finding: (finding.line, finding.column, finding.kind, finding.detail))
+    )
+
+
+def of_version(content: Mapping[str, Any]) -> list[Finding]:
+    """The findings of a version, made of its row or of the content that is about to be one."""
+    return find(content["source"], declared_by(content))
+
+
+@dataclass(frozen=True)
+class Review:
+    """The findings of a content that is about to become a version, with all that they depend on."""
+
+    source: str
+    declared: Declared
+    findings: tuple[Finding, ...]
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [finding.as_json() for finding in self.findings]
+
+
+def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
+    """The findings of a content; those of an ``earlier`` review when nothing has changed that they depend on.
+
+    So that the reading is done before a transaction, and once more inside only when that was overtaken.
+    """
+    declared = declared_by(content)
+    if earlier is not None and (earlier.source, earlier.declared) == (content["source"], declared):
+        return earlier
+    return Review(content["source"], declared, tuple(find(content["source"], declared)))
+
+
+def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
+    """The kinds that a policy refuses; ``danger`` stands for all of that severity.
+
+    Raises :class:`Invalid` for an unknown one.
+    """
+    refused: set[str] = set()
+    for kind in kinds:
+        if kind not in KINDS and kind not in SEVERITIES:
+            known = ", ".join([*sorted(KINDS), *SEVERITIES])
+            raise Invalid(f"unknown kind of finding {kind!r} in refuse_findings", f"known are {known}")
+        refused.update(name for name, known in KINDS.items() if kind in (name, known.severity))
+    return frozenset(refused)
+
+
+def refuse(name: str, findings: Iterable[Finding], kinds: Iterable[str]) -> None:
+    """Raise :class:`Invalid` when one of ``findings`` is of the ``kinds`` that the operator refuses."""
+    refused = check_kinds(kinds)
+    for finding in findings:
+        if finding.kind in refused:
+            place = f"line {finding.line}: " if finding.line else ""
+            reason, _, advice = finding.message.partition("\ntry: ")
+            raise Invalid(
+                f"{name} has a finding that is refused here: {finding.kind}",
+                f"{place}{reason}",
+                f"{advice}; the setting refuse_findings includes {finding.kind}",
+            )
+
+
+def counts(findings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many stored findings there are of each kind: what an event tells about them."""
+    return dict(sorted(Counter(finding["kind"] for finding in findings).items()))
+
+
+def _finding(
+    kind: str, line: int, column: int, what: str, detail: str = "", advice: Kind | None = None
+) -> Finding:
+    advice = advice or KINDS[kind]
+    return Finding(kind, advice.severity, line, column, f"{what}\n{advice.why}\ntry: {advice.try_}", detail)
+
+
+def _hidden(text: str) -> list[Finding]:
+    return [
+        _finding(
+            "hidden_text", number, match.start(), f"U+{ord(match[0]):04X} is in it", f"U+{ord(match[0]):04X}"
+        )
+        for number, line in enumerate(text.split("\n"), 1)
+        for match in _REORDERING.finditer(line)
+    ]
+
+
+def _first(findings: list[Finding]) -> list[Finding]:
+    total = Counter(finding.kind for finding in findings)
+    taken: Counter[str] = Counter()
+    kept: list[Finding] = []
+    for finding in findings:
+        taken[finding.kind] += 1
+        if taken[finding.kind] < MOST_OF_A_KIND or total[finding.kind] == MOST_OF_A_KIND:
+            kept.append(finding)
+        elif taken[finding.kind] == MOST_OF_A_KIND:
+            more = total[finding.kind] - MOST_OF_A_KIND
+            what, _, rest = finding.message.partition("\n")
+            kept.append(replace(finding, message=f"{what}, and {more} more of this kind\n{rest}"))
+    return kept

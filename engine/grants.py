@@ -1,0 +1,262 @@
+"""What a version is granted beyond plain computation: secrets, hosts, files, permissions, programs.
+
+An author *declares* what a version needs. What is declared takes effect as far as the operator lets authors
+grant (setting ``author_grants``); the rest is *pending* until an operator allows it for exactly this content
+(``engine.widenings``). The functions that are linked into one execution share a process, and so their grants.
+Pure: nothing here touches a row.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from engine import hosts, paths
+from engine.errors import Invalid
+from engine.settings import Settings
+from engine.source import NAME
+
+KINDS = ("secret", "host", "read", "write", "permission", "subprocess")
+PERMISSIONS = ("functions:read", "functions:write")
+# What authors may grant where many people save functions; files and programs of a machine wait for its operator.
+SERVED = frozenset({"secret", "host", "permission"})
+
+FIELDS = ("hosts", "files", "subprocess")
+# Each entry is a rule that is looked at for each connection or a mount of each zygote.
+MOST = 100
+
+# Where a kind stands in the record.
+_PLACES = {
+    "secret": "secrets",
+    "host": "hosts",
+    "read": "read",
+    "write": "write",
+    "permission": "permissions",
+}
+
+
+@dataclass(frozen=True)
+class Grants:
+    """A set of grants. Hosts are written as ``engine.hosts`` reads them, ``read`` and ``write`` are absolute paths.
+
+    ``subprocess`` is the right to start programs.
+    """
+
+    secrets: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    subprocess: bool = False
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[str, str]]) -> Grants:
+        """The set of these (kind, value) pairs."""
+        found: dict[str, set[str]] = {}
+        for kind, value in items:
+            found.setdefault(kind, set()).add(value)
+        listed = {place: tuple(sorted(found.get(kind, ()))) for kind, place in _PLACES.items()}
+        return cls(**listed, subprocess="subprocess" in found)
+
+    @classmethod
+    def declared(cls, version: Mapping[str, Any]) -> Grants:
+        """What a version row declares."""
+        asked, secrets, permissions = version["grants"], version["secrets"], version["permissions"]
+        if not (asked or secrets or permissions):
+            return NOTHING
+        files = asked.get("files", {})
+        return cls(
+            secrets=tuple(sorted(secrets)),
+            hosts=tuple(asked.get("hosts", ())),
+            read=tuple(files.get("read", ())),
+            write=tuple(files.get("write", ())),
+            permissions=tuple(sorted(permissions)),
+            subprocess=asked.get("subprocess", False),
+        )
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> Grants:
+        """What :meth:`as_json` made; nothing for None."""
+        given = value or {}
+        listed = {place: tuple(given.get(place, ())) for place in _PLACES.values()}
+        return cls(**listed, subprocess=given.get("subprocess", False))
+
+    def as_json(self) -> dict[str, Any]:
+        """Only what there is."""
+        listed = {place: list(getattr(self, place)) for place in _PLACES.values()}
+        return {name: value for name, value in (listed | {"subprocess": self.subprocess}).items() if value}
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """(kind, value) pairs, in the order of the kinds; the value of ``subprocess`` is empty."""
+        for kind, place in _PLACES.items():
+            for value in getattr(self, place):
+                yield kind, value
+        if self.subprocess:
+            yield "subprocess", ""
+
+    def __iter__(self) -> Iterator[str]:
+        """Each grant as one writes it on the command line: ``host api.example.com``."""
+        return (f"{kind} {value}".rstrip() for kind, value in self.items())
+
+    def __bool__(self) -> bool:
+        return self != NOTHING
+
+    def __or__(self, other: Grants) -> Grants:
+        if not other or self == other:
+            return self
+        return Grants.of(chain(self.items(), other.items())) if self else other
+
+    def only(self, kinds: Collection[str]) -> Grants:
+        """Those of these kinds."""
+        return Grants.of((kind, value) for kind, value in self.items() if kind in kinds) if self else self
+
+    def covers(self, other: Grants) -> bool:
+        """Whether whoever has this set could do everything that ``other`` allows."""
+        return not self.missing(other)
+
+    def missing(self, other: Grants) -> Grants:
+        """What ``other`` allows and this set does not."""
+        tests: dict[str, Callable[[str], bool]] = {
+            "secret": lambda name: name in self.secrets,
+            "host": lambda text: any(_spans(granted, text) for granted in self.hosts),
+            # What may be written is mounted to be read as well.
+            "read": lambda path: paths.inside(path, (*self.read, *self.write)),
+            "write": lambda path: paths.inside(path, self.write),
+            "permission": lambda name: name in self.permissions,
+            "subprocess": lambda _: self.subprocess,
+        }
+        return Grants.of((kind, value) for kind, value in other.items() if not tests[kind](value))
+
+
+NOTHING = Grants()
+
+
+def kinds_of_authors(settings: Settings) -> frozenset[str]:
+    """The kinds that take effect as authors declare them."""
+    if settings.author_grants is not None:
+        return frozenset(settings.author_grants)
+    return frozenset(KINDS) if settings.embedded else SERVED
+
+
+def effective(declared: Grants, kinds: Collection[str], widened: Grants = NOTHING) -> Grants:
+    """What a version really has: what its author may grant, and what an operator allowed."""
+    return declared.only(kinds) | widened
+
+
+def pending(declared: Grants, kinds: Collection[str], widened: Grants = NOTHING) -> Grants:
+    """What is declared and waits for an operator."""
+    return effective(declared, kinds, widened).missing(declared)
+
+
+def advice(function: str, number: int, kind: str, value: str) -> str:
+    """The command that allows a grant."""
+    return f'functory grant allow {function}@{number} {f"{kind} {value}".rstrip()} --reason "…"'
+
+
+def warnings(function: str, number: int, waiting: Grants) -> list[str]:
+    """What to tell whoever saved a version of what it waits for, a line each."""
+    return [
+        f"{f'{kind} {value}'.rstrip()} waits for an operator: {advice(function, number, kind, value)}"
+        for kind, value in waiting.items()
+    ]
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the declared ``hosts``, ``files`` and ``subprocess``; returns them in one plain form.
+
+    Raises :class:`Invalid`.
+    """
+    result: dict[str, Any] = {}
+    if "hosts" in given:
+        listed = _texts(given["hosts"], "hosts", 'hosts=["api.example.com"]')
+        result["hosts"] = sorted({str(hosts.parse(host)) for host in listed})
+    if "files" in given:
+        files = {} if given["files"] is None else given["files"]
+        example = 'files={"read": ["/data"]}'
+        if not isinstance(files, Mapping) or set(files) - {"read", "write"}:
+            raise Invalid(f"wrong files={_short(files)}", "it names what is read and written", example)
+        checked = {
+            mode: sorted({paths.check(mode, path) for path in _texts(files[mode], f"files {mode}", example)})
+            for mode in sorted(files)
+        }
+        result["files"] = {mode: found for mode, found in checked.items() if found}
+    if "subprocess" in given:
+        if not isinstance(given["subprocess"], bool):
+            raise Invalid(f"wrong subprocess={_short(given['subprocess'])}", "it is True or False")
+        result["subprocess"] = given["subprocess"]
+    return result
+
+
+def value_of(kind: str, value: str) -> str:
+    """One grant's value in the form that is stored. Raises :class:`Invalid` for a wrong kind or value."""
+    if kind not in KINDS:
+        raise Invalid(f"there is no kind of grant called {_short(kind)}", "known are " + ", ".join(KINDS))
+    if not isinstance(value, str):
+        raise Invalid(f"wrong {kind} {_short(value)}", "it is a text")
+    match kind:
+        case "subprocess":
+            if value:
+                raise Invalid(
+                    f"a grant of subprocess has no value, got {_short(value)}",
+                    "it is the right to start programs",
+                )
+        case "host":
+            return str(hosts.parse(value))
+        case "read" | "write":
+            return paths.check(kind, value)
+        case "permission":
+            if value not in PERMISSIONS:
+                raise Invalid(
+                    f"there is no permission {_short(value)}", "known are " + ", ".join(PERMISSIONS)
+                )
+        case "secret":
+            if not NAME.fullmatch(value):
+                raise Invalid(
+                    f"{_short(value)} is not a secret name",
+                    "letters, digits and _ only, for example API_KEY",
+                )
+    return value
+
+
+def _spans(granted: str, wanted: str) -> bool:
+    """Whether one host grant allows all that another one does."""
+    have, want = hosts.parse(granted), hosts.parse(wanted)
+    if not set(want.ports) <= set(have.ports):
+        return False
+    if have.name == want.name:
+        return True
+    if have.any:
+        # It stands for public hosts only, and a name may lead to a private one.
+        return _is_public(want.name)
+    if want.name.startswith("*."):
+        return have.name.startswith("*.") and want.name.endswith(have.name[1:])
+    return not want.any and all(have.covers(want.name, port) for port in want.ports)
+
+
+def _is_public(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_global
+    except ValueError:
+        return False
+
+
+def _texts(value: Any, what: str, example: str) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection):
+        raise Invalid(f"wrong {what}={_short(value)}", "it is a list of texts", example)
+    if len(value) > MOST:
+        raise Invalid(f"too many {what}: {len(value):,}", f"a version declares at most {MOST}")
+    listed = list(value)
+    wrong = next((item for item in listed if not isinstance(item, str)), None)
+    if wrong is not None or None in listed:
+        raise Invalid(f"wrong {what}: it holds {_short(wrong)}", "it is a list of texts", example)
+    return listed
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,71 @@
+"""Who needs whom: what a version needs, and who needs a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import dependencies, versions
+from engine.tables import function, function_version, trigger, trigger_version
+from engine.tx import Tx
+
+
+def resolved(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mark each dependency as existing or not, and refuse a cycle with its path."""
+    graph: dict[str, list[str]] = {name: []}
+    waiting = list(dependencies.read(declared))
+    known: dict[str, bool] = {}
+    graph[name] = [str(d) for d in waiting]
+    while waiting:
+        wanted = [d for d in waiting if str(d) not in known and not (d.name == name and d.pin is None)]
+        rows = versions.load_many(tx, [(d.name, d.pin) for d in wanted])
+        waiting = []
+        for dependency in wanted:
+            row = rows.get((dependency.name, dependency.pin))
+            known[str(dependency)] = row is not None
+            below = dependencies.read(row["dependencies"]) if row else ()
+            graph[str(dependency)] = [str(d) for d in below]
+            waiting.extend(below)
+    dependencies.check_acyclic(name, graph)
+    return [d.as_json() | {"resolved": known.get(str(d), False)} for d in dependencies.read(declared)]
+
+
+def users(tx: Tx, name: str) -> list[str]:
+    """Who needs a function: functions and triggers, as text."""
+    return _dependents(tx, name) + _triggers(tx, name)
+
+
+def _dependents(tx: Tx, name: str) -> list[str]:
+    rows = tx.rows(
+        sa.select(function.c.name, function_version.c.number, function_version.c.dependencies)
+        .join(
+            function_version,
+            sa.and_(
+                function_version.c.function_id == function.c.id,
+                function_version.c.number == function.c.active,
+            ),
+        )
+        .where(function.c.state != "deleted", function.c.name != name)
+        .order_by(function.c.name)
+    )
+    return [f"function {row['name']}" for row in rows if any(d["name"] == name for d in row["dependencies"])]
+
+
+def _triggers(tx: Tx, name: str) -> list[str]:
+    rows = tx.rows(
+        sa.select(trigger.c.name, trigger_version.c.definition)
+        .join(
+            trigger_version,
+            sa.and_(
+                trigger_version.c.trigger_id == trigger.c.id, trigger_version.c.number == trigger.c.version
+            ),
+        )
+        .where(trigger.c.state != "deleted")
+        .order_by(trigger.c.name)
+    )
+    return [
+        f"trigger {row['name']}"
+        for row in rows
+        if dependencies.reference(row["definition"]["function"])[0] == name
+    ]

@@ -1,0 +1,119 @@
+"""Which files a function may be granted: absolute paths, away from what would undo its confinement.
+
+``check`` looks at the text alone and is asked when a version is saved. ``Places`` knows one machine and one
+installation: its home folder, database and code; it is asked again where the function runs, because what a
+path leads to (a link, another machine's folders) is known there only.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from engine.errors import Invalid, Refused
+from engine.settings import Settings
+
+MAX_BYTES = 1024
+
+# The kernel's own trees, sockets of other services, and what holds the machine's passwords and keys.
+KEPT = (
+    "/proc", "/sys", "/dev", "/run", "/var/run", "/boot",
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
+    "/etc/ssh", "/etc/ssl/private", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
+)  # fmt: skip
+# What is executed or obeyed by others: whoever may write there has left the sandbox.
+UNWRITABLE = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/var/spool/cron")
+# Folders with the keys of a person, wherever they are.
+_KEYS = (".ssh", ".gnupg", ".aws", ".kube", ".docker")
+
+_TRY = 'files={"read": ["/data/in"], "write": ["/data/out"]}'
+
+
+def inside(path: str, folders: Collection[str]) -> bool:
+    """Whether ``path`` is one of ``folders`` or below one. All are as :func:`check` returns them."""
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def check(mode: str, path: str) -> str:
+    """The path in its plain form. Raises :class:`Invalid` for one that nobody may be granted.
+
+    ``mode`` is ``read`` or ``write``.
+    """
+    name = repr(path) if len(path) <= 80 else repr(path[:79]) + "…"
+    if not path.startswith("/"):
+        raise Invalid(f"the path {name} is not absolute", "it begins with /", _TRY)
+    if any(letter < " " or letter == "\x7f" or "\ud800" <= letter <= "\udfff" for letter in path):
+        raise Invalid(f"wrong path {name}", "it holds a control character or a lone surrogate")
+    if len(path.encode()) > MAX_BYTES:
+        raise Invalid(f"the path {name} is too long", f"at most {MAX_BYTES} bytes are taken")
+    if ".." in path.split("/"):
+        raise Invalid(f"wrong path {name}", "it goes up by ..", "write the folder that is meant")
+    plain = "/" + posixpath.normpath(path).lstrip("/")
+    if plain == "/":
+        raise Invalid("/ cannot be granted", "it is the whole machine", "grant the folder that is needed")
+    for place in (*KEPT, *(UNWRITABLE if mode == "write" else ())):
+        if inside(plain, (place,)) or inside(place, (plain,)):
+            raise Invalid(f"{mode} {plain} cannot be granted", _reason(plain, place), "grant another folder")
+    if plain in ("/root", "/home") or posixpath.dirname(plain) == "/home":
+        raise Invalid(
+            f"{mode} {plain} cannot be granted",
+            "a home folder as a whole holds its owner's keys",
+            "grant the folder in it that is needed",
+        )
+    keys = next((part for part in plain.split("/") if part in _KEYS), None)
+    if keys is not None:
+        raise Invalid(f"{mode} {plain} cannot be granted", f"{keys} holds somebody's keys")
+    return plain
+
+
+class Places:
+    """Paths of this machine and installation that no function may be granted, and none above or below."""
+
+    def __init__(self, settings: Settings) -> None:
+        own = [settings.home, Path(os.environ.get("FUNCTORY_CONFIG", "functory.toml"))]
+        if settings.database.startswith("sqlite:///"):
+            own.append(Path(settings.database.removeprefix("sqlite:///").split("?")[0]))
+        self._own = _spellings(own)
+        self._code = _spellings([Path(__file__).parents[1], Path(sys.prefix), Path(sys.base_prefix)])
+
+    def check(self, mode: str, path: str) -> None:
+        """Raises :class:`Refused` when the path, or what it leads to on this machine, is kept.
+
+        ``path`` is as the function :func:`check` returns it.
+        """
+        real = os.path.realpath(path)
+        for seen in {path, real}:
+            for place in (*self._own, *(self._code if mode == "write" else ())):
+                if inside(seen, (place,)) or inside(place, (seen,)):
+                    raise Refused(
+                        f"{mode} {path} cannot be granted",
+                        f"{_leads(path, seen)}{_reason(seen, place)}, and that is Functory's own",
+                        "grant another folder",
+                    )
+        if real != path:
+            try:
+                check(mode, real)
+            except Invalid as error:
+                raise Refused(
+                    f"{mode} {path} cannot be granted",
+                    f"it leads to {real}: {error.why}",
+                    "grant another folder",
+                ) from None
+
+
+def _spellings(places: Collection[Path]) -> tuple[str, ...]:
+    found = {str(spelled) for place in places for spelled in (place.absolute(), place.resolve())}
+    return tuple(sorted(found - {"/"}))
+
+
+def _leads(path: str, seen: str) -> str:
+    return "" if seen == path else f"it leads to {seen}: "
+
+
+def _reason(path: str, place: str) -> str:
+    if path == place:
+        return f"{place} is kept from functions"
+    return f"it is below {place}" if inside(path, (place,)) else f"{place} is below it"

@@ -1,0 +1,312 @@
+"""What the names of a source stand for, as far as reading tells: scopes, imports and simple assignments.
+
+The rules are Python's: a name belongs to the innermost function, comprehension or module that binds it, a
+class body is seen from itself alone, ``global`` skips to the module. On top of that a name that is bound to
+another one (``run = os.system``) stands for the same thing. Nothing is executed, and nothing recurses with
+the depth of the source: a hostile one costs time in proportion to its length.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+
+BUILTINS = frozenset(dir(builtins))
+
+# What a module has without binding it.
+_MODULE_NAMES = frozenset({
+    "__name__", "__file__", "__doc__", "__package__", "__annotations__", "__dict__", "__builtins__", "__loader__",
+    "__spec__", "__class__", "__module__", "__qualname__", "__debug__", "__path__",
+})  # fmt: skip
+
+# Private and old spellings of the same module.
+_SAME = {
+    "posix": "os", "_io": "io", "_socket": "socket", "_pickle": "pickle", "cPickle": "pickle", "_ctypes": "ctypes",
+    "_posixsubprocess": "subprocess", "__builtin__": "builtins", "_operator": "operator",
+    "_frozen_importlib": "importlib", "imp": "importlib",
+}  # fmt: skip
+
+# Names are followed through so many assignments: enough for people, and a bound for machines.
+_STEPS = 8
+
+# More nodes than this are no function that people wrote: reading them would take seconds.
+MOST_NODES = 250_000
+
+Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_EMPTY = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+
+
+class Scope:
+    """One scope. ``bound`` maps a name to what it was bound to: a dotted name, an expression, or None."""
+
+    __slots__ = ("bound", "globals", "node", "parent")
+
+    def __init__(self, node: ast.AST, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.bound: dict[str, list[str | ast.expr | None]] = {}
+        self.globals: set[str] = set()
+
+    def bind(self, name: str, value: str | ast.expr | None = None) -> None:
+        self.bound.setdefault(name, []).append(value)
+
+    @property
+    def function(self) -> Functions | None:
+        """The function that this scope is part of, through comprehensions; None in a module or class body."""
+        scope: Scope | None = self
+        while scope is not None and isinstance(scope.node, _COMPREHENSIONS):
+            scope = scope.parent
+        return scope.node if scope is not None and isinstance(scope.node, _FUNCTIONS) else None
+
+
+class Names:
+    """A parsed source with its scopes. ``places`` are its nodes in the order of the text, each with its scope;
+    annotations, the types of handlers, and what only a type checker imports are not among them: they do nothing."""
+
+    def __init__(self, module: ast.Module, given: Iterable[tuple[str, str]] = ()) -> None:
+        """``given`` are names that are there before the source runs, with what they stand for."""
+        self.module = module
+        self.top = Scope(module, None)
+        for name, path in given:
+            self.top.bind(name, path)
+        self.places: list[tuple[ast.AST, Scope]] = []
+        self.parents: dict[ast.AST, ast.AST] = {}
+        # Statements of a ``try`` body, with the handlers that stand below it.
+        self.handlers: dict[ast.AST, list[ast.ExceptHandler]] = {}
+        self.stars: list[str] = []
+        self._known: dict[tuple[Scope, str], str | None] = {}
+        self.add(module, self.top)
+
+    def add(self, root: ast.AST, scope: Scope) -> None:
+        """Read the nodes below ``root`` as part of ``scope``. Raises :class:`ValueError` for too many of them."""
+        waiting: list[tuple[ast.AST, ast.AST | None, Scope, bool]] = [(root, None, scope, False)]
+        while waiting:
+            node, parent, around, silent = waiting.pop()
+            if len(self.parents) > MOST_NODES:
+                raise ValueError(f"it has more than {MOST_NODES} parts")
+            if parent is not None:
+                self.parents[node] = parent
+            if not silent:
+                self.places.append((node, around))
+            self._bind(node, around)
+            if isinstance(node, ast.Try | ast.TryStar):
+                self.handlers.update(dict.fromkeys(node.body, node.handlers))
+            inner = (
+                Scope(node, around)
+                if isinstance(node, (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef))
+                else around
+            )
+            if isinstance(node, _FUNCTIONS):
+                for argument in _arguments(node.args):
+                    inner.bind(argument.arg)
+            below = [
+                (child, node, inner if within else around, silent or quiet)
+                for child, within, quiet in _children(node)
+            ]
+            waiting.extend(reversed(below))
+
+    def _bind(self, node: ast.AST, scope: Scope) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        self._store(target.id, scope, value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=value):
+                self._store(name, scope, value)
+            case ast.NamedExpr(target=ast.Name(id=name), value=value):
+                while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
+                    scope = scope.parent
+                self._store(name, scope, value)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                parent = self.parents.get(node)
+                if not isinstance(parent, ast.NamedExpr | ast.AnnAssign | ast.Assign):
+                    self._store(name, scope, None)
+            case ast.Import(names=names):
+                for alias in names:
+                    top = alias.name.split(".")[0]
+                    self._store(alias.asname or top, scope, alias.name if alias.asname else top)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                for alias in names:
+                    path = f"{module}.{alias.name}" if module and not level else None
+                    if alias.name == "*":
+                        self.stars.append(module or "")
+                    else:
+                        self._store(alias.asname or alias.name, scope, path)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                self._store(name, scope, None)
+            case ast.Global(names=names):
+                scope.globals.update(names)
+            case (
+                ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
+                self._store(name, scope, None)
+            case ast.MatchMapping(rest=str(name)):
+                self._store(name, scope, None)
+            case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):
+                self._store(node.name, scope, None)  # type: ignore[attr-defined]
+
+    def _store(self, name: str, scope: Scope, value: str | ast.expr | None) -> None:
+        (self.top if name in scope.globals else scope).bind(name, value)
+
+    def home(self, name: str, scope: Scope) -> Scope | None:
+        """The scope that binds a name which is used in ``scope``; None for a builtin or a missing one."""
+        around: Scope | None = scope
+        while around is not None:
+            if name in around.globals:
+                around = self.top
+            if name in around.bound and (around is scope or not isinstance(around.node, ast.ClassDef)):
+                return around
+            around = around.parent
+        return None
+
+    def is_missing(self, name: str, scope: Scope) -> bool:
+        """Whether nothing in the source, no builtin and no module attribute has that name."""
+        known = name in BUILTINS or name in _MODULE_NAMES or bool(self.stars)
+        return not known and self.home(name, scope) is None
+
+    def path(self, node: ast.AST, scope: Scope) -> str | None:
+        """What an expression stands for, as a dotted name: ``os.path.join``, ``builtins.eval``.
+
+        None for what is made in the source, is a parameter, or cannot be told by reading.
+        """
+        return self._path(node, scope, _STEPS)
+
+    def _path(self, node: ast.AST, scope: Scope, steps: int) -> str | None:
+        if steps <= 0:
+            return None
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+        match node:
+            case ast.Name(id=name):
+                base = self._name(name, scope, steps)
+            case ast.Call(func=function, args=[first, *others]):
+                base = self._result(self._path(function, scope, steps - 1), first, others, scope, steps)
+            case ast.Subscript(value=value, slice=key):
+                base = self._item(self._path(value, scope, steps - 1), key)
+            case _:
+                base = None
+        if base is None:
+            return None
+        path = ".".join([base, *reversed(attributes)])
+        first, dot, rest = path.partition(".")
+        return _SAME.get(first, first) + dot + rest
+
+    def _name(self, name: str, scope: Scope, steps: int) -> str | None:
+        home = self.home(name, scope)
+        if home is None:
+            if name in BUILTINS:
+                return f"builtins.{name}"
+            if name == "__builtins__":
+                return "builtins"
+            return f"{self.stars[-1]}.{name}" if self.stars and self.stars[-1] else None
+        key = (home, name)
+        if key not in self._known:
+            self._known[key] = None  # a name that stands for itself ends here
+            found = (
+                value if isinstance(value, str) else self._path(value, home, steps - 1)
+                for value in home.bound[name]
+                if value is not None
+            )
+            self._known[key] = next((path for path in found if path), None)
+        return self._known[key]
+
+    def _result(
+        self, called: str | None, first: ast.expr, others: list[ast.expr], scope: Scope, steps: int
+    ) -> str | None:
+        if called == "builtins.__import__" and (module := text_of(first)):
+            return module if others else module.split(".")[0]
+        if called == "importlib.import_module" and (module := text_of(first)):
+            return module
+        if called == "builtins.getattr" and others and (name := text_of(others[0])):
+            owner = self._path(first, scope, steps - 1)
+            return f"{owner}.{name}" if owner else None
+        if called == "builtins.vars":
+            return self._path(first, scope, steps - 1)
+        return None
+
+    @staticmethod
+    def _item(owner: str | None, key: ast.expr) -> str | None:
+        name = text_of(key)
+        if not name or owner is None:
+            return None
+        if owner == "sys.modules":
+            return name
+        if owner.endswith(".__dict__"):
+            return f"{owner.removesuffix('.__dict__')}.{name}"
+        # `__builtins__["eval"]`, `vars(os)["system"]`: a module's names by their text.
+        return f"{owner}.{name}" if "." not in owner else None
+
+
+def text_of(node: ast.AST | None, depth: int = 50) -> str | None:
+    """The text that an expression of constants makes (``"__cl" + "ass__"``); None for anything else."""
+    if depth <= 0:
+        return None
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            first, second = text_of(left, depth - 1), text_of(right, depth - 1)
+            return first + second if first is not None and second is not None else None
+        case ast.JoinedStr(values=values) if all(isinstance(value, ast.Constant) for value in values):
+            return "".join(str(value.value) for value in values if isinstance(value, ast.Constant))
+    return None
+
+
+def start_of(node: ast.AST | None) -> str:
+    """The constant beginning of a text that may go on with values: ``https://host/`` of an f-string."""
+    whole = text_of(node)
+    if whole is not None:
+        return whole
+    steps = _STEPS
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod) and steps:
+        node, steps = node.left, steps - 1
+    if isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[0]
+    return text_of(node) or ""
+
+
+def within(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes below ``roots``, themselves included, that run as part of them: no function or class inside."""
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from (argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None)
+
+
+def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool, bool]]:
+    """The children of a node: each with whether the node's own scope has it, and whether it does nothing."""
+    if isinstance(node, ast.If) and _for_checkers(node.test):
+        yield from ((child, True, True) for child in node.body)
+        yield from ((child, True, False) for child in node.orelse)
+        return
+    for field, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else (value,):
+            if not isinstance(child, ast.AST) or isinstance(child, _EMPTY):
+                continue
+            # Defaults, decorators and bases are read where the function or class is made.
+            inside = field in ("body", "type_params") or not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
+            yield (
+                child,
+                inside,
+                field in ("annotation", "returns")
+                or (field == "type" and isinstance(node, ast.ExceptHandler)),
+            )
+
+
+def _for_checkers(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
+    return name == "TYPE_CHECKING"

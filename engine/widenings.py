@@ -1,0 +1,264 @@
+"""What operators granted beyond the authors' declarations: bound to a function and the content of one version.
+
+A version with another content has another hash, and so none of it. Each change is one transaction with its line in
+the audit and its event, and raises a counter: a worker that sees the counter unchanged knows that what it
+remembers is still so, and one that does not reads again, at its next claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import audit, counters, events, grants, versions
+from engine.database import Database
+from engine.errors import Conflict, Invalid, NotFound
+from engine.grants import NOTHING, Grants
+from engine.paths import Places
+from engine.settings import Settings
+from engine.tables import counter, function, function_version, widening
+from engine.tx import Tx
+
+MOST = 200
+MAX_REASON = 2000
+
+Key = tuple[str, str]
+"""A function's name, and the hash of a version's content."""
+
+# Selected along by a claim: raised whenever a widening comes or goes, NULL before the first one.
+STAMP = (
+    sa.select(counter.c.value)
+    .where(counter.c.name == counters.GRANTS)
+    .scalar_subquery()
+    .label("grants_changed")
+)
+
+
+class Widenings:
+    """Allow, revoke and list grants; ``author`` is who does it."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._kinds = grants.kinds_of_authors(settings)
+        self._places = Places(settings)
+
+    def allow(
+        self, name: str, number: int | None, kind: str, value: str = "", *, reason: str, author: str = ""
+    ) -> dict[str, Any]:
+        """Grant ``value`` to the content of one version (the active one without a ``number``).
+
+        Returns the entry, with ``created`` False when it was granted already. Raises :class:`NotFound`,
+        :class:`Invalid` for a wrong kind, value or reason, and :class:`Refused` for a path that is kept.
+        """
+        value = self._checked(kind, value)
+        reason = _text(reason, "reason", MAX_REASON)
+        with self._database.write() as tx:
+            counters.bump(tx, counters.GRANTS)
+            version = _version(tx, name, number)
+            key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
+            count = sa.select(sa.func.count()).select_from(widening).where(*_of(version))
+            if int(tx.scalar(count)) >= MOST:
+                raise Invalid(
+                    f"{name} v{version['number']} has {MOST} grants already",
+                    "no version takes more",
+                    f"functory grant list {name}",
+                )
+            row = key | {"id": tx.new_id(), "author": author, "reason": reason, "created_at": tx.now}
+            created = tx.insert_new(widening, row)
+            if created:
+                _tell(tx, "allow", version, kind, value, author, reason)
+        return key | {"version": version["number"], "created": created}
+
+    def revoke(
+        self, name: str, number: int | None, kind: str, value: str = "", *, reason: str = "", author: str = ""
+    ) -> dict[str, Any]:
+        """Take back what was allowed; executions that run already keep what they began with.
+
+        Returns the entry, with ``removed`` False when there was nothing to take, and ``declared`` True when it
+        stays in effect by the author's declaration. Raises as :meth:`allow`, and :class:`Conflict` for what
+        nothing but the declaration gives.
+        """
+        value = _spelled(kind, value)
+        reason = _text(reason, "reason", MAX_REASON) if reason else ""
+        with self._database.write() as tx:
+            counters.bump(tx, counters.GRANTS)
+            version = _version(tx, name, number)
+            removed = tx.execute(
+                sa.delete(widening).where(*_of(version), widening.c.kind == kind, widening.c.value == value)
+            ).rowcount
+            declared = (kind, value) in Grants.declared(version).only(self._kinds).items()
+            if removed:
+                _tell(tx, "revoke", version, kind, value, author, reason)
+            elif declared:
+                raise Conflict(
+                    f"{name} v{version['number']} has {f'{kind} {value}'.rstrip()} by its author's declaration",
+                    f"grants of the kind {kind} take effect as they are declared",
+                    "save a version that does not declare it, or leave the kind out of FUNCTORY_AUTHOR_GRANTS",
+                )
+        key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
+        return key | {"version": version["number"], "removed": bool(removed), "declared": declared}
+
+    def of(self, version: Mapping[str, Any]) -> tuple[Grants, Grants]:
+        """What a version row has in effect, and what it declares and waits for."""
+        with self._database.read() as tx:
+            widened = load(tx, [(version["name"], version["sha256"])])[version["name"], version["sha256"]]
+        declared = Grants.declared(version)
+        return (
+            grants.effective(declared, self._kinds, widened),
+            grants.pending(declared, self._kinds, widened),
+        )
+
+    def list(self, name: str | None = None, number: int | None = None) -> list[dict[str, Any]]:
+        """Every grant of one version, or of a function (of all of them without a ``name``): what the active
+        version declares, and what was allowed to any version.
+
+        ``status`` is ``author`` (in effect as declared), ``operator`` (in effect because allowed, with ``author``,
+        ``reason`` and ``created_at`` of that) or ``pending``. Raises :class:`NotFound`.
+        """
+        shown = sa.func.coalesce(function.c.active, function.c.latest)
+        statement = versions.joined().where(function.c.state != "deleted")
+        if name is not None:
+            statement = statement.where(function.c.name == name)
+        with self._database.read() as tx:
+            if name is not None:
+                rows = [_version(tx, name, number)]
+            else:
+                rows = tx.rows(statement.where(function_version.c.number == shown).order_by(function.c.name))
+            allowed = _allowed(tx, rows[0] if number is not None else None, name)
+        found: list[dict[str, Any]] = []
+        for row in rows:
+            own = [
+                entry
+                for entry in allowed
+                if (entry["function"], entry["sha256"]) == (row["name"], row["sha256"])
+            ]
+            stored = {(entry["kind"], entry["value"]) for entry in own}
+            waiting = set(grants.pending(Grants.declared(row), self._kinds, Grants.of(stored)).items())
+            for kind, value in Grants.declared(row).items():
+                if (kind, value) not in stored:
+                    found.append(
+                        {
+                            "function": row["name"],
+                            "version": row["number"],
+                            "sha256": row["sha256"],
+                            "kind": kind,
+                            "value": value,
+                            "status": "pending" if (kind, value) in waiting else "author",
+                            "author": row["author"],
+                            "reason": None,
+                            "created_at": row["created_at"],
+                        }
+                    )
+        found += [entry | {"status": "operator"} for entry in allowed]
+        return sorted(found, key=lambda e: (e["function"], -(e["version"] or 0), e["kind"], e["value"]))
+
+    def _checked(self, kind: str, value: str) -> str:
+        checked = grants.value_of(kind, value)
+        if kind in ("read", "write"):
+            self._places.check(kind, checked)
+        return checked
+
+
+class Remembered:
+    """The widenings of versions that a worker has met, read again when the counter says that some changed."""
+
+    def __init__(self, most: int = 2000) -> None:
+        self._most = most
+        # Replaced as a whole: threads that claim at the same time must not pair one's stamp with another's rows.
+        self._kept: tuple[int | None, dict[Key, Grants]] = (None, {})
+
+    def of(self, tx: Tx, stamp: int | None, keys: Iterable[Key]) -> dict[Key, Grants]:
+        """What was granted to each of ``keys``; ``stamp`` is what this transaction has read as :data:`STAMP`.
+
+        At most one statement, and none when nothing was ever granted or all is known.
+        """
+        wanted = set(keys)
+        if stamp is None:
+            return dict.fromkeys(wanted, NOTHING)
+        kept, known = self._kept
+        if stamp != kept or len(known) > self._most:
+            known = {}
+        unknown = [key for key in wanted if key not in known]
+        if unknown:
+            known = known | load(tx, unknown)
+            self._kept = (stamp, known)
+        return {key: known[key] for key in wanted}
+
+
+def load(tx: Tx, keys: Iterable[Key]) -> dict[Key, Grants]:
+    """What was granted to each of these (function, hash)."""
+    found: dict[Key, list[tuple[str, str]]] = {key: [] for key in keys}
+    names = sorted({name for name, _ in found})
+    for row in tx.rows(sa.select(widening).where(widening.c.function.in_(names))):
+        key = (row["function"], row["sha256"])
+        if key in found:
+            found[key].append((row["kind"], row["value"]))
+    return {key: Grants.of(items) for key, items in found.items()}
+
+
+def _allowed(tx: Tx, version: Mapping[str, Any] | None, name: str | None) -> list[dict[str, Any]]:
+    """What was allowed, with the newest version that has the content (None when it is gone)."""
+    newest = (
+        sa.select(sa.func.max(function_version.c.number))
+        .join(function, function.c.id == function_version.c.function_id)
+        .where(function.c.name == widening.c.function, function_version.c.sha256 == widening.c.sha256)
+        .scalar_subquery()
+    )
+    statement = sa.select(widening, newest.label("version"))
+    if version is not None:
+        statement = statement.where(*_of(version))
+    elif name is not None:
+        statement = statement.where(widening.c.function == name)
+    return [
+        {key: value for key, value in row.items() if key != "id"}
+        for row in tx.rows(statement.order_by(widening.c.id))
+    ]
+
+
+def _of(version: Mapping[str, Any]) -> Sequence[Any]:
+    return widening.c.function == version["name"], widening.c.sha256 == version["sha256"]
+
+
+def _version(tx: Tx, name: str, number: int | None) -> dict[str, Any]:
+    row = versions.load(tx, name, number) or (versions.load_latest(tx, name) if number is None else None)
+    if row is None:
+        missing = name if number is None else f"{name}@{number}"
+        raise NotFound(f"function {missing!r} not found", try_=f"functory function versions {name}")
+    return row
+
+
+def _tell(
+    tx: Tx, deed: str, version: Mapping[str, Any], kind: str, value: str, author: str, reason: str
+) -> None:
+    data = {
+        "version": version["number"],
+        "sha256": version["sha256"],
+        "kind": kind,
+        "value": value,
+        "reason": reason,
+    }
+    name = version["name"]
+    audit.note(tx, author, f"grant.{deed}", name, data)
+    type_ = "function.granted" if deed == "allow" else "function.revoked"
+    told = {"function": name, "author": author} | data
+    events.add(tx, [events.record(tx, type_, name, told, source=f"/functory/functions/{name}")])
+
+
+def _spelled(kind: str, value: str) -> str:
+    """The value as it was stored: also of a path that nobody could be granted any more."""
+    try:
+        return grants.value_of(kind, value)
+    except Invalid:
+        if kind in ("read", "write") and isinstance(value, str):
+            return value
+        raise
+
+
+def _text(text: str, what: str, most: int) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise Invalid(f"the grant has no {what}", "it is kept in the audit", f'--{what} "why it is needed"')
+    if len(text) > most:
+        raise Invalid(f"the {what} is too long", f"at most {most:,} letters are kept")
+    return text.strip()

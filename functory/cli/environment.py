@@ -1,0 +1,176 @@
+"""``functory environment``: the packages of functions, what holds them, and what is in the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from functory.cli import screen, session
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+app = noun("Packages of functions, pinned and built.")
+
+Reference = Annotated[
+    str, typer.Argument(help="A function: name, or name@3.", metavar="NAME[@N]", show_default=False)
+]
+
+
+@app.command("list", epilog="Example: functory environment list")
+def list_(json: AsJson = False, quiet: Quiet = False) -> None:
+    """All environments, newest first, with the versions of functions that they are for."""
+    with session.engine() as engine:
+        rows = engine.environments.listing()
+    shown = [
+        row
+        | {
+            "short": row["key"][:12],
+            "asked": ", ".join(row["requirements"]),
+            "count": len(row["packages"]),
+            "users": ", ".join(row["used_by"]),
+            "size": _megabytes(row["bytes"]),
+        }
+        for row in rows
+    ]
+    columns = {
+        "short": "KEY",
+        "asked": "ASKED FOR",
+        "count": "PACKAGES",
+        "python": "PYTHON",
+        "size": "ON THIS DISK",
+        "users": "USED BY",
+        "created_at": "MADE",
+    }
+    Screen(json=json, quiet=quiet).table(
+        shown, columns, key="key", data=rows, empty="no function needs packages yet"
+    )
+
+
+@app.command(epilog="Example: functory environment show parse")
+def show(
+    which: Annotated[
+        str,
+        typer.Argument(
+            help="A function (name, name@3), or the first digits of a key.",
+            metavar="NAME[@N]|KEY",
+            show_default=False,
+        ),
+    ],
+    json: AsJson = False,
+) -> None:
+    """The packages of a function or of an environment, each with its version."""
+    with session.engine() as engine:
+        row = engine.environments.get(_key(engine, which))
+    out = Screen(json=json)
+    if json:
+        out.value(row)
+        return
+    out.record(
+        {
+            "key": row["key"],
+            "asked for": ", ".join(row["requirements"]),
+            "python": f"{row['python']} on {row['platform']}",
+            "used by": ", ".join(row["used_by"]) or None,
+            "folder": row["path"] if row["built"] else None,
+            "on this disk": _megabytes(row["bytes"]) or "not built here yet",
+            "made": screen.moment(row["created_at"]),
+        }
+    )
+    out.title("packages")
+    out.lines(row["packages"])
+
+
+@app.command(epilog="Example: functory environment build parse@3")
+def build(
+    name: Reference,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Take the newest packages; when they differ, as a new version.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Build the packages of a version on this machine. One that had failed is tried again."""
+    from engine import dependencies
+    from engine.errors import FunctoryError, Invalid
+
+    function, number = dependencies.reference(name)
+    with session.engine() as engine:
+        if renew:
+            if number is not None:
+                raise Invalid(
+                    "--renew takes a function without a version",
+                    "it makes a new version of the active one",
+                    f"functory environment build {function} --renew",
+                )
+            row = engine.functions.update(function, renew=True, author=engine.author)
+        else:
+            row = engine.functions.equip(function, number, author=engine.author)
+        called = f"{row['name']} v{row['number']}"
+        if row["environment_error"]:
+            raise FunctoryError(
+                f"{called} has no environment", row["environment_error"], f"functory environment build {name}"
+            )
+        built = None
+        if row["environment"]:
+            engine.environments.ensure(row["environment"])
+            built = engine.environments.get(row["environment"])
+    out = Screen(json=json)
+    if json:
+        out.value({"name": row["name"], "number": row["number"], "environment": built})
+    elif built is None:
+        out.styled((f"{called} needs no packages", ""))
+    else:
+        new = "is new and " if row.get("created") else ""
+        out.styled((f"{called} {new}has its packages: {', '.join(built['packages'])}", ""))
+        if row["active"] != row["number"]:
+            screen.note(f"to use it: functory function activate {row['name']} {row['number']}")
+
+
+@app.command(epilog="Example: functory environment prune --yes")
+def prune(
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Also what was downloaded for builds to come.")
+    ] = False,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Remove what no function needs, unless it is an hour old at most. What is needed again is built again."""
+    confirm("Remove the environments that no function needs?", yes)
+    with session.engine() as engine:
+        gone = engine.environments.prune(engine.author, cache=cache)
+    out = Screen(json=json)
+    if json:
+        out.value({"forgotten": gone.forgotten, "removed": gone.removed})
+        return
+    out.styled(
+        (f"{len(gone.removed)} removed from this machine, {len(gone.forgotten)} from the database", "")
+    )
+
+
+def _key(engine: Functory, which: str) -> str:
+    """The key of a version's environment, or ``which`` itself when no function is called so."""
+    from engine import dependencies
+    from engine.errors import FunctoryError, Invalid, NotFound
+
+    try:
+        name, number = dependencies.reference(which)
+        row = engine.functions.get(name, number)
+    except (Invalid, NotFound):
+        return which
+    called = f"{row['name']} v{row['number']}"
+    if row["environment_error"]:
+        raise FunctoryError(
+            f"{called} has no environment",
+            row["environment_error"],
+            f"functory environment build {row['name']}@{row['number']}",
+        )
+    if not row["environment"]:
+        raise NotFound(f"{called} has no environment", "it declares no packages", "functory environment list")
+    return row["environment"]
+
+
+def _megabytes(size: Any) -> str | None:
+    return None if size is None else f"{size / 1_000_000:.1f} MB"

@@ -1,0 +1,120 @@
+"""``functory grant``: what versions may use beyond plain computation. Allowed, revoked, listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from functory.cli import screen, session
+from functory.cli.noun import noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+app = noun("Hosts, files, secrets, permissions and programs that versions may use.")
+
+Reference = Annotated[
+    str,
+    typer.Argument(
+        help="name, or name@3 for version 3; the active version without.",
+        metavar="NAME[@N]",
+        show_default=False,
+    ),
+]
+Kind = Annotated[
+    str, typer.Argument(help="secret, host, read, write, permission or subprocess.", show_default=False)
+]
+Value = Annotated[
+    str,
+    typer.Argument(
+        help="API_KEY, api.example.com:8443, /data/in, functions:read; nothing for subprocess.",
+        show_default=False,
+    ),
+]
+
+
+@app.command(
+    epilog="Example: functory grant allow fetch@3 host api.example.com --reason 'asked for in ticket 7'"
+)
+def allow(
+    name: Reference,
+    kind: Kind,
+    value: Value = "",
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the audit.", show_default=False)] = "",
+    json: AsJson = False,
+) -> None:
+    """Let exactly this content of a function use something. A changed function starts without."""
+    from engine import dependencies
+
+    with session.engine() as engine:
+        function, number = dependencies.reference(name)
+        entry = engine.widenings.allow(function, number, kind, value, reason=reason, author=engine.author)
+    already = "" if entry["created"] else " already; nothing was changed"
+    _done(f"{_version(entry)} may use {_grant(entry)}{already}", entry, json)
+
+
+@app.command(epilog="Example: functory grant revoke fetch@3 host api.example.com")
+def revoke(
+    name: Reference,
+    kind: Kind,
+    value: Value = "",
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the audit.", show_default=False)] = "",
+    json: AsJson = False,
+) -> None:
+    """Take back what was allowed. Executions that run already keep what they began with."""
+    from engine import dependencies
+
+    with session.engine() as engine:
+        function, number = dependencies.reference(name)
+        entry = engine.widenings.revoke(function, number, kind, value, reason=reason, author=engine.author)
+    if entry["declared"]:
+        screen.warn(f"{_version(entry)} still has {_grant(entry)}: its author's declaration takes effect")
+    if not entry["removed"]:
+        _done(f"{_version(entry)} was not allowed {_grant(entry)}; nothing was changed", entry, json)
+    else:
+        _done(f"{_version(entry)} may no longer use {_grant(entry)}", entry, json)
+
+
+@app.command("list", epilog="Example: functory grant list fetch")
+def list_(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="name, or name@3; all functions without.", metavar="[NAME[@N]]", show_default=False
+        ),
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Who has what. Status author: as declared; operator: allowed; pending: declared, waits for allow."""
+    from engine import dependencies
+
+    with session.engine() as engine:
+        function, number = dependencies.reference(name) if name is not None else (None, None)
+        rows = engine.widenings.list(function, number)
+    shown = [row | {"grant": f"{row['function']}@{row['version']} {_grant(row)}"} for row in rows]
+    columns = {
+        "function": "FUNCTION",
+        "version": "VERSION",
+        "kind": "KIND",
+        "value": "VALUE",
+        "status": "STATUS",
+        "author": "BY",
+        "reason": "REASON",
+    }
+    Screen(json=json, quiet=quiet).table(
+        shown, columns, key="grant", data=rows, empty="no grants: these functions only compute"
+    )
+
+
+def _version(entry: Mapping[str, Any]) -> str:
+    return f"{entry['function']} v{entry['version']}"
+
+
+def _grant(entry: Mapping[str, Any]) -> str:
+    return f"{entry['kind']} {entry['value']}".rstrip()
+
+
+def _done(message: str, entry: Mapping[str, Any], json: bool) -> None:
+    out = Screen(json=json)
+    out.value(entry) if json else out.styled((message, ""))

@@ -1,0 +1,122 @@
+"""Packages are code of others too: what they do when they are imported, before any function runs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import struct
+from collections.abc import Iterable
+
+from tests.attacks.case import Report, attack, part
+from tests.attacks.kit import Any, Tries, check, connect, libc, read, syscall, write
+
+ONLY = "packages and functions have the same rights there"
+
+
+@part
+def harmless_import(d: dict[str, Any]) -> Any:
+    return "imported"
+
+
+def was_imported(report: Report) -> Iterable[str]:
+    if report.found.get("imported") != "imported":
+        yield "the package was not imported"
+
+
+@attack(
+    "A89",
+    "A package that runs code by being installed: .pth, sitecustomize",
+    planted="harmless_import",
+    check=was_imported,
+    without=ONLY,
+)
+def path_files(d: dict[str, Any]) -> Any:
+    import planted  # pyright: ignore[reportMissingImports]
+
+    return {"through": [], "how": {}, "imported": planted.FOUND}
+
+
+@part
+def hostile_import(d: dict[str, Any]) -> Any:
+    tries = Tries()
+    canary = d["canary"].encode()
+    slash, none = ctypes.c_char_p(b"/"), ctypes.c_char_p(b"none")
+
+    def remount(path: str) -> None:
+        flags = ctypes.c_ulong(0x1000 | 0x20)  # MS_BIND | MS_REMOUNT, without MS_RDONLY
+        check(libc.mount(none, ctypes.c_char_p(path.encode()), None, flags, None), "remount")
+
+    def uncover(path: str) -> list[str]:
+        check(libc.umount2(ctypes.c_char_p(path.encode()), 2), "umount")
+        return os.listdir(path)
+
+    def processes(names: list[str]) -> bool:
+        """Its own /proc it may put away; what is below must show nobody, and be read-only."""
+        return any(name.isdigit() for name in names) or os.access("/proc/sys/kernel/core_pattern", os.W_OK)
+
+    tries.attempt("secret", read, d["secret"], proof=lambda text: canary in text)
+    for pid in (d["decoy"], d["worker"], os.getppid()):
+        tries.attempt(f"environ {pid}", read, f"/proc/{pid}/environ", proof=lambda text: canary in text)
+        if pid > 1:
+            tries.attempt(f"signal {pid}", os.kill, pid, signal.SIGURG)
+            tries.attempt(f"limits {pid}", syscall, "prlimit64", pid, 7, struct.pack("<QQ", 20, 20), 0)
+            tries.attempt(f"priority {pid}", os.setpriority, os.PRIO_PROCESS, pid, 19)
+    for name, family, address in (
+        ("TCP", socket.AF_INET, ("127.0.0.1", d["port"])),
+        ("unix", socket.AF_UNIX, d["unix"]),
+        ("abstract", socket.AF_UNIX, "\0" + d["abstract"]),
+    ):
+        tries.attempt(name, connect, family, socket.SOCK_STREAM, address)
+    tries.attempt("ptrace", syscall, "ptrace", 0x4206, d["decoy"], 0, 0)
+    ours = struct.pack("<QQ", ctypes.addressof(ctypes.create_string_buffer(64)), d["length"])
+    theirs = struct.pack("<QQ", d["address"], d["length"])
+    tries.attempt("memory", syscall, "process_vm_readv", d["decoy"], ours, 1, theirs, 1, 0)
+    for place in (
+        "/usr/lib",
+        "/etc",
+        "/root",
+        "/tmp",
+        d["folder"],
+        d["packages"],
+        os.path.dirname(os.__file__),
+    ):
+        tries.attempt(
+            f"write {place}", write, f"{place}/{d['mark']}", proof=lambda path: not path.startswith("/tmp")
+        )
+    # In a namespace of its own it may have rights over mounts, but not over those that it was given.
+    for path in ("/", "/usr/lib", d["packages"]):
+        tries.attempt(f"remount {path}", remount, path)
+    tries.attempt("root", os.chroot, "/")
+    for number in range(3):
+        tries.attempt(f"uncover /proc {number}", uncover, "/proc", proof=processes)
+    tries.attempt("uncover packages", uncover, os.path.dirname(os.__file__) + "/site-packages")
+    tries.attempt("chmod", os.chmod, d["secret"], 0o644)
+    tries.attempt("open_tree", syscall, "open_tree", -100, slash, 1)
+    tries.attempt("execve", os.execv, "/bin/sh", ["sh", "-c", "sleep 0"])
+    tries.attempt("io_uring", syscall, "io_uring_setup", 4, ctypes.create_string_buffer(256))
+    tries.attempt("unlimited", syscall, "unshare", 0x40000000)  # CLONE_NEWNET
+    return tries.verdict()
+
+
+@attack("A117", "A package that attacks when it is imported", planted="hostile_import", without=ONLY)
+def imported_attack(d: dict[str, Any]) -> Any:
+    import planted  # pyright: ignore[reportMissingImports]
+
+    return planted.FOUND
+
+
+@attack(
+    "A118", "A package that is changed for the executions to come", planted="harmless_import", without=ONLY
+)
+def changed_package(d: dict[str, Any]) -> Any:
+    tries = Tries()
+    path = f"{d['packages']}/planted.py"
+    tries.attempt("write", os.open, path, os.O_WRONLY)
+    tries.attempt("new module", write, f"{d['packages']}/{d['mark']}.py")
+    tries.attempt("rename", os.rename, path, path + "2")
+    tries.attempt("remove", os.unlink, path)
+    tries.attempt("cache", os.mkdir, f"{d['packages']}/__pycache__")
+    tries.attempt("chmod", os.chmod, path, 0o777)
+    return tries.verdict()

@@ -1,0 +1,72 @@
+"""What random kills have found, each reduced to the one moment that matters."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+import time
+
+from tests.integration.runner_world import FakeHost, job, open_files, until
+from workers.sandbox.confinement import Confinement
+from workers.sandbox.job import Limits
+from workers.sandbox.plan import Plan
+from workers.sandbox.pool import Options
+from workers.sandbox.runner import Runner
+
+
+def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_path):
+    """It used to report that confining had failed, and its execution ended; one that says nothing is started anew."""
+    reading, writing = os.pipe()
+    zygote = os.fork()
+    if zygote == 0:
+        try:
+            confinement = Confinement(Plan(tier="none", base=str(tmp_path)))
+            confinement.close_door()
+            own = os.getpid()
+            if os.fork() == 0:
+                while os.getppid() == own:
+                    time.sleep(0.001)
+                confinement.confine(Limits().bounds(), 1, str(tmp_path))
+                os.write(writing, b"it went on")
+        except BaseException as error:
+            os.write(writing, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(zygote, 0)
+    try:
+        assert os.read(reading, 1000) == b""
+    finally:
+        os.close(reading)
+
+
+def test_a_zygote_is_not_evicted_between_being_chosen_and_being_asked(tmp_path, monkeypatch):
+    """It used to be started anew for a place that nobody knew any more, and was never closed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    armed: list[int] = []
+
+    def monotonic() -> float:
+        # The first look at the clock in a run: the kind's zygote is chosen, and nothing was asked of it yet.
+        if armed and threading.get_ident() == armed[0]:
+            armed.clear()
+            other = threading.Thread(target=run, args=("other",))
+            other.start()
+            other.join()
+        return time.monotonic()
+
+    def run(domain: str) -> None:
+        task = job("def f():\n    return 1", domain=domain)
+        assert runner.run(task, FakeHost()).result == 1
+
+    before = open_files()
+    with Runner(monotonic=monotonic, tier="none", options=Options(zygotes=1, spares=1)) as runner:
+        run("one")
+        until(lambda: list(tmp_path.glob("*/*")) == [])
+        armed.append(threading.get_ident())
+        run("one")
+        assert armed == []
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    assert open_files() <= before

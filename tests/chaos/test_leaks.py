@@ -1,0 +1,94 @@
+"""Random kills of children, zygotes, shims and the worker leave nothing, and lose no execution.
+
+``make leaks`` runs ten thousand; these are enough to meet every sort of execution and every role that is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import leaks, remains
+from tests.chaos.sorts import Sorts
+from tests.integration.runner_world import until
+from tests.integration.tiers import every
+from workers.sandbox.job import Outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+EXECUTIONS = {"A": 200, "B": 100, "C": 100}
+BATCHES = 4
+SEED = 11  # kills the worker in three of the four
+MARK = "73194628"
+
+
+@every
+def test_random_kills_leave_nothing_and_lose_no_execution(tier):
+    executions = EXECUTIONS[tier]
+    arguments = [
+        *("--tier", tier),
+        *("--executions", str(executions)),
+        *("--batch", str(executions // BATCHES)),
+        *("--seed", str(SEED)),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos.leaks", "--json", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = json.loads(done.stdout or "{}")
+    assert report.get("problems") == [], done.stderr[-2000:]
+    assert done.returncode == 0
+    # The seed kills something of every role that matters, and lets most executions succeed.
+    assert report["kills"].keys() >= {"child", "zygote", "worker"}
+    assert report["statuses"]["succeeded"] > executions / 2
+
+
+def test_what_is_left_is_found(tmp_path):
+    before = remains.processes(MARK)
+    left = subprocess.Popen(["sleep", f"600.{MARK}"])
+    try:
+        # Its arguments are there a moment after it has been started.
+        until(lambda: remains.processes(MARK))
+        found = remains.processes(MARK)
+        assert (before, [each.pid for each in found]) == ([], [left.pid])
+        assert remains.kill(found[0], MARK)
+        left.wait()
+        assert not remains.kill(found[0], MARK)
+        assert remains.processes(MARK) == []
+    finally:
+        left.kill()
+        left.wait()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "file").touch()
+    assert remains.files(tmp_path) == ["run", "run/file"]
+
+
+def test_a_leak_fails_the_run(monkeypatch):
+    """What stands for a leak here is a process with the mark that nobody ends."""
+    monkeypatch.setattr(leaks, "_GONE_SECONDS", 0.2)
+    chaos = leaks.Chaos("none", 1)
+    left = subprocess.Popen(["sleep", f"600.{chaos._mark}"])
+    try:
+        report = chaos.run(2, 2)
+    finally:
+        left.kill()
+        left.wait()
+    assert any(str(left.pid) in problem for problem in report.problems)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "wrong"),
+    [("succeeded", None, True), ("crashed", "Crashed", False), ("timed_out", "TimedOut", True)],
+)
+def test_an_end_that_kills_do_not_explain_is_a_problem(status, kind, wrong):
+    sorts = Sorts("A", MARK)
+    task = next(t for t in (sorts.draw(n, 1, False) for n in range(100)) if t.sort == "plain")
+    error = None if kind is None else {"type": kind, "message": ""}
+    outcome = Outcome(status=status, result="another's", error=error)
+    assert bool(task.problem(outcome)) == wrong

@@ -1,0 +1,161 @@
+"""Control groups bound memory and tasks of everything in them, count what was ended, and leave nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import ordinary
+from workers.sandbox.cgroups import Cgroup, Cgroups, why_not
+
+_MEMORY = 64 << 20
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no control groups: {why_not()}")
+
+_ENTER = "import os, sys\nfor fd in sys.argv[1:]: os.write(int(fd), b'0')\n"
+
+
+@pytest.fixture
+def groups() -> Iterator[Cgroups]:
+    opened = Cgroups.open()
+    assert opened is not None
+    yield opened
+    opened.close()
+
+
+def _start(group: Cgroup, code: str) -> subprocess.Popen[str]:
+    """A process that enters ``group``, then runs ``code``."""
+    argv = [sys.executable, "-I", "-S", "-c", _ENTER + code, *map(str, group.fds)]
+    return subprocess.Popen(
+        argv, pass_fds=group.fds, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def _folders() -> set[str]:
+    return {str(path) for path in Path("/sys/fs/cgroup").rglob(f"functory-*-{os.getpid()}-*")}
+
+
+def test_more_memory_than_allowed_ends_the_process_and_is_counted(groups: Cgroups) -> None:
+    group = groups.take(_MEMORY, 8)
+    started = _start(group, "block = bytearray(256 << 20)")
+    assert started.wait(30) == -9
+    assert group.oom_kills() == 1
+    group.give_back()
+
+
+def test_memory_within_the_limit_is_given(groups: Cgroups) -> None:
+    group = groups.take(_MEMORY, 8)
+    started = _start(group, "block = bytearray(16 << 20); print(len(block))")
+    assert started.communicate(timeout=30)[0] == f"{16 << 20}\n"
+    assert group.oom_kills() == 0
+    group.give_back()
+
+
+def test_tasks_end_at_their_number(groups: Cgroups) -> None:
+    group = groups.take(_MEMORY, 4)
+    code = """
+import threading, time
+started = 1
+try:
+    while True:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        started += 1
+except RuntimeError:
+    print(started, flush=True)
+os._exit(0)
+"""
+    assert _start(group, code).communicate(timeout=30)[0] == "4\n"
+    group.give_back()
+
+
+def test_a_group_is_used_again_and_begins_at_zero(groups: Cgroups) -> None:
+    first = groups.take(_MEMORY, 8)
+    assert _start(first, "block = bytearray(256 << 20)").wait(30) == -9
+    first.give_back()
+    second = groups.take(2 * _MEMORY, 8)
+    assert second is first
+    assert second.oom_kills() == 0
+    assert _start(second, "block = bytearray(80 << 20)").wait(30) == 0
+
+
+def test_a_group_with_somebody_in_it_is_ended_and_not_used_again(groups: Cgroups) -> None:
+    group = groups.take(_MEMORY, 8)
+    started = _start(group, "print('in', flush=True); sys.stdin.read()")
+    assert started.stdout is not None
+    assert started.stdout.readline() == "in\n"
+    group.give_back()
+    assert started.wait(30) == -9
+    assert groups.take(_MEMORY, 8) is not group
+
+
+def test_kill_ends_all_processes_of_the_group(groups: Cgroups) -> None:
+    group = groups.take(_MEMORY, 8)
+    started = _start(group, "os.fork(); print('in', flush=True); sys.stdin.read()")
+    assert started.stdout is not None
+    assert started.stdout.read(6) == "in\nin\n"
+    group.kill()
+    # The pipe ends when its last writer, the forked process, has gone too.
+    assert started.stdout.read() == ""
+    assert started.wait(30) == -9
+
+
+def test_closing_leaves_no_folder() -> None:
+    before = _folders()
+    groups = Cgroups.open()
+    assert groups is not None
+    taken = groups.take(_MEMORY, 8)
+    started = _start(taken, "print('in', flush=True); sys.stdin.read()")
+    assert started.stdout is not None
+    started.stdout.readline()
+    assert _folders() > before
+    groups.close()
+    assert started.wait(30) == -9
+    assert _folders() <= before
+
+
+def test_what_a_killed_worker_left_is_removed_by_the_next() -> None:
+    code = """
+import os, sys
+from workers.sandbox.cgroups import Cgroups
+groups = Cgroups.open()
+group = groups.take(1 << 26, 8)
+pid = os.fork()
+if pid == 0:
+    for fd in group.fds:
+        os.write(fd, b"0")
+    sys.stdout.write("in\\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+    dead = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert dead.stdout is not None
+    assert dead.stdout.readline() == "in\n"
+    left = [path for path in Path("/sys/fs/cgroup").rglob(f"functory-*-{dead.pid}-*") if path.is_dir()]
+    assert left
+    dead.kill()
+    dead.wait()
+    for _ in range(200):  # one that was in it is killed by the first, removed by the next
+        opened = Cgroups.open()
+        assert opened is not None
+        opened.close()
+        if not any(path.exists() for path in left):
+            break
+    assert not any(path.exists() for path in left)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="this user is an ordinary one already")
+def test_who_may_write_none_gets_none_and_is_told_why() -> None:
+    if why := ordinary.missing():
+        pytest.skip(why)
+    code = "from workers.sandbox import cgroups as c; print(c.Cgroups.open()); print(c.why_not())"
+    said = ordinary.run([sys.executable, "-c", code]).stdout.splitlines()
+    assert said[0] == "None"
+    assert "not ours to write" in said[1] or "delegated" in said[1]

@@ -1,0 +1,685 @@
+"""Grants on both databases: what a claim has, what operators allow and take back, and no more rights from inside."""
+
+import threading
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from engine import audit, codec, counters, grants, tables
+from engine.attempts import Attempts, Ending
+from engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused
+from engine.grants import NOTHING, Grants
+from engine.limits import Limits
+from workers.denials import MOST
+from workers.host import EngineHost, Services
+
+pytest_plugins = ["tests.engine"]
+
+ALL: dict[str, Any] = {
+    "secrets": ["API_KEY"],
+    "permissions": ["functions:read"],
+    "hosts": ["api.example.com"],
+    "files": {"read": ["/data/in"], "write": ["/data/out"]},
+    "subprocess": True,
+}
+EVERYTHING = Grants(
+    secrets=("API_KEY",),
+    permissions=("functions:read",),
+    hosts=("api.example.com",),
+    read=("/data/in",),
+    write=("/data/out",),
+    subprocess=True,
+)
+SERVED: dict[str, Any] = {"author_grants": ["secret", "host", "permission"]}
+
+
+@pytest.fixture
+def served(make_world):
+    """A world as on servers: files and programs wait for an operator."""
+    return make_world(**SERVED)
+
+
+def claimed(world, function="work", **options):
+    return world.claim(world.start(function, **options))
+
+
+def host_of(world, claim, calls=lambda ids: None) -> EngineHost:
+    """What the code of this claim talks to."""
+    services = Services(
+        world.events, world.executions, world.functions, world.secrets, world.state, world.widenings
+    )
+    return EngineHost(claim, services, calls, threading.Event())
+
+
+def inside(world, **declared) -> EngineHost:
+    """A running function that may change others, with these declarations."""
+    permissions = ["functions:read", "functions:write", *declared.pop("permissions", [])]
+    world.function("maker", permissions=permissions, **declared)
+    return host_of(world, claimed(world, "maker"))
+
+
+def told(world, prefix="function.") -> list[dict[str, Any]]:
+    return [row["data"] for row in world.rows(tables.event) if row["type"].startswith(prefix)]
+
+
+def deeds(world) -> list[tuple[str, str, str]]:
+    return [(row["author"], row["action"], row["subject"]) for row in world.rows(tables.audit)]
+
+
+# What a claim has.
+
+
+def test_a_version_that_declares_nothing_has_nothing(world):
+    world.function("work")
+    claim = claimed(world)
+    assert claim.grants == NOTHING
+    (row,) = world.rows(tables.attempt)
+    assert row["sandbox"] == {
+        "sha256": claim.version["sha256"],
+        "tier": "none",
+        "environment": None,
+        "grants": {},
+        "limits": Limits().as_json(),
+    }
+
+
+def test_embedded_all_that_is_declared_takes_effect(world):
+    world.function("work", **ALL)
+    assert claimed(world).grants == EVERYTHING
+    (row,) = world.rows(tables.attempt)
+    assert Grants.from_json(row["sandbox"]["grants"]) == EVERYTHING
+    assert world.widenings.of(world.functions.get("work")) == (EVERYTHING, NOTHING)
+
+
+def test_on_servers_files_and_programs_wait(served):
+    served.function("work", **ALL)
+    has, waiting = served.widenings.of(served.functions.get("work"))
+    assert waiting == Grants(read=("/data/in",), write=("/data/out",), subprocess=True)
+    assert claimed(served).grants == has == waiting.missing(EVERYTHING)
+
+
+@pytest.mark.parametrize("kinds", [[], ["read"], ["subprocess", "write"], list(grants.KINDS)], ids=str)
+def test_the_setting_says_which_kinds_authors_grant(make_world, kinds):
+    world = make_world(author_grants=kinds)
+    world.function("work", **ALL)
+    assert {kind for kind, _ in claimed(world).grants.items()} == set(kinds)
+
+
+def test_a_worker_that_was_not_told_takes_the_stricter_rule(world):
+    world.function("work", **ALL)
+    row = world.start()
+    (claim,) = Attempts(world.database, "other", lease_seconds=30).claim([row["id"]])
+    assert {kind for kind, _ in claim.grants.items()} == grants.SERVED
+
+
+def test_the_functions_of_one_process_share_their_grants(served):
+    served.function("parse", hosts=["a.example.com"])
+    served.function("read", secrets=["API_KEY"], dependencies=["parse"], files={"read": ["/data"]})
+    served.function("work", dependencies=["read"], hosts=["b.example.com"])
+    served.widenings.allow("read", None, "read", "/data", reason="input")
+    assert claimed(served).grants == Grants(
+        secrets=("API_KEY",), hosts=("a.example.com", "b.example.com"), read=("/data",)
+    )
+    assert claimed(served, "parse").grants == Grants(hosts=("a.example.com",))
+
+
+def test_a_claim_whose_dependency_is_missing_has_its_own_grants(world):
+    world.function("work", dependencies=["gone"], hosts=["a.example.com"])
+    claim = claimed(world)
+    assert claim.problem is not None
+    assert claim.grants == Grants(hosts=("a.example.com",))
+
+
+def test_the_hash_of_what_declares_nothing_is_as_it_was_before_there_were_grants(world):
+    row = world.function("work", parameters="")
+    old = (
+        "source", "parameters", "input_schema", "output_schema", "declared", "imports", "dependencies", "secrets",
+        "permissions", "metadata", "output_patterns", "limits",
+    )  # fmt: skip
+    assert row["sha256"] == codec.digest([row[name] for name in old])
+    assert not world.function("work", parameters="", hosts=[], files={}, subprocess=False)["created"]
+    hashes = {row["sha256"]}
+    for field, value in {
+        "hosts": ["a.example.com"],
+        "files": {"read": ["/data"]},
+        "subprocess": True,
+    }.items():
+        hashes.add(world.function("work", parameters="", **{field: value})["sha256"])
+    assert len(hashes) == 4
+
+
+def test_a_version_that_lacked_its_packages_is_read_again(world):
+    version = world.function("work")
+    table = tables.function_version
+
+    def environment(key: str | None, error: str | None) -> Any:
+        with world.database.write() as tx:
+            tx.execute(sa.update(table).values(environment=key, environment_error=error))
+        claim = claimed(world)
+        (row,) = world.rows(tables.attempt, tables.attempt.c.execution_id == claim.id)
+        return claim.version["environment_error"], row["sandbox"]["environment"]
+
+    assert version["environment_error"] is None
+    assert environment(None, "the index was away") == ("the index was away", None)
+    assert environment("k" * 64, None) == (None, "k" * 64)
+
+
+# What operators allow and take back.
+
+
+def test_what_was_allowed_takes_effect_at_the_next_claim_and_ends_with_the_revocation(served):
+    served.function("work", **ALL)
+    before = claimed(served)
+    entry = served.widenings.allow("work", None, "subprocess", reason="runs git", author="ada")
+    assert (entry["version"], entry["created"], entry["sha256"]) == (1, True, before.version["sha256"])
+    assert not before.grants.subprocess
+    assert claimed(served).grants.subprocess
+    served.widenings.revoke("work", 1, "subprocess")
+    assert not claimed(served).grants.subprocess
+
+
+def test_more_than_what_is_declared_can_be_allowed(served):
+    served.function("work")
+    for kind, value in EVERYTHING.items():
+        served.widenings.allow("work", 1, kind, value, reason="why not")
+    assert claimed(served).grants == EVERYTHING
+    assert served.widenings.of(served.functions.get("work")) == (EVERYTHING, NOTHING)
+
+
+def test_another_content_starts_without_and_the_same_content_has_it_again(served):
+    served.function("work")
+    served.widenings.allow("work", None, "host", "a.example.com", reason="asked for")
+    served.function("work", metadata={"n": 1})
+    assert claimed(served).grants == NOTHING
+    assert claimed(served, version=1).grants == Grants(hosts=("a.example.com",))
+    again = served.function("work")
+    assert (again["number"], claimed(served).grants) == (3, Grants(hosts=("a.example.com",)))
+
+
+def test_another_function_of_the_same_content_has_nothing_of_it(served):
+    for name in ("work", "other"):
+        served.functions.save(f"def {name}(): ...\n")
+    served.widenings.allow("work", None, "host", "a.example.com", reason="asked for")
+    assert claimed(served, "other").grants == NOTHING
+
+
+def test_to_allow_and_to_revoke_twice_is_to_do_it_once(served):
+    served.function("work")
+    done = [
+        served.widenings.allow("work", 1, "host", host, reason="asked for", author="ada")["created"]
+        for host in ("a.example.com", "A.EXAMPLE.com.", " a.example.com ")
+    ]
+    assert done == [True, False, False]
+    taken = [
+        served.widenings.revoke("work", 1, "host", "a.example.com", author="bob")["removed"] for _ in "12"
+    ]
+    assert taken == [True, False]
+    assert deeds(served) == [("ada", "grant.allow", "work"), ("bob", "grant.revoke", "work")]
+    assert [t for t in served.types("function.") if t != "function.created"] == [
+        "function.granted",
+        "function.revoked",
+    ]
+
+
+def test_the_deed_is_told_and_audited_with_who_what_why_and_to_which_content(served):
+    sha256 = served.function("work")["sha256"]
+    served.widenings.allow("work", None, "read", "/data/in/", reason=" the daily files ", author="ada")
+    what = {"version": 1, "sha256": sha256, "kind": "read", "value": "/data/in", "reason": "the daily files"}
+    assert told(served, "function.granted") == [{"function": "work", "author": "ada"} | what]
+    (line,) = audit.recent(served.database)
+    assert (line["author"], line["action"], line["subject"], line["data"]) == (
+        "ada",
+        "grant.allow",
+        "work",
+        what,
+    )
+    (event,) = [row for row in served.rows(tables.event) if row["type"] == "function.granted"]
+    assert (event["subject"], event["source"]) == ("work", "/functory/functions/work")
+    served.widenings.revoke("work", 1, "read", "/data/in", reason="no more", author="bob")
+    assert told(served, "function.revoked") == [
+        {"function": "work", "author": "bob"} | what | {"reason": "no more"}
+    ]
+
+
+def test_what_authors_grant_cannot_be_revoked(served):
+    served.function("work", hosts=["a.example.com"], subprocess=True)
+    with pytest.raises(Conflict, match="by its author's declaration"):
+        served.widenings.revoke("work", 1, "host", "a.example.com")
+    assert not served.widenings.revoke("work", 1, "subprocess")["removed"], "it only waits"
+    served.widenings.allow("work", 1, "host", "a.example.com", reason="in any case")
+    entry = served.widenings.revoke("work", 1, "host", "a.example.com")
+    assert (entry["removed"], entry["declared"]) == (True, True)
+    assert claimed(served).grants == Grants(hosts=("a.example.com",))
+
+
+def test_grants_are_listed_with_where_they_come_from(served):
+    served.function("work", **ALL, author="ada")
+    served.widenings.allow("work", None, "read", "/data/in", reason="the daily files", author="bob")
+    served.widenings.allow("work", None, "host", "b.example.com", reason="asked for", author="bob")
+    served.function("other")
+    found = {
+        (entry["kind"], entry["value"]): (entry["status"], entry["author"], entry["reason"])
+        for entry in served.widenings.list("work")
+    }
+    assert found == {
+        ("secret", "API_KEY"): ("author", "ada", None),
+        ("permission", "functions:read"): ("author", "ada", None),
+        ("host", "api.example.com"): ("author", "ada", None),
+        ("read", "/data/in"): ("operator", "bob", "the daily files"),
+        ("write", "/data/out"): ("pending", "ada", None),
+        ("subprocess", ""): ("pending", "ada", None),
+        ("host", "b.example.com"): ("operator", "bob", "asked for"),
+    }
+    assert served.widenings.list() == served.widenings.list("work") == served.widenings.list("work", 1)
+    assert served.widenings.list("other") == []
+    served.function("work", metadata={"n": 1})
+    kept = served.widenings.list("work")
+    assert {(entry["version"], entry["value"]) for entry in kept} == {(1, "/data/in"), (1, "b.example.com")}
+    assert served.widenings.list("work", 2) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (("gone", None, "host", "a.example.com"), NotFound, "function 'gone' not found"),
+        (("work", 9, "host", "a.example.com"), NotFound, "work@9"),
+        (("work", 1, "root", ""), Invalid, "there is no kind of grant called 'root'"),
+        (("work", 1, "host", "http://a.example.com"), Invalid, "wrong host"),
+        (("work", 1, "host", "a\x00.example.com"), Invalid, "wrong host"),
+        (("work", 1, "secret", "a\x00b"), Invalid, "is not a secret name"),
+        (("work", 1, "permission", "functions:all"), Invalid, "there is no permission"),
+        (("work", 1, "read", "/data/../etc/shadow"), Invalid, "it goes up by"),
+        (("work", 1, "read", "/da\ud800ta"), Invalid, "surrogate"),
+        (("work", 1, "write", "/usr/lib"), Invalid, "cannot be granted"),
+        (("work", 1, "read", 5), Invalid, "it is a text"),
+        (("work", 1, "subprocess", "/bin/sh"), Invalid, "has no value"),
+    ],
+    ids=lambda value: str(value)[:50] if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_allowed_is_refused_and_leaves_nothing(served, given, error, message):
+    served.function("work")
+    with pytest.raises(error, match=message):
+        served.widenings.allow(*given, reason="asked for")
+    assert served.rows(tables.widening) == served.rows(tables.audit) == []
+
+
+@pytest.mark.parametrize("reason", ["", "  \n", None, "x" * 2001, 5], ids=lambda reason: repr(reason)[:10])
+def test_a_reason_must_be_given(served, reason):
+    served.function("work")
+    with pytest.raises(Invalid, match="reason"):
+        served.widenings.allow("work", 1, "host", "a.example.com", reason=reason)
+    assert served.rows(tables.widening) == []
+
+
+def test_the_files_of_the_installation_cannot_be_declared_or_allowed(world, tmp_path):
+    home = world.settings.home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "link").symlink_to(home)
+    world.function("work")
+    for path in (home, home / "secret.key", home.parent, tmp_path / "link", tmp_path / "link" / "secret.key"):
+        with pytest.raises(Refused, match="cannot be granted"):
+            world.widenings.allow("work", 1, "read", str(path), reason="asked for")
+        with pytest.raises(Refused, match="cannot be granted"):
+            world.function("work", files={"read": [str(path)]})
+    assert world.functions.get("work")["latest"] == 1
+    assert world.rows(tables.widening) == []
+
+
+def test_a_version_takes_a_limited_number_of_grants(served):
+    served.function("work")
+    for n in range(200):
+        served.widenings.allow("work", 1, "secret", f"KEY{n}", reason="asked for")
+    with pytest.raises(Invalid, match="has 200 grants already"):
+        served.widenings.allow("work", 1, "secret", "ONE_MORE", reason="asked for")
+
+
+def test_two_that_allow_the_same_together_do_it_once(make_world):
+    worlds = [make_world(**SERVED) for _ in range(4)]
+    worlds[0].function("work")
+    barrier, done, failures = threading.Barrier(4), [], []
+
+    def allow(world) -> None:
+        barrier.wait()
+        try:
+            for n in range(5):
+                done.append(
+                    world.widenings.allow("work", 1, "secret", f"KEY{n}", reason="asked for")["created"]
+                )
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=allow, args=[world]) for world in worlds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert sorted(done) == [False] * 15 + [True] * 5
+    assert len(deeds(worlds[0])) == len(told(worlds[0], "function.granted")) == 5
+    assert claimed(worlds[1]).grants.secrets == tuple(f"KEY{n}" for n in range(5))
+
+
+# What it costs.
+
+
+def test_claims_ask_for_grants_only_after_a_change(served):
+    served.function("work")
+    served.function("other")
+    claimed(served)
+
+    def cost(*functions: str) -> int:
+        ids = [served.start(function)["id"] for function in functions]
+        with served.statements() as sent:
+            assert len(served.worker.claim(ids)) == len(ids)
+        return len(sent)
+
+    cost("other")
+    assert cost("work") == cost("work", "other") == 4, "nothing was ever granted"
+    served.widenings.allow("work", 1, "host", "a.example.com", reason="asked for")
+    assert cost("work", "other", "work") == 5, "one more for a batch"
+    assert cost("work", "other", "work") == 4, "it is known"
+    served.widenings.revoke("work", 1, "host", "a.example.com")
+    assert cost("other", "work") == 5
+    assert cost("other", "work") == 4
+
+
+# What running code is held to.
+
+
+def test_code_opens_the_secrets_that_it_was_granted_and_no_other(make_world):
+    world = make_world(author_grants=[])
+    for name in ("API_KEY", "OTHER"):
+        world.secrets.set(name, f"value of {name}")
+    world.function("work", secrets=["API_KEY"])
+    host = host_of(world, claimed(world))
+    with pytest.raises(Refused, match="functory grant allow work@1 secret API_KEY"):
+        host.secret("API_KEY")
+    with pytest.raises(Refused, match="the secret OTHER is not declared"):
+        host.secret("OTHER")
+    world.widenings.allow("work", 1, "secret", "API_KEY", reason="asked for")
+    assert host_of(world, claimed(world)).secret("API_KEY") == "value of API_KEY"
+
+
+def test_code_uses_the_permissions_that_it_was_granted(make_world):
+    world = make_world(author_grants=[])
+    world.function("work", permissions=["functions:read"])
+    with pytest.raises(Refused, match="functory grant allow work@1 permission functions:read"):
+        host_of(world, claimed(world)).functions("list", {})
+    world.widenings.allow("work", 1, "permission", "functions:read", reason="asked for")
+    host = host_of(world, claimed(world))
+    assert [row["name"] for row in host.functions("list", {})] == ["work"]
+    with pytest.raises(Refused, match="the permission functions:write is not declared"):
+        host.functions("save", {"source": "def other(): ...\n"})
+
+
+def test_refusals_stand_in_the_log_a_limited_number_of_them(world):
+    world.function("work")
+    claim = claimed(world)
+    host = host_of(world, claim)
+    for n in [*range(500), *range(500)]:
+        with pytest.raises(Refused):
+            host.secret(f"KEY{n}")
+    with pytest.raises(Refused):
+        host.secret("x" * 100_000)
+    world.worker.finish(claim, host.denials.told(Ending("succeeded")))
+    lines = world.rows(tables.log)
+    assert len(lines) == MOST + 1
+    assert {(line["stream"], line["level"]) for line in lines} == {("log", "warning")}
+    assert lines[0]["text"] == "refused: the secret KEY0 is not declared (work v1 has no grants)"
+    assert "more refusals" in lines[-1]["text"]
+    assert sum(len(line["text"]) for line in lines) < 600 * (MOST + 1)
+    assert world.rows(tables.audit) == []
+
+
+def test_a_refusal_does_not_tell_the_secret_that_was_asked_for_as_a_name(world):
+    world.secrets.set("API_KEY", "hunter2-hunter2")
+    world.function("work", secrets=["API_KEY"], permissions=["functions:write"])
+    host = host_of(world, claimed(world))
+    value = host.secret("API_KEY")
+    for n in range(450, 500):
+        with pytest.raises(Refused):
+            host.secret("x" * n + value)
+    with pytest.raises(Refused):
+        host.functions("save", {"source": "def x(): ...\n", "hosts": [f"{value}.com"]})
+    told = repr(host.denials.told(Ending("failed")).logs)
+    assert "***" in told
+    assert "hunter2" not in told
+
+
+def test_the_log_of_a_run_says_what_its_functions_wait_for(served):
+    served.function("parse", files={"read": ["/data/in"]}, hosts=["a.example.com"])
+    served.function("work", dependencies=["parse"], subprocess=True)
+    claim = claimed(served)
+    ending = host_of(served, claim).denials.told(Ending("failed", logs=[{"seq": 4, "text": "own"}]))
+    assert [(entry["seq"], entry["text"]) for entry in ending.logs[1:]] == [
+        (5, 'subprocess waits for an operator: functory grant allow work@1 subprocess --reason "…"'),
+        (6, 'read /data/in waits for an operator: functory grant allow parse@1 read /data/in --reason "…"'),
+    ]
+    served.widenings.allow("work", 1, "subprocess", reason="asked for")
+    served.widenings.allow("parse", 1, "read", "/data", reason="asked for")
+    assert not claimed(served).waiting
+
+
+# No more rights from inside.
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"secrets": ["API_KEY"]},
+        {"key_dependencies": ["API_KEY"]},
+        {"hosts": ["api.example.com"]},
+        {"hosts": ["*"]},
+        {"files": {"read": ["/data/other"]}},
+        {"files": {"write": ["/data/in"]}},
+        {"subprocess": True},
+    ],
+    ids=str,
+)
+def test_code_cannot_declare_more_than_it_has(world, declared):
+    host = inside(world, hosts=["*.example.org"], files={"read": ["/data/in"]})
+    before = world.types()
+    with pytest.raises(Refused, match="more rights than it has itself") as caught:
+        host.functions("save", {"source": "def thief(): ...\n", **declared})
+    assert "thief v1 would have" in caught.value.why
+    with pytest.raises(Refused):
+        host.functions("save", {"source": "def thief(): ...\n", "activate": False, **declared})
+    with pytest.raises(Refused):
+        host.functions("update", {"name": "maker", "changes": declared})
+    with pytest.raises(NotFound):
+        world.functions.get("thief")
+    assert world.functions.get("maker")["latest"] == 1
+    assert world.types() == before
+
+
+def test_code_passes_on_what_it_has(world):
+    world.secrets.set("API_KEY", "hunter2")
+    host = inside(
+        world, secrets=["API_KEY"], hosts=["*.example.com"], files={"read": ["/data"]}, subprocess=True
+    )
+    declared = {
+        "secrets": ["API_KEY"],
+        "permissions": ["functions:write"],
+        "hosts": ["api.example.com", "*.eu.example.com"],
+        "files": {"read": ["/data/in"]},
+        "subprocess": True,
+    }
+    row = host.functions("save", {"source": "def child(): ...\n", **declared})
+    assert (row["secrets"], row["number"]) == (["API_KEY"], 1)
+    assert host.functions("update", {"name": "child", "changes": {"metadata": {"n": 1}}})["number"] == 2
+    assert host.functions("activate", {"name": "child", "version": 1})["active"] == 1
+
+
+def test_what_only_waits_cannot_be_passed_on(served):
+    host = inside(served, subprocess=True)
+    with pytest.raises(Refused, match="more rights"):
+        host.functions("save", {"source": "def thief(): ...\n", "subprocess": True})
+    served.widenings.allow("maker", None, "subprocess", reason="asked for")
+    host = host_of(served, claimed(served, "maker"))
+    row = host.functions("save", {"source": "def child(): ...\n", "subprocess": True})
+    assert row["warnings"] == [
+        'subprocess waits for an operator: functory grant allow child@1 subprocess --reason "…"'
+    ]
+
+
+def test_code_cannot_change_the_source_of_what_has_more(world):
+    world.function("vault", secrets=["API_KEY"])
+    host = inside(world)
+    with pytest.raises(Refused, match="vault v2 would have secret API_KEY"):
+        host.functions(
+            "update", {"name": "vault", "changes": {"source": "def vault(): return secret('API_KEY')\n"}}
+        )
+    assert world.functions.get("vault")["latest"] == 1
+
+
+def test_code_cannot_activate_or_roll_back_to_what_has_more(world):
+    world.function("work", hosts=["a.example.com"])
+    world.function("work")
+    host = inside(world)
+    for op, arguments in (("activate", {"version": 1}), ("rollback", {})):
+        with pytest.raises(Refused, match=r"work v1 would have host a\.example\.com"):
+            host.functions(op, {"name": "work", **arguments})
+    assert world.functions.get("work")["number"] == 2
+    world.functions.activate("work", 1)
+    assert world.functions.get("work")["number"] == 1, "people may"
+
+
+def test_code_cannot_activate_roll_back_to_or_save_again_what_was_allowed_more(world):
+    world.function("work")
+    world.widenings.allow("work", 1, "host", "a.example.com", reason="asked for")
+    world.function("work", metadata={"n": 1})
+    host = inside(world)
+    again = {"source": world.functions.get("work", 1)["source"]}
+    for op, arguments in (
+        ("activate", {"name": "work", "version": 1}),
+        ("rollback", {"name": "work"}),
+        ("save", again),
+        ("update", {"name": "work", "changes": {"metadata": {}}}),
+    ):
+        with pytest.raises(Refused, match=r"would have host a\.example\.com"):
+            host.functions(op, dict(arguments))
+    assert world.functions.get("work")["latest"] == 2
+
+
+def test_code_cannot_link_itself_with_what_has_more(world):
+    world.function("vault", secrets=["API_KEY"])
+    world.function("between", dependencies=["vault"])
+    host = inside(world)
+    for needed in ("vault", "vault@1", "between"):
+        with pytest.raises(Refused, match="linked with vault v1, would have secret API_KEY"):
+            host.functions("save", {"source": "def thief(): ...\n", "dependencies": [needed]})
+    with pytest.raises(NotFound):
+        world.functions.get("thief")
+
+
+@pytest.mark.parametrize("needed", ["parse", "parse@2", "middle"])
+def test_code_cannot_change_what_is_linked_into_more(world, needed):
+    world.function("parse")
+    world.function("middle", dependencies=["parse"])
+    world.function("vault", secrets=["API_KEY"], dependencies=[needed])
+    host = inside(world)
+    with pytest.raises(Refused, match="linked with vault v1, would have secret API_KEY"):
+        host.functions("update", {"name": "parse", "changes": {"source": "def parse(): return 'stolen'\n"}})
+    assert world.functions.get("parse")["latest"] == 1
+
+
+def test_code_cannot_make_the_missing_dependency_of_what_has_more(world):
+    world.function("lock", secrets=["API_KEY"])
+    world.function("vault", dependencies=["helper", "lock"])
+    host = inside(world)
+    with pytest.raises(Refused, match="helper v1, linked with lock v1, would have secret API_KEY"):
+        host.functions("save", {"source": "def helper(): ...\n"})
+
+
+def test_code_may_change_what_is_linked_into_no_more_than_it_has(world):
+    world.function("parse")
+    world.function("vault", secrets=["API_KEY"], dependencies=["parse@1"])
+    world.function("load", hosts=["a.example.com"], dependencies=["parse"])
+    host = inside(world, hosts=["*.example.com"])
+    row = host.functions("update", {"name": "parse", "changes": {"metadata": {"n": 1}}})
+    assert (row["number"], row["active"]) == (2, 2)
+    draft = host.functions(
+        "save", {"source": "def load(): ...\n", "hosts": ["a.example.com"], "activate": False}
+    )
+    assert (draft["number"], draft["active"]) == (2, 1)
+
+
+def test_a_cause_without_an_attempt_on_record_has_nothing(world):
+    world.function("maker", hosts=["a.example.com"])
+    claim = claimed(world, "maker")
+    with world.database.write() as tx:
+        tx.execute(sa.update(tables.attempt).values(sandbox=None))
+    with pytest.raises(Refused, match="more rights"):
+        world.functions.save("def child(): ...\n", hosts=["a.example.com"], cause=claim.cause)
+    assert world.functions.save("def child(): ...\n", cause=claim.cause)["created"]
+
+
+def test_hostile_arguments_of_code_change_nothing(world):
+    host = inside(world)
+    before = world.types("function.")
+    for op, arguments in [
+        ("save", {"source": "def x(): ...\n", "cause": None, "hosts": ["a.example.com"]}),
+        ("save", {"source": "def x(): ...\n", "author": "ada"}),
+        ("save", {"source": "def x(): ...\n", "hosts": "a.example.com"}),
+        ("save", {"source": "def x(): ...\n", "hosts": [f"h{n}.example.com" for n in range(5000)]}),
+        ("save", {"source": "def x(): ...\n", "files": {"read": ["/data/../etc"]}}),
+        ("save", {"source": "def x(): ...\n", "files": {"read": ["/\x00"]}}),
+        ("save", {"source": "def x(): ...\n", "grants": {"hosts": ["*"]}}),
+        ("save", {"source": "def x(): ...\n", "grants.hosts": ["*"]}),
+        ("save", {"source": "def x(): ...\n", "sha256": "0" * 64}),
+        ("update", {"name": "maker", "changes": {"cause": None, "subprocess": True}}),
+        ("update", {"name": "maker", "changes": {"grants.subprocess": True}}),
+        ("update", {"name": 5, "changes": {}}),
+        ("grant", {"name": "maker"}),
+    ]:
+        with pytest.raises(FunctoryError):
+            host.functions(op, dict(arguments))
+    assert world.types("function.") == before
+
+
+def test_the_counter_is_raised_by_each_change_of_grants(world):
+    world.function("work")
+
+    def value() -> int:
+        with world.database.read() as tx:
+            return counters.read(tx, counters.GRANTS)
+
+    seen = [value()]
+    world.widenings.allow("work", 1, "host", "a.example.com", reason="asked for")
+    seen.append(value())
+    world.widenings.revoke("work", 1, "host", "a.example.com")
+    seen.append(value())
+    assert len(set(seen)) == 3
+
+
+def test_code_that_runs_for_real_gets_no_further(engine):
+    engine.functions.save("def vault(): return 1\n", secrets=["API_KEY"])
+    source = """
+from functory import functions, secret
+
+def maker():
+    said = []
+    for attempt in (
+        lambda: secret("API_KEY"),
+        lambda: functions.save("def thief(): ...", subprocess=True),
+        lambda: functions.save("def thief(): ...", dependencies=["vault"]),
+        lambda: functions.update("vault", source="def vault(): return 2"),
+    ):
+        try:
+            attempt()
+            said.append("done")
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}".splitlines()[0])
+    return said + [functions.save("def child(): ...")["number"]]
+"""
+    engine.functions.save(source, permissions=["functions:write"])
+    row = engine.run("maker", {}, timeout=60)
+    assert row["result"] == [
+        "Refused: the secret API_KEY is not declared",
+        "Refused: maker may not give thief v1 more rights than it has itself",
+        "Refused: maker may not give thief v1 more rights than it has itself",
+        "Refused: maker may not give vault v2 more rights than it has itself",
+        1,
+    ]
+    assert [row["name"] for row in engine.functions.list()] == ["child", "maker", "vault"]

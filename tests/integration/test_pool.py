@@ -1,0 +1,294 @@
+"""Zygotes and their children over time: kinds, spares, rotation, eviction; and warm children, which stay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.integration.runner_world import FakeHost, alive, children, code, job, printed, until
+from workers.sandbox.job import Grants, Limits
+from workers.sandbox.pool import Options
+from workers.sandbox.runner import Runner
+
+HASH = "def f():\n    return hash('which zygote')"
+
+
+def result(runner, task, host=None):
+    outcome = runner.run(task, host or FakeHost())
+    assert outcome.status == "succeeded", outcome.error
+    return outcome.result
+
+
+def spares(runner) -> list[str]:
+    """Children of the plain zygote while nothing runs."""
+    return children(runner.zygote_pid)
+
+
+def test_a_kind_in_use_has_a_spare_that_takes_the_next_execution():
+    with Runner(options=Options(spares=1)) as runner:
+        for _ in range(2):
+            result(runner, job(HASH))
+        # Those that have run are being buried; what stays is waiting.
+        until(lambda: len(spares(runner)) == 1)
+        (waiting,) = spares(runner)
+        assert runner.run(job(HASH), FakeHost()).pid == int(waiting)
+        until(lambda: len(spares(runner)) == 1 and spares(runner) != [waiting])
+
+
+def test_no_spares_when_none_are_wanted():
+    with Runner(options=Options(spares=0)) as runner:
+        for _ in range(5):
+            result(runner, job(HASH))
+        until(lambda: spares(runner) == [])
+
+
+def test_a_spare_that_died_waiting_costs_no_execution():
+    with Runner() as runner:
+        for _ in range(2):
+            result(runner, job(HASH))
+        until(lambda: len(spares(runner)) == 1)
+        os.kill(int(spares(runner)[0]), signal.SIGKILL)
+        assert isinstance(result(runner, job(HASH)), int)
+
+
+def test_a_spare_made_for_other_limits_is_not_taken():
+    limits = [Limits(memory_bytes=size * 1024 * 1024) for size in (200, 300)]
+    source = "import resource\ndef f():\n    return resource.getrlimit(resource.RLIMIT_AS)[0]"
+    with Runner() as runner:
+        for _ in range(3):
+            got = [result(runner, job(source, limits=each)) for each in limits]
+            assert got == [each.memory_bytes for each in limits]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"domain": "made"},
+        {"grants": Grants(hosts=("api.example.com:443",))},
+        {"grants": Grants(read=("/usr/share",))},
+        {"grants": Grants(subprocess=True)},
+    ],
+    ids=["domain", "hosts", "files", "subprocess"],
+)
+def test_executions_of_different_domains_and_grants_never_share_a_zygote(other):
+    with Runner() as runner:
+        first = {result(runner, job(HASH)) for _ in range(3)}
+        second = {result(runner, job(HASH, **other)) for _ in range(3)}
+    # Children of one zygote have one hash seed: that is how they can be told apart.
+    assert (len(first), len(second)) == (1, 1)
+    assert first != second
+
+
+def test_a_zygote_is_replaced_after_its_executions_and_no_execution_waits_or_fails():
+    with Runner(options=Options(zygote_executions=5, spares=1)) as runner:
+        seen = [result(runner, job(HASH)) for _ in range(60)]
+        first = seen[0]
+        until(lambda: result(runner, job(HASH)) != first)
+        assert len(set(seen)) < 30
+
+
+def test_a_zygote_is_replaced_when_it_is_old():
+    now = [0.0]
+    with Runner(monotonic=lambda: now[0], options=Options(zygote_seconds=100)) as runner:
+        first = result(runner, job(HASH))
+        now[0] = 99.0
+        assert result(runner, job(HASH)) == first
+        now[0] = 101.0
+        until(lambda: result(runner, job(HASH)) != first)
+
+
+def test_too_many_zygotes_end_the_one_that_was_used_the_longest_ago():
+    with Runner(options=Options(zygotes=2, spares=0)) as runner:
+        hashes = {name: result(runner, job(HASH, domain=name)) for name in ("one", "two", "three", "four")}
+        assert result(runner, job(HASH, domain="four")) == hashes["four"]
+        assert result(runner, job(HASH, domain="one")) != hashes["one"]
+
+
+def test_a_zygote_with_a_running_execution_is_not_ended_for_another():
+    begun, go_on = threading.Event(), threading.Event()
+    source = "from functory import call\ndef f():\n    call('wait')\n    return 'done'"
+
+    def wait():
+        begun.set()
+        assert go_on.wait(30)
+
+    with Runner(options=Options(zygotes=1)) as runner, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(runner.run, job(source, domain="long"), FakeHost(wait=wait))
+        assert begun.wait(30)
+        for name in ("a", "b", "c"):
+            result(runner, job(HASH, domain=name))
+        go_on.set()
+        assert running.result(timeout=30).result == "done"
+
+
+COUNTER = """
+seen = []
+def f(x):
+    seen.append(x)
+    print("run", len(seen))
+    return len(seen)
+"""
+
+
+def test_a_warm_runner_keeps_what_its_version_has_in_memory():
+    with Runner() as runner:
+        outcomes = [runner.run(job(COUNTER, input={"x": n}, reuse=True), FakeHost()) for n in range(5)]
+    assert [outcome.result for outcome in outcomes] == [1, 2, 3, 4, 5]
+    assert len({outcome.pid for outcome in outcomes}) == 1
+    assert [printed(outcome) for outcome in outcomes] == [[f"run {n}"] for n in range(1, 6)]
+
+
+def test_without_reuse_nothing_is_kept():
+    with Runner() as runner:
+        assert [result(runner, job(COUNTER, input={"x": n})) for n in range(3)] == [1, 1, 1]
+
+
+def test_a_warm_runner_serves_one_version_with_one_set_of_grants_and_limits():
+    with Runner() as runner:
+        for _ in range(2):
+            result(runner, job(COUNTER, input={"x": 1}, reuse=True))
+        for other in (
+            job(code(COUNTER, version=2), input={"x": 1}, reuse=True),
+            job(COUNTER, input={"x": 1}, reuse=True, domain="made"),
+            job(COUNTER, input={"x": 1}, reuse=True, grants=Grants(read=("/usr/share",))),
+            job(COUNTER, input={"x": 1}, reuse=True, limits=Limits(threads=3)),
+        ):
+            assert result(runner, other) == 1
+
+
+@pytest.mark.parametrize(
+    "spoil", ["raise ValueError(x)", "import os; os._exit(0)", "while True: pass", "return {1: 2}[x]"]
+)
+def test_a_failure_ends_a_warm_runner(spoil):
+    source = (
+        f"seen = []\ndef f(x):\n    seen.append(x)\n    if x == 9:\n        {spoil}\n    return len(seen)"
+    )
+    quick = Limits(wall_seconds=1.0)
+    with Runner() as runner:
+        assert [result(runner, job(source, input={"x": n}, reuse=True, limits=quick)) for n in range(3)] == [
+            1,
+            2,
+            3,
+        ]
+        assert (
+            runner.run(job(source, input={"x": 9}, reuse=True, limits=quick), FakeHost()).status
+            != "succeeded"
+        )
+        assert result(runner, job(source, input={"x": 1}, reuse=True, limits=quick)) == 1
+
+
+def test_a_warm_runner_is_replaced_after_its_calls_and_when_it_is_old():
+    now = [0.0]
+    options = Options(reuse_calls=3, reuse_seconds=100)
+    with Runner(monotonic=lambda: now[0], options=options) as runner:
+        task = job(COUNTER, input={"x": 0}, reuse=True)
+        assert [result(runner, task) for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
+        now[0] = 101.0
+        assert result(runner, task) == 1
+
+
+def test_a_warm_runner_that_speaks_while_it_should_be_silent_is_given_up():
+    source = """
+import threading, time
+from functory import log
+seen = []
+def f():
+    seen.append(1)
+    def late():
+        time.sleep(0.2)
+        log("late")
+    threading.Thread(target=late).start()
+    return len(seen)
+"""
+    with Runner() as runner:
+        task = job(source, reuse=True)
+        first = runner.run(task, FakeHost())
+        waiting = threading.Event()
+        waiting.wait(0.6)
+        second = runner.run(task, FakeHost())
+    assert (first.result, second.result) == (1, 1)
+    assert [log.text for log in second.logs] == []
+
+
+def test_names_that_code_imported_speak_for_the_execution_that_runs_now():
+    source = """
+from functory import execution, call, secret
+def f():
+    return [execution.id, execution.attempt, call("who")]
+"""
+    with Runner() as runner:
+        for number in range(3):
+            task = job(source, execution_id=f"e-{number}", attempt=number, reuse=True)
+            assert result(runner, task, FakeHost(who=lambda number=number: number)) == [
+                f"e-{number}",
+                number,
+                number,
+            ]
+
+
+def test_a_warm_runner_has_its_budget_of_requests_anew():
+    source = "from functory import call\ndef f():\n    return [call('one') for _ in range(8)]"
+    with Runner() as runner:
+        task = job(source, reuse=True, limits=Limits(calls=8))
+        for _ in range(3):
+            assert result(runner, task, FakeHost(one=lambda: 1)) == [1] * 8
+
+
+def test_cpu_time_of_a_warm_runner_is_counted_for_each_execution():
+    source = """
+import time
+def f(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
+    return 1
+"""
+    with Runner() as runner:
+        limits = Limits(cpu_seconds=1.0, wall_seconds=60.0, total_seconds=60.0)
+        for _ in range(4):
+            assert result(runner, job(source, input={"seconds": 0.4}, reuse=True, limits=limits)) == 1
+        outcome = runner.run(job(source, input={"seconds": 20}, reuse=True, limits=limits), FakeHost())
+        assert (outcome.status, outcome.kill_reason) == ("timed_out", "cpu")
+
+
+def test_many_threads_have_warm_runners_of_their_own():
+    with Runner() as runner, ThreadPoolExecutor(4) as pool:
+        task = job(
+            "import os, time\ndef f():\n    time.sleep(0.01)\n    return os.getpid() and 1", reuse=True
+        )
+        outcomes = list(pool.map(lambda _: runner.run(task, FakeHost()), range(80)))
+        assert {outcome.result for outcome in outcomes} == {1}
+        assert 1 <= len({outcome.pid for outcome in outcomes}) <= 8
+    until(lambda: not [outcome for outcome in outcomes if alive(outcome.pid)])
+
+
+def test_closing_ends_spares_and_warm_runners():
+    runner = Runner()
+    for _ in range(2):
+        result(runner, job(HASH))
+    warm = runner.run(job(COUNTER, input={"x": 1}, reuse=True), FakeHost())
+    until(lambda: len(spares(runner)) >= 1)
+    pids = [int(pid) for pid in spares(runner)] + [warm.pid]
+    runner.close()
+    until(lambda: not [pid for pid in pids if alive(pid)])
+
+
+@pytest.mark.parametrize("tier", ["A", "C"])
+def test_a_granted_path_that_is_reached_by_a_link_is_refused(tier, tmp_path):
+    """Whoever may write in its folder could have put the link there after the path was looked at."""
+    if (tier == "A") != (os.geteuid() == 0):
+        pytest.skip("A is root's; root in tier C needs an interpreter that everybody may read")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "data").write_text("x")
+    (tmp_path / "link").symlink_to("real")
+    source = "def f(path):\n    return open(path).read()"
+    with Runner(tier=tier) as runner:
+        for name, status in (("real", "succeeded"), ("link", "sandbox_error")):
+            path = str(tmp_path / name)
+            task = job(source, input={"path": f"{path}/data"}, grants=Grants(read=(path,)))
+            outcome = runner.run(task, FakeHost())
+            assert outcome.status == status
+        assert "reached by a link: grant the place that it leads to" in outcome.error["message"]

@@ -1,0 +1,36 @@
+"""Which tiers of confinement this machine can show: marks that run a test in each, or say why not."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests import ordinary
+from tests.integration.contained import Contained
+from workers.sandbox import landlock
+
+
+@cache
+def lacks(tier: str) -> str:
+    """Why this machine cannot show ``tier``, empty if it can."""
+    if tier == "A" and os.geteuid() != 0:
+        return "tier A needs root"
+    if tier == "C" and not landlock.abi():
+        return "tier C needs Landlock"
+    if tier != "A" and (why := ordinary.missing()):
+        return why
+    said = Contained(tier, "pass").finish()
+    return "" if said == [["ended", 0]] else f"tier {tier}: {said}"
+
+
+def tiers(*names: str) -> Any:
+    """Run a test with ``tier`` as each of ``names``."""
+    marks = [pytest.param(n, marks=pytest.mark.skipif(bool(lacks(n)), reason=lacks(n))) for n in names]
+    return pytest.mark.parametrize("tier", marks)
+
+
+every = tiers("A", "B", "C")
+namespaced = tiers("A", "B")

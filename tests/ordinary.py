@@ -1,0 +1,107 @@
+"""Run a command as a user without rights, from a test session that is root.
+
+    python -m tests.ordinary -- pytest tests/integration/test_confine.py
+
+Where the interpreter or this checkout lies below a folder that only root may enter, a plain change of user
+could not even start Python. So the command gets a mount namespace of its own, in which such a folder is
+covered by an empty one that everybody may enter, with what the command needs put back at its place. Who is
+not root already is an ordinary user: the command runs as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+UID = 1001
+_ROOT = Path(__file__).resolve().parents[1]
+_CLONE_NEWNS = 0x00020000  # linux/sched.h
+_MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x1000, 0x4000, 0x40000, 2  # linux/mount.h
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def command(argv: list[str]) -> list[str]:
+    """``argv`` as a command that drops its rights first; to be started in the folder of this checkout."""
+    return [sys.executable, "-m", "tests.ordinary", "--", *argv] if os.geteuid() == 0 else argv
+
+
+def run(argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """``subprocess.run`` of ``argv`` as an ordinary user, its outputs captured as text."""
+    return subprocess.run(command(argv), cwd=_ROOT, capture_output=True, text=True, check=False, **options)
+
+
+def missing() -> str | None:
+    """Why this session cannot become an ordinary user, None if it can."""
+    done = run([sys.executable, "-c", "import os; assert os.getuid() != 0; import tests"], timeout=60)
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it was killed"])[-1]
+
+
+def become(uid: int = UID) -> None:
+    """Make this process one of user and group ``uid``, for good, still able to run this interpreter."""
+    reveal()
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def reveal() -> None:
+    """As root: let every user of this process's mount namespace, a new one, reach the interpreter and checkout."""
+    needed = [Path(p).resolve() for p in (sys.base_prefix, sys.prefix, _ROOT)]
+    closed: dict[Path, list[Path]] = {}
+    for path in needed:
+        for parent in reversed(path.parents):
+            if not parent.stat().st_mode & 0o001:
+                closed.setdefault(parent, []).append(path)
+                break
+    if closed:
+        _check(_libc.unshare(_CLONE_NEWNS), "unshare the mounts")
+        _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+        for folder, paths in closed.items():
+            _uncover(folder, paths)
+
+
+def _uncover(closed: Path, needed: list[Path]) -> None:
+    """Put an empty folder over ``closed`` in which only the ``needed`` ones are to be found."""
+    aside = Path(tempfile.mkdtemp(prefix="ordinary-"))
+    _mount("tmpfs", str(aside), "tmpfs", 0, "mode=0755,size=1m")
+    for number, path in enumerate(needed):
+        (aside / str(number)).mkdir()
+        _mount(str(path), str(aside / str(number)), "", _MS_BIND | _MS_REC)
+    _mount("tmpfs", str(closed), "tmpfs", 0, "mode=0755,size=1m")
+    for number, path in enumerate(needed):
+        path.mkdir(parents=True, exist_ok=True)
+        _mount(str(aside / str(number)), str(path), "", _MS_BIND | _MS_REC)
+    _check(_libc.umount2(os.fsencode(aside), _MNT_DETACH), f"unmount {aside}")
+    aside.rmdir()
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    done = _libc.mount(
+        source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode() or None
+    )
+    _check(done, f"mount {source} on {target}")
+
+
+def _check(result: int, step: str) -> None:
+    if result != 0:
+        raise OSError(ctypes.get_errno(), f"{step}: {os.strerror(ctypes.get_errno())}")
+
+
+def main(arguments: list[str]) -> None:
+    if not arguments or arguments[0] != "--" or len(arguments) < 2:
+        sys.exit("usage: python -m tests.ordinary -- command …")
+    argv = arguments[1:]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    if os.geteuid() == 0:
+        become()
+        environment |= {"HOME": tempfile.gettempdir(), "USER": "ordinary", "LOGNAME": "ordinary"}
+    os.execvpe(argv[0], argv, environment)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,78 @@
+"""Run a command as on a poorer machine than this one: for tests of what the sandbox does there.
+
+    python -m tests.restricted filter -- command     as in default Docker: a filter refuses namespaces and mounts
+    python -m tests.restricted full -- command       no user namespace may be made any more (max_user_namespaces)
+    python -m tests.restricted landlock -- command   a kernel without Landlock
+    python -m tests.restricted nothing -- command    neither namespaces nor Landlock
+    python -m tests.restricted mounts -- command     as on Ubuntu: a user namespace may be made, mounts are refused
+
+The command, and what it starts, cannot get out again. A filter stays; the limit is one of a new user
+namespace, in which the command keeps its user id (and, if that is root's, nobody else's).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from workers.sandbox import kernel, seccomp
+from workers.sandbox.bpf import EQUAL, NUMBER, Builder, Return, Target, low_word
+from workers.sandbox.syscalls import NUMBERS
+
+_ALLOW, _ERRNO = Return(0x7FFF0000), 0x00050000  # linux/seccomp.h
+_MOUNTS = ("mount", "umount2", "pivot_root", "open_tree", "move_mount", "mount_setattr", "fsopen", "fsmount")
+_NAMESPACES = 0x7E020000  # all CLONE_NEW* of linux/sched.h but the one of time
+_LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
+
+
+def refusing(calls: Iterable[str], number: int, *, clone: bool = False) -> bytes:
+    """A filter that answers ``calls`` with ``number`` and allows the rest; ``clone``: not for new namespaces."""
+    numbers = NUMBERS[platform.machine()]
+    code = Builder()
+    start: Target = _ALLOW
+    if clone:
+        code.jump(EQUAL, 0, _ALLOW, Return(_ERRNO | number))
+        code.mask(_NAMESPACES)
+        block = code.load(low_word(0))
+        start = code.jump(EQUAL, numbers["clone"], block, start)
+        start = code.jump(EQUAL, numbers["clone3"], Return(_ERRNO | errno.ENOSYS), start)
+    for call in calls:
+        start = code.jump(EQUAL, numbers[call], Return(_ERRNO | number), start)
+    code.load(NUMBER)
+    return code.program()
+
+
+def without_user_namespaces() -> None:
+    """No more user namespaces (user_namespaces(7), ``/proc/sys/user``)."""
+    uid, gid = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.CLONE_NEWUSER, "make a user namespace")
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/sys/user/max_user_namespaces").write_text("0")
+
+
+def main(arguments: list[str]) -> None:
+    match arguments:
+        case ["filter", "--", *command]:
+            seccomp.load(refusing(("unshare", "setns", *_MOUNTS), errno.EPERM, clone=True))
+        case ["nothing", "--", *command]:
+            seccomp.load(refusing(_LANDLOCK, errno.ENOSYS))
+            seccomp.load(refusing(("unshare", "setns", *_MOUNTS), errno.EPERM, clone=True))
+        case ["mounts", "--", *command]:
+            seccomp.load(refusing(_MOUNTS, errno.EACCES))
+        case ["landlock", "--", *command]:
+            seccomp.load(refusing(_LANDLOCK, errno.ENOSYS))
+        case ["full", "--", *command]:
+            without_user_namespaces()
+        case _:
+            sys.exit(f"usage:{__doc__}")
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

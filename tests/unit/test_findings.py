@@ -1,0 +1,561 @@
+"""Static findings: each kind on sources that have it and on similar ones that do not; no source breaks them."""
+
+import ast
+import random
+import re
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import findings
+from engine.advice import KINDS, SEVERITIES
+from engine.errors import Invalid
+from engine.findings import Finding
+from workers.environments.requirements import DISTRIBUTIONS
+
+HEAD = "from functory import secret, call, functions, state\n"
+
+
+def found(text: str, **declared) -> set[str]:
+    """The kinds found in ``text``; declared packages and the like are fields of a version."""
+    return {finding.kind for finding in findings.of_version({"source": text, **declared})}
+
+
+def inside(*lines: str) -> str:
+    """A function with these lines."""
+    return "def f(x, y):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+HAS = [
+    # exec
+    ("exec", inside("exec(x)")),
+    ("exec", inside("return eval(f'{x} + 1')")),
+    ("exec", inside("return compile(x, '', 'exec')")),
+    ("exec", inside("return list(map(eval, x))")),
+    ("exec", "e = eval\n" + inside("return e(x)")),
+    ("exec", "import builtins\n" + inside("builtins.exec(x)")),
+    ("exec", inside("getattr(__builtins__, 'ev' + 'al')(x)")),
+    ("exec", inside("__builtins__['eval'](x)")),
+    ("exec", "import builtins\n" + inside("vars(builtins)['eval'](x)")),
+    ("exec", inside("exec('exec(x)')")),
+    ("exec", inside("exec('a b')")),
+    ("exec", "import types\n" + inside("return types.FunctionType(x, {})")),
+    ("exec", "import runpy\n" + inside("runpy.run_path(x)")),
+    ("exec", inside("return [eval(eval_) for eval_ in x]")),
+    ("exec", "class Part:\n    eval = 1\n    def m(self): return eval(self)\n" + inside("return Part()")),
+    ("exec", inside("def g(eval): return eval", "return eval(x)")),
+    # dunder
+    ("dunder", inside("return ().__class__.__base__.__subclasses__()")),
+    ("dunder", inside("return x.__class__.mro()")),
+    ("dunder", inside("return x.__globals__['os']")),
+    ("dunder", inside("return getattr(x, '__glob' 'als__')")),
+    ("dunder", inside("return getattr(x, '__glob' + 'als__')")),
+    ("dunder", inside("return getattr(x, f'__{y}__')")),
+    ("dunder", "import os\n" + inside("return getattr(os, x)")),
+    ("dunder", inside("return x['__builtins__']")),
+    ("dunder", inside("g = (i for i in x)", "return g.gi_frame.f_back")),
+    ("dunder", "import sys\n" + inside("return sys._getframe(1)")),
+    ("dunder", "from inspect import currentframe\n" + inside("return currentframe()")),
+    ("dunder", inside("return '{0.__init__.__globals__}'.format(x)")),
+    ("dunder", "from operator import attrgetter\n" + inside("return attrgetter('f.__globals__')(x)")),
+    ("dunder", inside("match x:", "    case object(__globals__=g): return g")),
+    ("dunder", inside("return __builtins__")),
+    # imports
+    ("undeclared_import", inside("import numpy")),
+    ("undeclared_import", "from numpy.linalg import norm\n" + inside("return norm(x)")),
+    ("undeclared_import", "from . import sibling\n" + inside("return sibling")),
+    ("undeclared_import", "import importlib\n" + inside("return importlib.import_module('numpy')")),
+    ("undeclared_import", inside("return __import__('numpy')")),
+    ("dynamic_import", inside("return __import__(x)")),
+    ("dynamic_import", "import importlib\n" + inside("return importlib.import_module(f'a.{x}')")),
+    ("dynamic_import", "import sys\n" + inside("sys.path.insert(0, x)")),
+    ("dynamic_import", "import importlib.util\n" + inside("importlib.util.spec_from_file_location(x, y)")),
+    # what the engine refuses
+    ("undeclared_secret", HEAD + inside("return secret('KEY')")),
+    ("undeclared_secret", "import functory as f\n" + inside("return f.secret(name='KEY')")),
+    ("undeclared_secret", inside("from functory import secret as s", "return s('KEY')")),
+    ("dynamic_secret", HEAD + inside("return secret(x)")),
+    ("dynamic_secret", HEAD + inside("return list(map(secret, x))")),
+    ("undeclared_permission", HEAD + inside("return functions.list()")),
+    ("undeclared_dependency", inside("return parse(x)")),
+    # the sandbox does not have it
+    ("subprocess", "import subprocess\n" + inside("subprocess.run(['id'])")),
+    ("subprocess", "from os import system as s\n" + inside("s('id')")),
+    ("subprocess", "from os import *\n" + inside("system('id')")),
+    ("subprocess", inside("__import__('o' + 's').system('id')")),
+    ("subprocess", "import os\n" + inside("getattr(os, 'sys' + 'tem')('id')")),
+    ("subprocess", "import os\n" + inside("run = os.popen", "run(x)")),
+    ("subprocess", "import sys\n" + inside("sys.modules['os'].system(x)")),
+    ("subprocess", "import os\n" + inside("if os.fork() == 0: return 1")),
+    ("subprocess", inside("exec('import os; os.system(1)')")),
+    ("subprocess", "from multiprocessing import Pool\n" + inside("return Pool(4).map(x, y)")),
+    ("subprocess", "import posix\n" + inside("posix.execv(x, y)")),
+    ("network", "import socket\n" + inside("return socket.create_connection((x, 80))")),
+    ("network", "import urllib.request\n" + inside("return urllib.request.urlopen(x).read()")),
+    ("network", "import requests\n" + inside("return requests.get(x).json()")),
+    ("network", "from http.client import HTTPSConnection\n" + inside("return HTTPSConnection(x)")),
+    ("network", "import asyncio\n" + "async def f(x): await asyncio.open_connection(x, 80)\n"),
+    ("files", inside("return open('/etc/passwd').read()")),
+    ("files", inside("return open('/tmp/../etc/passwd').read()")),
+    ("files", inside("return open(f'/data/{x}.csv').read()")),
+    ("files", "from pathlib import Path\n" + inside("return Path('/root/.ssh/id').read_text()")),
+    ("files", "import os\n" + inside("return os.listdir('/home')")),
+    ("files", "import shutil\n" + inside("shutil.rmtree('/var/lib')")),
+    # data that is code
+    ("unpickling", "import pickle\n" + inside("return pickle.loads(x)")),
+    ("unpickling", "from pickle import Unpickler\n" + inside("return Unpickler(x).load()")),
+    ("unpickling", "import marshal\n" + inside("return marshal.loads(x)")),
+    ("unpickling", "import shelve\n" + inside("return shelve.open(x)")),
+    ("unpickling", "import yaml\n" + inside("return yaml.load(x)")),
+    ("unpickling", "import yaml\n" + inside("return yaml.load(x, Loader=yaml.Loader)")),
+    ("unpickling", "import yaml\n" + inside("return yaml.unsafe_load(x)")),
+    ("unpickling", "import torch\n" + inside("return torch.load(x)")),
+    ("unpickling", "import numpy as np\n" + inside("return np.load(x, allow_pickle=True)")),
+    ("ctypes", "import ctypes\n" + inside("return ctypes.CDLL(None)")),
+    ("ctypes", "from cffi import FFI\n" + inside("return FFI()")),
+    ("ctypes", "import mmap\n" + inside("return mmap.mmap(-1, 9, prot=mmap.PROT_EXEC)")),
+    # what does not fit to runs
+    ("bare_except", inside("try: x()", "except: pass")),
+    ("bare_except", inside("try: x()", "except BaseException as e: print(e)")),
+    ("bare_except", inside("try: x()", "except (ValueError, BaseException): return 1")),
+    ("bare_except", "from contextlib import suppress\n" + inside("with suppress(BaseException): x()")),
+    ("global_state", "N = 0\n" + inside("global N", "N += 1")),
+    ("global_state", "SEEN = {}\n" + inside("SEEN[x] = y")),
+    ("global_state", "SEEN = []\n" + inside("SEEN.append(x)")),
+    ("global_state", "import collections\nN = collections.Counter()\n" + inside("N.update(x)")),
+    ("global_state", inside("f.count = x")),
+    ("global_state", "class Part: n = 0\n" + inside("Part.n += 1")),
+    ("global_state", inside("globals()[x] = y")),
+    ("global_state", "import os\n" + inside("os.environ['HOME'] = x")),
+    ("global_state", "import json\n" + inside("json.loads = x")),
+    ("blocking_async", "import time\nasync def f(x): time.sleep(1)\n"),
+    ("blocking_async", "from time import sleep\nasync def f(x): return [sleep(i) for i in x]\n"),
+    ("blocking_async", "import requests\nasync def f(x): return requests.get(x)\n"),
+    ("blocking_async", HEAD + "async def f(x): return call('g', x)\n"),
+    ("infinite_loop", inside("while True: x()")),
+    ("infinite_loop", inside("while 1:", "    for i in x:", "        if i: break")),
+    ("infinite_loop", inside("while True:", "    def g(): return 1", "    g()")),
+    ("infinite_loop", "import itertools\n" + inside("for i in itertools.count(): x(i)")),
+    ("generator", inside("yield x")),
+    ("generator", "async def f(x):\n    for i in x: yield i\n"),
+    ("hidden_text", inside("return 'a\u202eb'")),
+    ("hidden_text", "# \u2066 comment\n" + inside("return 1")),
+    ("unreadable", "def f(:"),
+    ("unreadable", "def f(): ...\x00"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text"), HAS, ids=lambda value: value if value in KINDS else "")
+def test_what_is_there_is_found(kind, text):
+    assert kind in found(text)
+
+
+def test_every_kind_has_a_source_that_shows_it():
+    needs_a_declaration = {"unused_secret", "unused_dependency", "unused_permission", "unused_grant"}
+    assert {kind for kind, _ in HAS} | needs_a_declaration == set(KINDS)
+
+
+CLEAN = [
+    inside("return x + y"),
+    inside("eval = x", "return eval(y)"),
+    "def f(eval, exec): return eval(exec)\n",
+    inside("return x.eval()", "x.exec(y)"),
+    "import re\n" + inside("return re.compile(x)"),
+    "from re import compile\n" + inside("return compile(x)"),
+    "import ast\n" + inside("return ast.literal_eval(x)"),
+    inside("return eval('1 + 1')"),
+    inside("return [compile for compile in x]"),
+    "import types\n" + inside("return isinstance(x, types.FunctionType)"),
+    inside("return x.__class__.__name__, type(x).__name__"),
+    inside("return '{0.__class__.__name__} {name!r:>{width}}'.format(x, name=y, width=3)"),
+    inside("return x.__dict__, x.__doc__, x.__len__()"),
+    inside("return getattr(x, y), getattr(x, 'name', None), hasattr(x, '__code__')"),
+    "class Part:\n    def __init__(self): super().__init__()\n    def __reduce__(self): return super().__reduce__()\n"
+    + inside("return Part()"),
+    "import json, os.path, xml.dom, tomllib\nfrom concurrent.futures import ThreadPoolExecutor\n"
+    + inside("return json.loads(x), os.path.join(x, y), ThreadPoolExecutor()"),
+    "from __future__ import annotations\nfrom functory import log\n" + inside("log(x)"),
+    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy\n" + inside("return 1"),
+    inside("try:", "    import orjson", "except ImportError:", "    orjson = None", "return orjson"),
+    "import subprocess, socket\ndef f(p: subprocess.Popen) -> socket.socket: return p\n",
+    "import subprocess, socket\n"
+    + inside("try: return x()", "except (subprocess.TimeoutExpired, socket.timeout): return 1"),
+    "import os, multiprocessing, socket\n"
+    + inside("return os.environ.get('A'), os.getpid(), multiprocessing.cpu_count(), socket.gethostname()"),
+    "import socket, subprocess\n" + inside("return socket.AF_INET, socket.SOL_SOCKET, subprocess.PIPE"),
+    "import importlib.metadata\n" + inside("return importlib.metadata.version(x)"),
+    "import importlib\n" + inside("return importlib.import_module('json')"),
+    "from urllib.parse import urlsplit\nfrom http import HTTPStatus\n" + inside("return urlsplit(x), HTTPStatus.OK"),
+    "def f(requests, socket): return requests.get(socket.x)\n",
+    "from pathlib import Path\n"
+    + inside("open('/tmp/a', 'w').write(x)", "open('b').read()", "Path('c').write_text(x)", "return open(x)"),
+    inside("return open('/dev/null'), open('/usr/share/zoneinfo/UTC', 'rb')"),
+    "import pickle, marshal\n" + inside("return pickle.dumps(x), marshal.dumps(y)"),
+    inside("try: x()", "except Exception: pass"),
+    inside("try: x()", "except: raise"),
+    inside("try: x()", "except BaseException as e:", "    print(e)", "    raise RuntimeError() from e"),
+    inside("try: x()", "except (ValueError, KeyError): pass"),
+    "LIMITS = {'a': 1}\nNAMES = ['b']\n"
+    + inside("seen = {}", "seen[x] = LIMITS['a']", "seen.update(y)", "return seen, NAMES.index(x)"),
+    "SEEN = {}\n" + inside("SEEN = {}", "SEEN[x] = y", "SEEN.clear()", "return SEEN"),
+    "import logging\nLOG = logging.getLogger()\n" + inside("LOG.info(x)"),
+    "class Part:\n    def __init__(self, n): self.n = n\n" + inside("p = Part(x)", "p.n += 1", "return p.n"),
+    "import os\n" + inside("return os.environ['HOME'], dict(os.environ)"),
+    "import asyncio, time\n"
+    "async def f(x):\n    await asyncio.sleep(1)\n    await asyncio.to_thread(time.sleep, 1)\n    return time.time()\n",
+    "import time\nasync def f(x):\n    def slow(): time.sleep(1)\n    return slow\n",
+    "import time\n" + inside("time.sleep(0.1)"),
+    "from functory import acall\nasync def f(x): return await acall('g', x)\n",
+    inside("while True:", "    if x(): break"),
+    inside("while True:", "    if x(): return y"),
+    inside("while True:", "    x += 1", "    if x > 9: raise ValueError(x)"),
+    inside("while True:", "    while x: y()", "    else: break"),
+    inside("try:", "    while True: x.pop()", "except IndexError: return y"),
+    "async def f(x):\n    while True: await x\n",
+    inside("while x: x -= 1"),
+    "import itertools\n" + inside("for i in itertools.count():", "    if i > x: return i"),
+    "import itertools\n" + inside("for i in itertools.repeat(x, 3): y(i)"),
+    inside("def rows():", "    yield x", "return list(rows())"),
+    inside("return [i for i in x if (m := y(i))], m"),
+    inside("return 'naïve Ωμέγα 👩\u200d🚀'"),
+    "@staticmethod\n" + inside("return x"),
+    inside("def g(*a, **k): return a, k", "return g(x, *y, **{})"),
+    "class Part:\n    size: int = 1\n    @property\n    def half(self): return self.size\n" + inside("return Part()"),
+    inside("match x:", "    case {'a': a, **rest}: return a(rest)", "    case [h, *t]: return h(t)"),
+    HEAD + inside("n = state.get('n', 0)", "state.set('n', n + 1)", "return call('parse@2', x)"),
+    "fold = lambda g, xs: [g(x) for x in xs]\n" + inside("return fold(x, y)"),
+    inside("print(__name__, __file__)", "del x", "return lambda z: z(y)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CLEAN)
+def test_what_is_only_similar_is_not_found(text):
+    assert [finding.message for finding in findings.find(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "expected"),
+    [
+        # Imports and requirements, by module and by the names of distributions.
+        ("import numpy\n" + inside("return numpy"), {"imports": ["numpy"]}, set()),
+        (inside("return np.zeros(x)"), {"imports": ["numpy as np"]}, set()),
+        (inside("return system(x)"), {"imports": ["from os import system"]}, {"subprocess"}),
+        (inside("return requests.get(x)"), {"imports": ["requests"]}, {"network"}),
+        ("import yaml\n" + inside("return yaml"), {"imports": [{"name": "yaml", "lib": "pyyaml"}]}, set()),
+        ("import yaml\n" + inside("return yaml"), {"requirements": ["PyYAML>=6"]}, set()),
+        ("import sklearn\n" + inside("return sklearn"), {"requirements": ["scikit_learn[x]==1.5"]}, set()),
+        ("import dateutil\n" + inside("return dateutil"), {"requirements": ["python-dateutil"]}, set()),
+        ("import pandas\n" + inside("return pandas"), {"requirements": ["numpy"]}, {"undeclared_import"}),
+        (inside("return 1"), {"imports": ["not an import", "a b"]}, set()),
+        # What was found in the source alone is in no environment.
+        ("import numpy\n" + inside("return numpy"), {"imports": ["numpy"], "declared": {}}, {"undeclared_import"}),
+        ("import numpy\n" + inside("return numpy"), {"imports": ["numpy"], "declared": {"imports": True}}, set()),
+        # Secrets.
+        (HEAD + inside("return secret('A')"), {"secrets": ["A"]}, set()),
+        (HEAD + inside("return secret('A')"), {"secrets": ["A", "B"]}, {"unused_secret"}),
+        (inside("return 1"), {"secrets": ["A"]}, {"unused_secret"}),
+        (HEAD + inside("return secret(x)"), {"secrets": ["A"]}, {"dynamic_secret"}),
+        (HEAD + inside("return secret('A') + secret(x)"), {"secrets": ["B"]}, {"undeclared_secret", "dynamic_secret"}),
+        ("import functory\n" + inside("return x(functory)"), {"secrets": ["A"]}, set()),
+        (inside("return eval(x)"), {"secrets": ["A"], "dependencies": [{"name": "g"}]}, {"exec"}),
+        # Dependencies.
+        (inside("return parse(x)"), {"dependencies": [{"name": "parse"}]}, set()),
+        (inside("return list(map(parse, x))"), {"dependencies": [{"name": "parse"}]}, set()),
+        (inside("return 1"), {"dependencies": [{"name": "parse"}]}, {"unused_dependency"}),
+        (inside("return x.parse(y)"), {"dependencies": [{"name": "parse"}]}, {"unused_dependency"}),
+        (HEAD + inside("return call('parse@2', x)"), {"dependencies": [{"name": "parse"}]}, set()),
+        (HEAD + inside("return call(x)"), {"dependencies": [{"name": "parse"}]}, set()),
+        (HEAD + inside("return call(x), g(x)"), {"secrets": ["A"]}, {"undeclared_dependency", "unused_secret"}),
+        (inside("return globals()[x](y)"), {"dependencies": [{"name": "parse"}]}, set()),
+        # Permissions.
+        (HEAD + inside("return functions.get(x)"), {"permissions": ["functions:read"]}, set()),
+        (HEAD + inside("functions.save(x)"), {"permissions": ["functions:read"]},
+         {"undeclared_permission", "unused_permission"}),
+        (HEAD + inside("return x(functions)"), {"permissions": ["functions:read"]}, set()),
+        # Grants.
+        ("import subprocess\n" + inside("subprocess.run(x)"), {"grants": {"subprocess": True}}, set()),
+        (inside("return 1"), {"grants": {"subprocess": True}}, {"unused_grant"}),
+        ("import sh\n" + inside("return sh.ls()"), {"imports": ["sh"], "grants": {"subprocess": True}}, set()),
+        ("import pandas\n" + inside("return pandas.read_csv(x)"), {"imports": ["pandas"], "grants": {"hosts": ["a.b"]}},
+         set()),
+        ("import urllib.request as u\n" + inside("u.urlopen('https://a.example/x')"),
+         {"grants": {"hosts": ["a.example"]}}, set()),
+        ("import urllib.request as u\n" + inside("u.urlopen('https://a.example')"),
+         {"grants": {"hosts": ["A.example:443"]}}, set()),
+        ("import urllib.request as u\n" + inside("u.urlopen('http://a.example')"),
+         {"grants": {"hosts": ["a.example:443"]}}, {"network"}),
+        ("import urllib.request as u\n" + inside("u.urlopen('https://a.example:8443/')"),
+         {"grants": {"hosts": ["a.example", "not a host"]}}, {"network"}),
+        ("import urllib.request as u\n" + inside("u.urlopen('https://[2001:db8::1]/')", "u.urlopen('https://x/y')"),
+         {"grants": {"hosts": ["*"]}}, set()),
+        ("import urllib.request as u\n" + inside("u.urlopen('https://b.example/')"),
+         {"grants": {"hosts": ["a.example"]}}, {"network"}),
+        ("import urllib.request as u\n" + inside("u.urlopen(f'https://me:it@B.example:8443/{x}')"),
+         {"grants": {"hosts": ["a.example"]}}, {"network"}),
+        ("import urllib.request as u\n" + inside("u.urlopen(f'https://{x}.example/')", "u.urlopen(f'https://a{x}')"),
+         {"grants": {"hosts": ["a.example"]}}, set()),
+        ("import urllib.request as u\n" + inside("u.urlopen('https://b.c.example/')"),
+         {"grants": {"hosts": ["*.c.example"]}}, set()),
+        ("import urllib.request as u\n" + inside("u.urlopen('https://c.example/')"),
+         {"grants": {"hosts": ["*.c.example"]}}, {"network"}),
+        ("import httpx\n" + inside("return httpx.Client().get('https://b.example/')"),
+         {"imports": ["httpx"], "grants": {"hosts": ["a.example"]}}, {"network"}),
+        (inside("return 'https://b.example/'"), {"grants": {"hosts": ["a.example"]}}, {"unused_grant"}),
+        (inside("return open('/data/a.csv').read()"), {"grants": {"files": {"read": ["/data"]}}}, set()),
+        (inside("return open('/data2/a.csv').read()"), {"grants": {"files": {"read": ["/data"]}}}, {"files"}),
+        (inside("return open('/data/../etc/a').read()"), {"grants": {"files": {"read": ["/data"]}}}, {"files"}),
+        (inside("open('/data/a.csv', 'w')"), {"grants": {"files": {"read": ["/data"]}}}, {"files"}),
+        (inside("open('/data/a.csv', mode='a')"), {"grants": {"files": {"write": ["/data/"]}}}, set()),
+        ("from pathlib import Path\n" + inside("Path('/data/a').unlink()"),
+         {"grants": {"files": {"read": ["/data"]}}}, {"files"}),
+    ],
+)  # fmt: skip
+def test_what_is_declared_decides(text, declared, expected):
+    assert found(text, **declared) == expected
+
+
+def test_a_finding_says_what_why_and_what_to_do_with_its_place():
+    [finding] = findings.find("import os\ndef f():\n    x = 1; os.system('id')\n")
+    assert (finding.kind, finding.severity, finding.line, finding.column) == ("subprocess", "warning", 3, 11)
+    assert finding.detail == "os.system"
+    what, why, try_ = finding.message.split("\n")
+    assert what == "os.system is used"
+    assert "without the subprocess grant" in why
+    assert try_.startswith("try: ")
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_kind_has_its_severity_its_reason_and_a_way_out(kind):
+    assert kind.severity in SEVERITIES
+    assert kind.why
+    assert kind.try_
+    assert "\n" not in kind.why + kind.try_
+
+
+def test_the_page_about_findings_has_each_kind_with_its_severity():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "check-functions.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE))
+    assert rows == {name: kind.severity for name, kind in KINDS.items()}
+
+
+def test_a_finding_survives_being_stored():
+    for finding in findings.find(inside("eval(x)", "open('/etc/x')", "while True: pass")):
+        assert Finding.from_json(finding.as_json()) == finding
+
+
+def test_a_requirement_brings_the_modules_that_an_import_of_them_would_ask_it_for():
+    for module, distribution in DISTRIBUTIONS.items():
+        assert (
+            found(f"import {module}\n" + inside("return 1"), requirements=[f"{distribution}>=1"]) == set()
+        ), module
+
+
+def test_state_that_is_kept_matters_more_where_the_module_lives_on():
+    text = "SEEN = {}\n" + inside("SEEN[x] = y")
+    [afresh] = findings.of_version({"source": text})
+    [kept] = findings.of_version({"source": text, "reuse": True})
+    assert (afresh.severity, kept.severity) == ("info", "warning")
+    assert "reuse=True" in kept.message
+
+
+def test_findings_stand_in_the_order_of_the_text_and_one_place_is_told_once():
+    text = inside("open('/etc/b')", "eval(x) + eval(y)", "open('/etc/a')")
+    assert [(f.line, f.kind) for f in findings.find(text)] == [(2, "files"), (3, "exec"), (4, "files")]
+
+
+def test_of_one_kind_the_first_places_are_kept_and_no_kind_is_crowded_out():
+    text = "def f(x):\n" + "    open('/etc/x')\n" * 500 + "    eval(x)\n"
+    kept = findings.find(text)
+    assert [f.kind for f in kept] == ["files"] * findings.MOST_OF_A_KIND + ["exec"]
+    assert "and 480 more of this kind" in kept[findings.MOST_OF_A_KIND - 1].message
+    just = findings.find("def f(x):\n" + "    open('/etc/x')\n" * findings.MOST_OF_A_KIND)
+    assert len(just) == findings.MOST_OF_A_KIND
+    assert not any("more of this kind" in f.message for f in just)
+
+
+def test_code_in_a_constant_text_is_told_at_its_call():
+    [finding] = findings.find(inside("", "exec('import os\\nos.system(1)')"))
+    assert (finding.kind, finding.line) == ("subprocess", 3)
+
+
+def test_an_operator_refuses_kinds_by_name_or_by_severity():
+    some = findings.find(inside("eval(x)", "open('/etc/x')"))
+    findings.refuse("f", some, [])
+    findings.refuse("f", some, ["ctypes", "network"])
+    with pytest.raises(
+        Invalid, match=r"(?s)f has a finding that is refused here: files\nline 3: /etc/x is.*refuse_findings"
+    ):
+        findings.refuse("f", some, ["files"])
+    with pytest.raises(Invalid, match="refused here: exec\nline 2: "):
+        findings.refuse("f", some, ["danger"])
+    unused = findings.of_version({"source": inside("return 1"), "secrets": ["A"]})
+    with pytest.raises(Invalid, match="refused here: unused_secret\nthe secret A"):
+        findings.refuse("f", unused, ["info"])
+
+
+def test_an_unknown_kind_in_a_policy_is_refused_with_the_known_ones():
+    with pytest.raises(Invalid, match=r"(?s)unknown kind of finding 'evil'.*known are .*exec.*danger"):
+        findings.check_kinds(["exec", "evil"])
+
+
+def test_an_event_gets_numbers_only():
+    stored = [f.as_json() for f in findings.find(inside("eval(x)", "eval(y)", "open('/etc/x')"))]
+    assert findings.counts(stored) == {"exec": 2, "files": 1}
+
+
+HOSTILE = {
+    "deep parentheses": "def f(): return " + "(" * 150 + "1" + ")" * 150,
+    "too deep": "def f(): return " + "(" * 5000 + ")" * 5000,
+    "long sum": "def f(): return " + "+".join(["x"] * 900),
+    "very long sum": "def f(): return " + "+".join(["x"] * 20_000),
+    "long attribute chain": "def f(): return a" + ".b" * 800,
+    "very long attribute chain": "def f(): return a" + ".b" * 50_000,
+    "call chain": "def f(): return a" + "()" * 800,
+    "subscript chain": "def f(): return __builtins__" + "['a']" * 800,
+    "signs": "def f(): return " + "-" * 5000 + "1",
+    "not": "def f(): return " + "not " * 5000 + "1",
+    "lambdas": "def f(): return " + "lambda: " * 800 + "1",
+    "names in a ring": "a = b\nb = c\nc = a\ndef f(): return a.system()",
+    "a name that is itself": "a = a\ndef f(): return a()",
+    "names in a row": "\n".join(f"a{n} = a{n + 1}" for n in range(5000)) + "\ndef f(): return a0()",
+    "one name many times": "\n".join(f"a = b\nb = a.c{n}" for n in range(3000)) + "\ndef f(): return a()",
+    "many functions inside": "def f():\n"
+    + "\n".join(f"    def g{n}(): return eval(h{n})" for n in range(3000)),
+    "many loops": "def f():\n"
+    + "\n".join(f"{'  ' * (n + 1)}while True:" for n in range(90))
+    + "\n"
+    + "  " * 92
+    + "x()",
+    "wide try": "def f():\n  try:\n" + "    while True: x()\n" * 5000 + "  except ValueError: pass",
+    "texts in texts": "def f(): return "
+    + "eval("
+    + repr("eval(" + repr("eval(" + repr("eval(x)") + ")") + ")")
+    + ")",
+    "a million letters": "def f(): return '" + "x" * 1_000_000 + "'",
+    "null": "def f(): ...\x00",
+    "surrogate": "def f(): return '\ud800'",
+    "nothing": "",
+    "strange encoding": "# -*- coding: rot13 -*-\ndef f(): ...",
+    "unfinished": "def f(): return '''",
+    "deep fields": "def f(x): return '" + "{a.__class__" * 5000 + "'.format(x)",
+    "tabs and spaces": "def f():\n\tif x:\n        y\n",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_sources_break_nothing(text):
+    for finding in findings.find(text):
+        assert finding.kind in KINDS
+
+
+def test_what_cannot_be_read_is_itself_a_finding():
+    assert [f.kind for f in findings.find("def f(): return " + "(" * 5000)] == ["unreadable"]
+    [finding] = findings.find("def f():\n" + "    x(a, b, c, d, e)\n" * 40_000)
+    assert (finding.kind, finding.severity) == ("unreadable", "danger")
+    assert finding.message.startswith("the source cannot be checked: it has more than 250000 parts\n")
+
+
+def test_nothing_of_a_source_is_executed(tmp_path):
+    mark = tmp_path / "mark"
+    text = (
+        f"open({str(mark)!r}, 'w')\nexec(\"open({str(mark)!r}, 'w')\")\nimport antigravity_{mark.name}\n"
+        + inside("1")
+    )
+    findings.find(text)
+    assert not mark.exists()
+
+
+WORDS = [*"abc", "eval", "__import__", "os", "self", "secret", "functory", "__builtins__", "f"]
+NAMES = st.sampled_from(WORDS).map(lambda name: ast.Name(name, ast.Load()))
+CONSTANTS = st.one_of(st.none(), st.integers(0, 9), st.text(max_size=5), st.sampled_from(WORDS)).map(
+    ast.Constant
+)
+
+
+def _wider(inner: st.SearchStrategy) -> st.SearchStrategy:
+    several = st.lists(inner, max_size=3)
+    return st.one_of(
+        st.builds(
+            ast.Attribute, inner, st.sampled_from([*WORDS, "__globals__", "system"]), st.just(ast.Load())
+        ),
+        st.builds(ast.Call, inner, several, st.just([])),
+        st.builds(ast.Subscript, inner, inner, st.just(ast.Load())),
+        st.builds(ast.BinOp, inner, st.just(ast.Add()), inner),
+        st.builds(ast.List, several, st.just(ast.Load())),
+        st.builds(ast.Await, inner),
+        st.builds(ast.Yield, inner),
+        st.builds(
+            ast.ListComp,
+            inner,
+            st.lists(
+                st.builds(ast.comprehension, st.just(ast.Name("a", ast.Store())), inner, several, st.just(0)),
+                min_size=1,
+                max_size=2,
+            ),
+        ),
+    )
+
+
+EXPRESSIONS = st.recursive(st.one_of(NAMES, CONSTANTS), _wider, max_leaves=12)
+
+
+def _statements(inner: st.SearchStrategy) -> st.SearchStrategy:
+    body = st.lists(inner, min_size=1, max_size=3)
+    store = st.sampled_from(WORDS).map(lambda name: [ast.Name(name, ast.Store())])
+    return st.one_of(
+        st.builds(ast.While, EXPRESSIONS, body, st.just([])),
+        st.builds(ast.If, EXPRESSIONS, body, body),
+        st.builds(ast.Try, body, st.builds(ast.ExceptHandler, EXPRESSIONS, st.none(), body).map(lambda h: [h]),
+                  st.just([]), st.just([])),
+        st.builds(ast.Assign, store, EXPRESSIONS),
+        st.builds(ast.Global, st.lists(st.sampled_from(WORDS), min_size=1, max_size=2)),
+    )  # fmt: skip
+
+
+STATEMENTS = st.recursive(
+    st.one_of(st.builds(ast.Expr, EXPRESSIONS), st.builds(ast.Return, EXPRESSIONS)), _statements, max_leaves=8
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STATEMENTS, min_size=1, max_size=4), st.booleans())
+def test_random_programs_are_read(body, is_async):
+    kind = ast.AsyncFunctionDef if is_async else ast.FunctionDef
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    module = ast.Module([kind("f", nothing, body, [])], [])
+    text = ast.unparse(ast.fix_missing_locations(module))
+    lines = text.count("\n") + 1
+    for finding in findings.find(text):
+        assert finding.kind in KINDS
+        assert 0 <= finding.line <= lines
+        assert finding.kind != "unreadable" or not _parses(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(), st.binary().map(lambda data: data.decode("latin-1"))))
+def test_random_texts_are_read(text):
+    unreadable = "unreadable" in {finding.kind for finding in findings.find(text)}
+    assert unreadable == (not _parses(text))
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def test_real_code_is_read():
+    files = sorted(Path(sysconfig.get_path("stdlib")).glob("**/*.py"))
+    files = [f for f in files if "site-packages" not in f.parts and "lib2to3" not in f.parts]
+    for file in random.Random(4).sample(files, 200):
+        text = file.read_text(encoding="utf-8", errors="replace")
+        kinds = {finding.kind for finding in findings.find(text)}
+        assert kinds <= set(KINDS), file
+        assert ("unreadable" in kinds) == (not _parses(text)), file
+    assert sys.getrecursionlimit() >= 1000

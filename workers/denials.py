@@ -1,0 +1,65 @@
+"""What a run asked for and was refused, or waits for: warnings in its own log, where its author and the operator look.
+
+No audit: running code could fill that by asking in a loop. Here a run may leave a few lines, the rest is counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from engine.attempts import Ending
+from engine.errors import FunctoryError
+
+# Different refusals that one run leaves; who asks for more things than this is probing.
+MOST = 20
+# The child chooses the names in it.
+LONGEST = 500
+
+
+class Denials:
+    """The refusals of one run; ``note`` may be called from many threads.
+
+    ``redact`` takes secrets out of a line: code may ask for a name that is another secret's value.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._seconds: dict[str, float] = {}
+        self._more = 0
+
+    def note(self, error: FunctoryError) -> None:
+        """Remember a refusal."""
+        self.say(f"refused: {error.what}" + (f" ({error.why})" if error.why else ""))
+
+    def say(self, text: str) -> None:
+        """Remember a line. The same one again is told once."""
+        text = self._redact(text)
+        text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+        with self._lock:
+            if text in self._seconds:
+                return
+            if len(self._seconds) < MOST:
+                self._seconds[text] = time.monotonic() - self._began
+            else:
+                self._more += 1
+
+    def told(self, ending: Ending) -> Ending:
+        """The ending with its refusals at the end of its log."""
+        with self._lock:
+            lines = list(self._seconds.items())
+            if self._more:
+                lines.append((f"{self._more} more refusals", time.monotonic() - self._began))
+        if not lines:
+            return ending
+        first = max((entry["seq"] for entry in ending.logs), default=-1) + 1
+        rows: list[dict[str, Any]] = [
+            {"seq": seq, "stream": "log", "level": "warning", "text": text, "offset_seconds": seconds}
+            for seq, (text, seconds) in enumerate(lines, first)
+        ]
+        return replace(ending, logs=[*ending.logs, *rows])

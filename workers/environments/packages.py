@@ -1,0 +1,180 @@
+"""Environments as the engine uses them: found or resolved and built at save, there when a function runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from engine import environments as rows
+from engine.attempts import Claim
+from engine.database import Database
+from engine.environments import NOTHING, Needs, Resolved
+from engine.errors import Conflict, FunctoryError
+from engine.settings import Settings
+from workers.environments import requirements as reading
+from workers.environments import resolver
+from workers.environments.builder import Builder
+from workers.environments.uv import Uv, without_credentials
+
+# One that was built or resolved so recently may be named by its version only a moment later.
+FRESH = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What a pruning removed: rows that no version names, and folders that no living function needs."""
+
+    forgotten: list[str]
+    removed: list[str]
+
+
+class Environments:
+    """The environments of one database on one machine; safe to use from many threads."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        home = settings.home.absolute() / "environments"
+        self._uv = Uv(home / "cache", settings.package_index)
+        self._builder = Builder(home, self._uv, settings.packages_bytes)
+        self._policy = reading.Policy.of(
+            settings.packages_allow, settings.packages_deny, settings.packages_count
+        )
+        self._checked: dict[str, Path] = {}
+
+    def resolve(self, needs: Needs, *, renew: bool = False) -> Resolved:
+        """Find or make the environment for these needs; implements :class:`engine.environments.Resolve`.
+
+        Needs that were resolved before get the same packages again, unless ``renew``. Raises :class:`Invalid`
+        for what is no requirement; every other failure is the answer's ``error``.
+        """
+        wanted = reading.wanted(needs.requirements, needs.imports)
+        if not wanted:
+            return NOTHING
+        try:
+            self._policy.check(reading.names_of(wanted))
+            row = self._answer(wanted, renew)
+            if row is None:
+                return NOTHING
+            return Resolved(row["key"], None, (str(self._built(row)),))
+        except FunctoryError as error:
+            return Resolved(error="\n".join(part for part in (error.what, error.why) if part))
+
+    def ensure(self, key: str) -> Path:
+        """The folder of an environment's packages; built from its stored lock where it is not there yet.
+
+        Never resolves. Costs one look at the disk when it was there before. Raises :class:`Conflict` or
+        :class:`Refused` for what this machine cannot or may not have, :class:`Unavailable` for what may pass,
+        :class:`NotFound`.
+        """
+        path = self._checked.get(key)
+        if path is None or not self._builder.has(key):
+            path = self._checked[key] = self._built(rows.load(self._database, key))
+        return path
+
+    def listing(self) -> list[dict[str, Any]]:
+        """All environments, newest first, with ``used_by``, ``packages``, whether ``built`` here, and ``bytes``."""
+        return [self._shown(row) for row in rows.listing(self._database)]
+
+    def get(self, prefix: str) -> dict[str, Any]:
+        """One environment by the beginning of its key, as in :meth:`listing`, with its ``path``."""
+        row = self._shown(rows.by_prefix(self._database, prefix))
+        return row | {"path": str(self._builder.path(row["key"]))}
+
+    def prune(self, author: str = "", *, older: timedelta = FRESH, cache: bool = False) -> Pruned:
+        """Forget environments that no version names; remove from this machine those that no living function needs.
+
+        They come back from their lock when they are needed. With ``cache`` the files that uv keeps go as well.
+        """
+        forgotten = rows.forget(self._database, older, author)
+        used = {row["key"] for row in rows.listing(self._database) if row["used_by"]}
+        unused = [key for key in self._builder.keys() if key not in used]  # noqa: SIM118 - no mapping
+        removed = [key for key in unused if self._builder.remove(key, older.total_seconds())]
+        self._builder.sweep()
+        if cache:
+            self._builder.clear_cache()
+        return Pruned(forgotten, removed)
+
+    def _answer(self, wanted: tuple[str, ...], renew: bool) -> Mapping[str, Any] | None:
+        """The environment's row; None when the markers leave nothing to install."""
+        request = self._request(wanted)
+        row = None if renew else rows.find(self._database, request)
+        if row is not None:
+            return row
+        name = f"resolve.{request[:32]}"
+        with self._builder.locked(name):
+            row = None if renew else rows.find(self._database, request)
+            return row or self._ask(name, request, wanted)
+
+    def _ask(self, name: str, request: str, wanted: tuple[str, ...]) -> Mapping[str, Any] | None:
+        with self._builder.scratch(name) as folder:
+            lock = resolver.resolve(
+                self._uv,
+                wanted,
+                folder,
+                newest=self._settings.packages_newest,
+                file_bytes=self._settings.packages_bytes,
+                look=self._builder.watch(folder),
+            )
+        if not lock:
+            return None
+        self._judge(lock)
+        python, platform = resolver.python(), resolver.platform()
+        key = rows.key_of(lock, python, platform)
+        # Built before it is remembered: an answer that cannot be installed must not be given again.
+        self._builder.build(key, lock)
+        rows.store(self._database, request, wanted, lock, python, platform)
+        return {"key": key, "lock": lock, "python": python, "platform": platform}
+
+    def _request(self, wanted: tuple[str, ...]) -> str:
+        index = self._settings.package_index
+        return rows.request_of(
+            wanted,
+            resolver.python(),
+            resolver.platform(),
+            without_credentials(index.get_secret_value()) if index else "",
+            self._settings.packages_newest or "",
+        )
+
+    def _built(self, row: Mapping[str, Any]) -> Path:
+        here = (resolver.python(), resolver.platform())
+        if (row["python"], row["platform"]) != here:
+            raise Conflict(
+                f"the environment {row['key'][:12]} is for Python {row['python']} on {row['platform']}",
+                f"this is Python {here[0]} on {here[1]}",
+                "run workers of one kind, or save the function again from one of these",
+            )
+        self._judge(row["lock"])
+        return self._builder.build(row["key"], row["lock"])
+
+    def _judge(self, lock: str) -> None:
+        self._policy.check([name for name, _ in reading.pinned(lock)])
+
+    def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        built = self._builder.has(row["key"])
+        return {key: value for key, value in row.items() if key != "lock"} | {
+            "packages": [f"{name}=={version}" for name, version in reading.pinned(row["lock"])],
+            "built": built,
+            "bytes": self._builder.size(row["key"]) if built else None,
+        }
+
+
+def packages_of(claim: Claim, environments: Environments) -> tuple[str, ...]:
+    """The folders of packages that an execution needs: the entry's first, then those of its dependencies.
+
+    Of two versions of one package the entry's is found. Raises as :meth:`Environments.ensure`, and
+    :class:`Conflict` with the recorded reason for a version whose packages could not be had.
+    """
+    for code in claim.codes.values():
+        rows.check_ready(code)
+    return tuple(str(environments.ensure(key)) for key in rows.keys_of(claim.codes.values()))
+
+
+def preload_of(version: Mapping[str, Any]) -> tuple[str, ...]:
+    """The modules of packages that a version declares to import: worth importing once for all executions."""
+    if not version["declared"].get("imports") or not version["environment"]:
+        return ()
+    return reading.modules(version["imports"])

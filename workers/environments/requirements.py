@@ -1,0 +1,213 @@
+"""What a function needs, read, normalised and judged. Pure: no process, no row, no file.
+
+A *requirement* is a name with versions, extras and markers (PEP 508) and nothing else: no URL, no path,
+no option. What it says is written anew from its parts before uv sees it, so that nothing else gets through.
+An *import* stands for the distribution that provides it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from engine.errors import Invalid, Refused
+
+# Modules whose distribution has another name.
+DISTRIBUTIONS = {
+    "Crypto": "pycryptodome",
+    "MySQLdb": "mysqlclient",
+    "OpenSSL": "pyopenssl",
+    "PIL": "pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "git": "gitpython",
+    "github": "pygithub",
+    "googleapiclient": "google-api-python-client",
+    "jose": "python-jose",
+    "jwt": "pyjwt",
+    "magic": "python-magic",
+    "markdown_it": "markdown-it-py",
+    "pkg_resources": "setuptools",
+    "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary",
+    "re2": "google-re2",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "slugify": "python-slugify",
+    "telegram": "python-telegram-bot",
+    "umap": "umap-learn",
+    "usb": "pyusb",
+    "yaml": "pyyaml",
+    "zmq": "pyzmq",
+}
+
+# Functory's own module is there in every child; a distribution of that name must not stand in for it.
+OWN = "functory"
+
+# What has a meaning of its own in a requirements file: a comment, a continued line, a variable of the environment.
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f#$\\`]")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_]*[A-Za-z0-9])?")
+_LOCKED = re.compile(r"([a-z0-9][a-z0-9.-]*)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which packages an environment may hold, and how many; names are normalised here."""
+
+    allow: frozenset[str] | None
+    deny: frozenset[str]
+    count: int
+
+    @classmethod
+    def of(cls, allow: Iterable[str] | None, deny: Iterable[str], count: int) -> Policy:
+        return cls(
+            None if allow is None else frozenset(map(canonicalize_name, allow)),
+            frozenset(map(canonicalize_name, deny)),
+            count,
+        )
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raises :class:`Refused` for packages that may not be there; ``names`` are normalised."""
+        denied = sorted(set(names) & self.deny)
+        if denied:
+            raise Refused(
+                f"no environment may hold {', '.join(denied)}",
+                "packages_deny names it",
+                "use another package, or ask who runs this engine",
+            )
+        strange = sorted(set(names) - self.allow) if self.allow is not None else []
+        if strange:
+            raise Refused(
+                f"{', '.join(strange)} may not be installed",
+                "only what packages_allow names may be, dependencies included",
+                "use another package, or ask who runs this engine",
+            )
+        if len(set(names)) > self.count:
+            raise Refused(
+                f"the environment would hold {len(set(names))} packages", f"packages_count is {self.count}"
+            )
+
+
+def wanted(requirements: Iterable[str], imports: Iterable[Any]) -> tuple[str, ...]:
+    """The normalised requirements of both, sorted; a requirement says more than an import of its distribution.
+
+    Raises :class:`Invalid` for what is no requirement.
+    """
+    asked = [_read(text) for text in requirements]
+    named = {canonicalize_name(requirement.name) for requirement in asked}
+    found = {_normal(requirement) for requirement in asked}
+    for item in imports:
+        for distribution in _distributions(item):
+            if canonicalize_name(distribution.name) not in named:
+                found.add(_normal(distribution))
+    return tuple(sorted(found))
+
+
+def names_of(requirements: Iterable[str]) -> list[str]:
+    """The normalised names of normalised requirements."""
+    return [canonicalize_name(Requirement(text).name) for text in requirements]
+
+
+def modules(imports: Iterable[Any]) -> tuple[str, ...]:
+    """The modules of packages that these imports load, in their order: ``numpy as np`` → ``numpy``."""
+    found = [module for item in imports for module in _modules(item) if _foreign(module)]
+    return tuple(dict.fromkeys(found))
+
+
+def canonical(lock: str) -> str:
+    """uv's lock as one sorted line a package, ``name==version --hash=…``: equal packages, equal text.
+
+    Raises :class:`Refused` when it holds anything but pinned packages with hashes.
+    """
+    lines: list[str] = []
+    for line in re.sub(r"\s*\\\n\s*", " ", lock).splitlines():
+        if not line.strip():
+            continue
+        pinned = _LOCKED.fullmatch(line.strip())
+        if pinned is None:
+            raise Refused(
+                "the packages cannot be pinned", f"uv answered {line.strip()[:200]!r}", "ask for it by name"
+            )
+        hashes = sorted(set(pinned[3].split()))
+        lines.append(" ".join((f"{pinned[1]}=={pinned[2]}", *hashes)))
+    return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def pinned(lock: str) -> list[tuple[str, str]]:
+    """Name and version of each package of a canonical lock."""
+    return [
+        (name, version)
+        for name, _, version in (line.split()[0].partition("==") for line in lock.splitlines())
+    ]
+
+
+def _read(text: str) -> Requirement:
+    if _FORBIDDEN.search(text) or text.lstrip().startswith("-"):
+        raise Invalid(
+            f"wrong requirement {text!r}",
+            "it is one package with its versions, without options",
+            '"pandas>=2,<3"',
+        )
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise Invalid(f"wrong requirement {text!r}", str(error).split("\n")[0], '"pandas>=2,<3"') from None
+    if requirement.url is not None:
+        raise Invalid(
+            f"wrong requirement {text!r}",
+            "packages come from the index only, never from a URL, a path or a repository",
+            f'"{requirement.name}"',
+        )
+    if canonicalize_name(requirement.name) == OWN:
+        raise Invalid(f"wrong requirement {text!r}", "functory itself is there in every function")
+    return requirement
+
+
+def _normal(requirement: Requirement) -> str:
+    extras = ",".join(sorted(map(canonicalize_name, requirement.extras)))
+    marker = f" ; {requirement.marker}" if requirement.marker else ""
+    return f"{canonicalize_name(requirement.name)}{f'[{extras}]' if extras else ''}{requirement.specifier}{marker}"
+
+
+def _distributions(item: Any) -> list[Requirement]:
+    if isinstance(item, dict) and item.get("lib"):
+        return [_read(item["lib"])] if any(map(_foreign, _modules(item))) else []
+    tops = dict.fromkeys(module.partition(".")[0] for module in _modules(item) if _foreign(module))
+    # A module whose name cannot be a distribution's (_private) fails when the function runs, if it does.
+    return [_read(DISTRIBUTIONS.get(top, top)) for top in tops if _NAME.fullmatch(top)]
+
+
+def _modules(item: Any) -> list[str]:
+    """The modules that an import names, in any of its spellings; none for what is no import."""
+    text = item["name"] if isinstance(item, dict) else item
+    statement = text if text.startswith(("import ", "from ")) else f"import {text}"
+    try:
+        nodes = ast.parse(statement).body
+    except (SyntaxError, ValueError):
+        # It fails when the function runs, with Python's own words.
+        return []
+    found: list[str] = []
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.append(node.module)
+    return found
+
+
+def _foreign(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top not in sys.stdlib_module_names and top not in (OWN, "__future__")

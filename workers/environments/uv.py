@@ -1,0 +1,221 @@
+"""One run of uv: nothing of the user's environment or configuration, bounded in time, disk and output.
+
+uv reads archives that strangers made and may be told to fetch anything, so it gets no credentials but the
+index's, in its environment and never among its arguments; it has no stdin, asks nothing, and runs in a
+process group of its own that is killed as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pydantic import SecretStr
+from uv import find_uv_bin
+
+from engine.errors import Conflict, Unavailable
+
+# A lock of the largest environment that settings allow, with a hundred hashes a package, is smaller.
+ANSWER_BYTES = 67_108_864
+# What a record keeps of uv's words.
+REASON_LETTERS = 2000
+
+# How networks are reached here is for uv to know: proxies, and whom to trust.
+_PASSED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+# Between this process and uv: no file above the limit, and no uv without the one who watches it (prctl(2),
+# PR_SET_PDEATHSIG, which survives the exec). Not in a function after a fork: this process has threads.
+_START = """
+import ctypes, os, resource, sys
+parent, size, *command = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))
+sys.platform != "linux" or ctypes.CDLL(None).prctl(1, 9)
+os.getppid() == int(parent) or sys.exit(1)
+os.execv(command[0], command)
+"""
+
+# uv's status for an answer that will be the same next time (no solution, a wrong hash); and what it says with
+# this status, too, of a network that is away.
+_REFUSED = 1
+_PASSING = re.compile(r"error sending request|error decoding response body|timed out|status code 5\d\d")
+_LEAST_WAIT = 0.02
+_LOOK_SECONDS = 0.2
+# Looking at the disk may take this share of the time.
+_LOOK_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Uv:
+    """How to run uv here. ``index`` is the one index that packages come from, uv's default without it."""
+
+    cache: Path
+    index: SecretStr | None = None
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        seconds: float,
+        file_bytes: int,
+        look: Callable[[], None] = lambda: None,
+    ) -> str:
+        """Run in ``folder``, which is scratch, and return what uv wrote to stdout.
+
+        ``look`` is called now and then and may raise. Raises :class:`Conflict` with uv's own reason, and
+        :class:`Unavailable` for a network that is away, for uv that cannot be started or does not end within
+        ``seconds``.
+        """
+        out, err = folder / "stdout", folder / "stderr"
+        command = [sys.executable, "-I", "-S", "-c", _START, str(os.getpid()), str(file_bytes), _executable()]
+        command += ["--quiet", "--no-config", "--no-progress", "--color", "never", "--no-python-downloads"]
+        command += arguments
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(  # noqa: S603 - a fixed program, arguments of ours
+                command,
+                cwd=folder,
+                env=self._environment(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            try:
+                status = _wait(process, seconds, look)
+            finally:
+                _end(process)
+        if status == 0:
+            return out.read_bytes()[:ANSWER_BYTES].decode()
+        reason = self.clean(_tail(err), folder)
+        if status == -signal.SIGXFSZ or "File too large" in reason:
+            raise TooLarge("a package holds a file that is too large", f"packages_bytes is {file_bytes}")
+        told = reason or f"uv ended with status {status}"
+        if status != _REFUSED or _PASSING.search(reason):
+            raise Unavailable(
+                "the packages cannot be had now", told, "try it again when the index can be reached"
+            )
+        raise Conflict("the packages cannot be had", told)
+
+    def clean(self, text: str, folder: Path | None = None) -> str:
+        """What uv said, fit to be stored and shown: no escapes, no credentials, no index URL, no path of ours."""
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+        for secret, shown in self._secrets():
+            text = text.replace(secret, shown)
+        text = re.sub(r"(\w+://)[^/\s@]+@", r"\1", text)
+        text = re.sub(r"(\w+://[^\s?#`\"')]+)[?#][^\s`\"')]*", r"\1", text)
+        if folder is not None:
+            text = text.replace(f"{folder}/", "").replace(f"{self.cache}/", "cache/")
+        text = "".join(c if c == "\n" or c.isprintable() else " " for c in text)
+        lines = [line.rstrip().removeprefix("error: ") for line in text.strip().splitlines()]
+        plain = "\n".join(line.replace("  cause: ", "", 1) for line in lines if line)
+        return plain if len(plain) <= REASON_LETTERS else plain[: REASON_LETTERS - 1] + "…"
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        made = {
+            "PATH": os.defpath,
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+            "UV_CACHE_DIR": str(self.cache),
+            "UV_KEYRING_PROVIDER": "disabled",
+            # A failure shall be told while its author waits; he can try again himself.
+            "UV_HTTP_RETRIES": "2",
+        }
+        for name in _PASSED:
+            for spelling in (name, name.lower()):
+                if spelling in os.environ:
+                    made[spelling] = os.environ[spelling]
+        if self.index is not None:
+            made["UV_DEFAULT_INDEX"] = self.index.get_secret_value()
+        return made
+
+    def _secrets(self) -> list[tuple[str, str]]:
+        """What must not be told, the longest first, with what is told instead."""
+        found: dict[str, str] = {}
+        urls = [
+            os.environ[s] for n in _PASSED if n.endswith("PROXY") for s in (n, n.lower()) if s in os.environ
+        ]
+        if self.index is not None:
+            url = self.index.get_secret_value()
+            urls.append(url)
+            found[url.rstrip("/")] = "<package_index>"
+            found[without_credentials(url).rstrip("/")] = "<package_index>"
+        for url in urls:
+            parts = urlsplit(url)
+            # A user's name is a secret where it is a token.
+            hidden = [
+                parts.password,
+                parts.username if not parts.password or len(parts.username or "") > 7 else None,
+            ]
+            found |= {form: "***" for text in hidden if text for form in (text, unquote(text))}
+        return sorted(found.items(), key=lambda item: -len(item[0]))
+
+
+class TooLarge(Conflict):
+    """Packages that take more of the disk than they may."""
+
+
+def without_credentials(url: str) -> str:
+    """``https://user:word@host/simple`` → ``https://host/simple``."""
+    return re.sub(r"^(\w+://)[^/@]*@", r"\1", url)
+
+
+def _executable() -> str:
+    try:
+        found = find_uv_bin()
+    except FileNotFoundError as error:
+        raise Unavailable("uv is not installed", str(error).split("\n")[0], "pip install uv") from None
+    if not os.access(found, os.X_OK):
+        raise Unavailable(
+            "uv cannot be started", f"{found} is no program", "pip install --force-reinstall uv"
+        )
+    return found
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float, look: Callable[[], None]) -> int:
+    """The exit status. Short runs are seen to end at once; long ones are looked at now and then."""
+    began = time.monotonic()
+    wait, next_look = _LEAST_WAIT, began + _LOOK_SECONDS
+    while True:
+        try:
+            return process.wait(wait)
+        except subprocess.TimeoutExpired:
+            pass
+        now = time.monotonic()
+        if now - began > seconds:
+            raise Unavailable(
+                "the packages cannot be had in time",
+                f"uv was still at work after {seconds:g} s",
+                "try it again",
+            )
+        if now >= next_look:
+            look()
+            cost = time.monotonic() - now
+            next_look = now + max(_LOOK_SECONDS, cost / _LOOK_SHARE)
+        wait = min(wait * 1.5, _LOOK_SECONDS)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the whole group: what uv started may outlive it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
+
+
+def _tail(file: Path, size: int = 65_536) -> str:
+    with file.open("rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - size))
+        return stream.read().decode(errors="replace")
+
+
+def interpreter() -> list[str]:
+    """The arguments that make uv resolve and install for this Python."""
+    return ["--python", sys.executable]

@@ -1,0 +1,90 @@
+"""Whether a worker may serve: how strong its sandbox is, by its settings, and that attacks on it fail.
+
+Called once by whatever runs functions, before it takes the first. Nothing here is lowered silently: what the
+settings forbid is refused with the reason and what to change.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from engine import metrics
+from engine.errors import Conflict, Invalid, Refused, Unavailable
+from engine.settings import Settings
+from workers.sandbox import tiers
+from workers.sandbox.canaries import Canary, probe
+from workers.sandbox.plan import Tier
+from workers.sandbox.runner import Runner
+
+log = structlog.get_logger("functory.sandbox")
+
+_GUIDE = "docs/how-to/check-the-sandbox.md"
+
+
+def check(settings: Settings, runner: Runner) -> Tier:
+    """The tier of ``runner``, started for it. ``Refused`` where the settings ask for a stronger one.
+
+    Without confinement nothing is run unless ``unsafe_no_sandbox`` says so; the runner itself then warns at
+    every start. ``Invalid`` for settings that contradict each other.
+    """
+    try:
+        runner.start()
+    except Unavailable as error:
+        raise _refusal(settings, "functions cannot be confined on this machine", error.why) from None
+    tier = runner.tier
+    if tier == "none":
+        if settings.unsafe_no_sandbox != "i-understand":
+            raise _refusal(settings, "functions would run without any confinement")
+        if "min_tier" in settings.model_fields_set:
+            raise Invalid(
+                "wrong settings",
+                f"unsafe_no_sandbox turns the sandbox off, and min_tier ({settings.min_tier}) demands it",
+                "unset FUNCTORY_UNSAFE_NO_SANDBOX or FUNCTORY_MIN_TIER",
+            )
+    elif tiers.weaker(tier, settings.min_tier):
+        raise _refusal(settings, f"functions would run in tier {tier}")
+    return tier
+
+
+def start_gate(settings: Settings, runner: Runner) -> list[Canary]:
+    """Let a worker serve with ``runner`` or raise; some tenths of a second.
+
+    Starts the runner, holds its tier against the settings and tries the canaries. Raises ``Refused`` for a tier
+    that is too weak, ``Conflict`` when an attack gets through, ``Unavailable`` when it cannot be tested. The
+    canaries are not tried without confinement: there, they get through.
+    """
+    tier = check(settings, runner)
+    metrics.tell_sandbox(tier)
+    if tier == "none":
+        return []
+    canaries = probe(runner)
+    failed = [canary for canary in canaries if canary.through]
+    if failed:
+        metrics.tell_sandbox("none")
+        raise Conflict(
+            f"the sandbox (tier {tier}) does not hold: no function is run",
+            "\n".join(f"{canary.id}, {canary.title}: {'; '.join(canary.through)}" for canary in failed),
+            f"report this with the output of functory doctor --json; {_GUIDE} says what each attack tries",
+        )
+    log.info("the sandbox holds", tier=tier, attacks=len(canaries))
+    return canaries
+
+
+def _refusal(settings: Settings, what: str, why: str = "") -> Refused:
+    """What is refused, with what this machine lacks for the weakest tier that would do."""
+    least = settings.min_tier if settings.sandbox_tier == "auto" else settings.sandbox_tier
+    found = tiers.survey()
+    gap = next((gap for gap in found.gaps if gap.name == least), None)
+    if gap is not None:
+        return Refused(
+            f"{what}; tier {least} or better is demanded",
+            f"tier {least}: {gap.why}",
+            f"{gap.try_}; more in {_GUIDE}",
+        )
+    return Refused(
+        f"{what}; tier {least} or better is demanded",
+        why or f"this machine offers tier {found.best}",
+        "functory doctor"
+        if why
+        else "let FUNCTORY_SANDBOX_TIER be auto and unset FUNCTORY_UNSAFE_NO_SANDBOX",
+    )

@@ -1,0 +1,143 @@
+"""The worker's hold on one child: its channel, its output, and the zygote's word about its end.
+
+A child may be there before there is anything to run (a spare), and may run many executions (a warm one).
+``Pool`` makes children and buries them; ``Supervisor`` watches one while it runs something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+
+from workers.sandbox.cgroups import Cgroup
+from workers.sandbox.control import Wake
+from workers.sandbox.launcher import Launcher
+from workers.sandbox.plan import Bounds, Fork
+from workers.sandbox.zygote import ENDED, REFUSED, STARTED, STATUS
+
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
+_ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
+
+
+class Child:
+    """From the request for it to its burial. ``launcher`` and ``bounds`` tell what it was made for.
+
+    ``pid`` is its number here, None until it has begun; ``exit`` its wait status once it has ended;
+    ``refused`` the errno when no process could be made; ``lost`` is set when its zygote cannot tell any more.
+    """
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        bounds: Bounds,
+        slot: int,
+        folder: str,
+        born: float,
+        *,
+        group: Cgroup | None = None,
+        broker: socket.socket | None = None,
+    ) -> None:
+        self.launcher = launcher
+        self.bounds = bounds
+        self.slot = slot
+        self.folder = folder
+        self.born = born
+        self.group = group
+        self.runs = 0
+        self.pid: int | None = None
+        self.exit: int | None = None
+        self.refused: int | None = None
+        self.lost = False
+        self.cpu_seconds = 0.0
+        self.memory_bytes = 0
+        self.output: dict[int, str] = {}
+        self._broker = broker
+        self.channel, self._theirs = socket.socketpair()
+        self.channel.setblocking(False)
+        self.status, self._their_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The kernel writes the sender's pid into each message, in the numbers of the receiver.
+        self.status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._their_output: list[int] = []
+        for name in ("stdout", "stderr"):
+            reading, writing = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(reading, False)
+            self.output[reading] = name
+            self._their_output.append(writing)
+        self._pipes = list(self.output)
+        self._open = True
+        self.wake = Wake()
+        self.poll = select.poll()
+        for fd in (self.channel.fileno(), self.status.fileno(), self.wake.fileno(), *self.output):
+            self.poll.register(fd, select.POLLIN)
+
+    def _descriptors(self) -> list[int]:
+        """What goes with the ``Fork``, in its order."""
+        fds = [self._theirs.fileno(), *self._their_output, self._their_status.fileno()]
+        if self._broker is not None:
+            fds.append(self._broker.fileno())
+        return fds + (list(self.group.fds) if self.group is not None else [])
+
+    def _sent(self) -> None:
+        """The zygote has its descriptors: close our copies, or their ends would never be seen."""
+        self._theirs.close()
+        self._their_status.close()
+        for fd in self._their_output:
+            os.close(fd)
+        self._their_output = []
+        if self._broker is not None:
+            self._broker.close()
+
+    def fork(self) -> bool:
+        """Ask the zygote for it; False when that one does not take the request."""
+        groups = len(self.group.fds) if self.group is not None else 0
+        fork = Fork(bounds=self.bounds, slot=self.slot, scratch=self.folder, cgroups=groups)
+        taken = self.launcher.fork(fork, self._descriptors())
+        self._sent()
+        return taken
+
+    def read_status(self) -> None:
+        """Take one word from the status socket, which is readable or has a timeout."""
+        try:
+            data, ancillary, _, _ = self.status.recvmsg(STATUS.size, _ANCILLARY)
+        except OSError:
+            data, ancillary = b"", []
+        if len(data) != STATUS.size:
+            self.lost = True
+            return
+        word, number, cpu, memory = STATUS.unpack(data)
+        if word == STARTED:
+            self.pid = next(
+                (_CREDENTIALS.unpack(d)[0] for _, kind, d in ancillary if kind == socket.SCM_CREDENTIALS),
+                number,
+            )
+        elif word == ENDED:
+            self.exit = number
+            self.cpu_seconds, self.memory_bytes = cpu, memory
+        elif word == REFUSED:
+            self.refused = number
+            self.lost = True
+
+    def ended(self) -> bool:
+        """There is nothing more to hear of it."""
+        return self.exit is not None or self.lost
+
+    def ask_end(self) -> None:
+        """Have the zygote kill it; its end is told on the status socket, or was told already."""
+        with contextlib.suppress(OSError):
+            self.status.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close what is ours; safe to call twice."""
+        if not self._open:
+            return
+        self._open = False
+        self.wake.close()
+        if self._their_output:
+            self._sent()
+        self.channel.close()
+        self.status.close()
+        for fd in self._pipes:
+            os.close(fd)

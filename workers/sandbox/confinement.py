@@ -1,0 +1,376 @@
+"""How a zygote and its children give up their rights, for good: one interface over all tiers.
+
+The process that was executed calls ``contain`` once. It returns in the zygote, in which foreign code may
+run from then on; the calling process stays behind as its ``shim``. The zygote forks with
+``Confinement.fork``; the child puts its descriptors in place and calls ``Confinement.confine``.
+Whatever the kernel refuses is raised as an OSError that names the step: no child goes on with less.
+
+| tier | sees | is kept in by |
+|---|---|---|
+| A | its own root, PID, IPC, mount and network namespaces | a user id per slot, Landlock, seccomp |
+| B | the same | a user namespace of its own without any id in it, Landlock, seccomp |
+| C | this machine | Landlock, seccomp; as root a user id per zygote |
+| none | this machine | nothing but limits of resources |
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Literal
+
+from workers.sandbox import kernel, landlock, namespaces, root, seccomp, shim
+from workers.sandbox.ids import free_ids
+from workers.sandbox.places import DEVICES, Places, places, readable
+from workers.sandbox.plan import SLOTS, Bounds, Plan
+
+__all__ = ["Confinement", "contain", "free_ids"]
+
+_KEPT_CAPABILITIES = (
+    kernel.CAP_DAC_OVERRIDE,  # to make mount points in a scratch folder that is already the slot's
+    kernel.CAP_KILL,
+    kernel.CAP_SETGID,
+    kernel.CAP_SETUID,
+    kernel.CAP_SYS_ADMIN,
+)
+# All children of a zygote with some threads each; a bomb in preloaded code ends here.
+_ZYGOTE_TASKS = SLOTS * 32
+# Where tasks are counted for the whole user: what others of the user may start while this zygote lives.
+_SHARED_TASKS = 1024
+_PER_NAMESPACE = (5, 14)  # since then RLIMIT_NPROC counts per user and user namespace
+_LOWEST_DESCRIPTOR = 32
+_SCRATCH = "/tmp"  # noqa: S108 - each child's own
+_RLIMIT_MSGQUEUE = 12  # asm-generic/resource.h; the resource module has no name for it
+_NEVER = (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, _RLIMIT_MSGQUEUE)
+_LIMITED = (
+    resource.RLIMIT_CPU,
+    resource.RLIMIT_AS,
+    resource.RLIMIT_FSIZE,
+    resource.RLIMIT_NOFILE,
+    resource.RLIMIT_NPROC,
+)
+
+
+def contain(plan: Plan, lifeline: int | None = None) -> Confinement:
+    """Become the contained zygote of ``plan``; to be called once, early, in a process with one thread.
+
+    Returns in a new process. The calling one waits, ends as the zygote ends, and removes ``plan.base``.
+    ``lifeline`` is a socket or pipe that hangs up when the worker has gone: the zygote is then given
+    some seconds and killed. All of its mounts, ids and namespaces go with it.
+
+    Raises OSError or ValueError, naming the step, in whichever process met it: tell the worker and exit.
+    """
+    ties = shim.split(plan.base, lifeline)
+    if plan.tier in ("A", "B"):
+        confinement: Confinement = _Namespaced(plan, namespaces.enter(plan, ties.announce))
+        ties.bind()
+    else:
+        ties.announce(os.getpid())
+        ties.bind()
+        confinement = _Ruled(plan, ties.orders) if plan.tier == "C" else Confinement(plan)
+    if plan.tier != "C":
+        os.close(ties.orders)
+    confinement.close_door()
+    ties.close()
+    return confinement
+
+
+class Confinement:
+    """Tier ``none``: limits of resources, and what the other tiers add to."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.tier = plan.tier
+        self.descriptors: tuple[int, ...] = ()
+        """What ``confine`` needs and closes: a child closes all others (``kernel.close_all_but``), not these."""
+        self._plan = plan
+        self._zygote = os.getpid()
+        self._shared_tasks = _tasks_of_this_user() + _SHARED_TASKS
+
+    def close_door(self) -> None:
+        """The last steps of containing the zygote itself; its children inherit what is done here."""
+        for kind in _NEVER:
+            resource.setrlimit(kind, (0, 0))
+        # Whoever lowers them later only makes a child fail.
+        self._ceilings = {kind: resource.getrlimit(kind)[1] for kind in _LIMITED}
+
+    def fork(self) -> int:
+        """os.fork(2), into a new PID namespace where the tier has them: there the child is its first process."""
+        return os.fork()
+
+    def kill(self, pid: int, handle: int) -> None:
+        """In the zygote: end its child ``pid``, whose pidfd is ``handle``, and which was not waited for yet."""
+        del pid
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+    def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
+        """Give up all rights but those of ``bounds``; in the child, once, before any user code.
+
+        Returns with the working folder, HOME and TMPDIR at the child's scratch. ``slot`` is a number from
+        1 to ``SLOTS`` that no other living child has. Any exception means that user code must not run.
+        """
+        del slot
+        _allow_processes(bounds, self._plan)
+        os.setsid()
+        kernel.die_with_parent()
+        if os.getppid() != self._zygote:
+            # What the line above asks for, had it come in time. Nothing has begun: another child takes over.
+            os._exit(1)
+        os.chdir(scratch)
+        os.environ["HOME"] = os.environ["TMPDIR"] = scratch
+        self._limit(bounds, self._shared_tasks)
+
+    def _limit(self, bounds: Bounds, tasks: int) -> None:
+        """Set the kernel's limits; one that is already lower stays."""
+        # One second between soft and hard: SIGXCPU tells a spent CPU budget from a kill for memory.
+        cpu = max(1, math.ceil(bounds.cpu_seconds))
+        if not bounds.repeated:
+            self._set(resource.RLIMIT_CPU, cpu, cpu + 1)
+        self._set(resource.RLIMIT_AS, bounds.memory_bytes, bounds.memory_bytes)
+        self._set(resource.RLIMIT_FSIZE, bounds.file_bytes, bounds.file_bytes)
+        self._set(resource.RLIMIT_NOFILE, bounds.open_files, bounds.open_files)
+        self._set(resource.RLIMIT_NPROC, tasks, tasks)
+
+    def _set(self, kind: int, soft: int, hard: int) -> None:
+        ceiling = self._ceilings[kind]
+        if ceiling != resource.RLIM_INFINITY:
+            soft, hard = min(soft, ceiling), min(hard, ceiling)
+        resource.setrlimit(kind, (soft, hard))
+
+
+class _Filtered(Confinement):
+    """What the tiers with a boundary share: capabilities, seccomp."""
+
+    def __init__(self, plan: Plan, *, alone: bool) -> None:
+        super().__init__(plan)
+        self._metadata = alone or bool(plan.first_id)
+        # Who sees others of its own user, and is not held by Landlock, must not have signals: its children
+        # end by order of the shim. A zygote with a user id for itself has nobody else to hurt.
+        contained = alone or landlock.scopes_signals()
+        self._may_signal = contained or (plan.first_id != 0 and os.geteuid() == 0)
+        self._machine = seccomp.architecture()
+        self._doorkeeper = self._profile("zygote", self._may_signal)
+        self._filters = (self._profile("child", contained), self._profile("child", contained, repeated=True))
+        for profile in (self._doorkeeper, *self._filters):
+            self._code(profile)  # made here, a child only finds it
+
+    def _profile(
+        self, name: Literal["zygote", "child"], signals: bool, *, repeated: bool = False
+    ) -> seccomp.Profile:
+        return seccomp.Profile(
+            name=name,
+            subprocess=self._plan.subprocess,
+            signals=signals,
+            network=self._plan.network,
+            repeated=repeated,
+            metadata=self._metadata,
+        )
+
+    def _code(self, profile: seccomp.Profile) -> bytes:
+        return seccomp.program(self._machine, profile, os.getpid())
+
+    def _close_descriptors(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+class _Namespaced(_Filtered):
+    """Tiers A and B."""
+
+    def __init__(self, plan: Plan, world: namespaces.World) -> None:
+        super().__init__(plan, alone=True)
+        self._world = world
+        self._counts_alone = plan.tier == "A" or kernel.release() >= _PER_NAMESPACE
+        self._rules = self._ruleset(plan) if landlock.abi() else None
+        self._pid_namespace = _aside(world.pid_namespace)
+        self.descriptors = (self._pid_namespace,)
+        if self._rules is not None:
+            self._rules.descriptor = _aside(self._rules.descriptor)
+            self.descriptors += (self._rules.descriptor,)
+
+    def _ruleset(self, plan: Plan) -> landlock.Ruleset:
+        """Made once: no path in it changes from child to child, whatever is mounted below."""
+        rules = landlock.Ruleset()
+        rules.allow("/", landlock.READ | (landlock.EXECUTE if plan.subprocess else 0))
+        rules.allow("/rw", landlock.WRITE)
+        for path in plan.write:
+            rules.allow(path, landlock.WRITE)
+        for path in DEVICES:
+            if Path(path).exists():
+                rules.allow(path, landlock.WRITE_FILE)
+        return rules
+
+    def close_door(self) -> None:
+        if self._counts_alone:
+            _lower(resource.RLIMIT_NPROC, _ZYGOTE_TASKS)
+        super().close_door()
+        # A child only has to enter the folder: changing the environment costs more than a mount.
+        os.environ["HOME"] = os.environ["TMPDIR"] = _SCRATCH
+        kernel.bound_capabilities(_KEPT_CAPABILITIES)
+        kernel.keep_capabilities(_KEPT_CAPABILITIES)
+        kernel.no_new_privileges()
+        seccomp.load(self._code(self._doorkeeper))
+
+    def fork(self) -> int:
+        # Entering the own namespace again is what makes a second new one possible.
+        kernel.setns(self._pid_namespace, kernel.CLONE_NEWPID, "return to the own PID namespace")
+        kernel.unshare(kernel.CLONE_NEWPID, "make a PID namespace")
+        return os.fork()
+
+    def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
+        if not 1 <= slot <= SLOTS:
+            raise ValueError(f"slot {slot} is not one of 1 to {SLOTS}")
+        _allow_processes(bounds, self._plan)
+        # The first process of a PID namespace dies with the one around it: nothing has to be asked for.
+        os.setsid()
+        kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC, "make namespaces of the child")
+        own_id = slot if self.tier == "A" else 0
+        root.furnish(
+            bounds.scratch_bytes,
+            bounds.scratch_files,
+            own_id,
+            self._world.kept,
+            proc=self._world.has_proc,
+            execute=self._plan.subprocess,
+        )
+        os.chdir(_SCRATCH)
+        if self.tier == "A":
+            os.setresgid(own_id, own_id, own_id)
+            os.setresuid(own_id, own_id, own_id)
+        else:
+            # Without maps: nobody in it is anybody, and all its tasks are counted by themselves.
+            kernel.unshare(kernel.CLONE_NEWUSER, "make a user namespace of the child")
+        tasks = bounds.threads + bounds.processes - 1
+        self._limit(bounds, tasks if self._counts_alone else self._shared_tasks)
+        kernel.give_up_capabilities()
+        if self._rules is not None:
+            self._rules.enter()
+        self._close_descriptors()
+        seccomp.load(self._code(self._filters[bounds.repeated]))
+
+
+class _Ruled(_Filtered):
+    """Tier C: the zygote is ruled by Landlock, each child once more, down to its own scratch folder.
+
+    Its tasks are counted with all others of its user, so RLIMIT_NPROC is a bound for all of them: what they
+    are when the zygote starts, and ``_SHARED_TASKS`` more. What one child has is bounded by its memory, for
+    the stacks of threads, and by its control group where there is one; processes it has none.
+    """
+
+    def __init__(self, plan: Plan, orders: int) -> None:
+        if plan.subprocess:
+            raise ValueError(
+                "the subprocess grant needs PID namespaces (tier A or B): nothing would end them"
+            )
+        super().__init__(plan, alone=False)
+        if not landlock.abi():
+            raise OSError("Landlock: this kernel has none, or forbids it")
+        self._places = places(plan)
+        self._scratch_rights = landlock.fitting(plan.base, landlock.READ | landlock.WRITE)
+        self._handles = self._open(self._places)
+        self._orders = _aside(orders)
+        self.descriptors = (self._orders, *(handle for handle, _ in self._handles))
+
+    def _open(self, seen: Places) -> list[tuple[int, int]]:
+        """What every child may see, opened once: adding a rule is then one system call.
+
+        Packages that the zygote may not see need no care here: a child is held by its rules too.
+        """
+        # As in ``root.gather``: no link is followed on the way to what was granted.
+        granted = {*self._plan.read, *self._plan.write}
+        wanted = [(path, landlock.READ) for path in (*seen.shared, *seen.read)]
+        wanted += [(path, landlock.READ | landlock.WRITE) for path in seen.write]
+        wanted += [
+            (path, landlock.READ_FILE | landlock.WRITE_FILE) for path in DEVICES if Path(path).exists()
+        ]
+        return [
+            (_aside(kernel.open_place(path, links=path not in granted)), landlock.fitting(path, rights))
+            for path, rights in wanted
+        ]
+
+    def close_door(self) -> None:
+        super().close_door()
+        rules = landlock.Ruleset()
+        for folder in self._places.shared:
+            for path, whole in readable(folder, self._places.hidden):
+                rules.allow(path, landlock.READ if whole else landlock.READ_DIR)
+        for handle, rights in self._handles[len(self._places.shared) :]:
+            rules.add(handle, rights)
+        rules.allow(self._plan.base, landlock.READ | landlock.WRITE)
+        _leave_root(self._plan)
+        kernel.no_new_privileges()
+        rules.enter()
+        rules.close()
+        seccomp.load(self._code(self._doorkeeper))
+
+    def kill(self, pid: int, handle: int) -> None:
+        if self._may_signal:
+            super().kill(pid, handle)
+        else:
+            shim.order_kill(self._orders, pid)
+
+    def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
+        super().confine(bounds, slot, scratch)
+        rules = landlock.Ruleset()
+        for handle, rights in self._handles:
+            rules.add(handle, rights)
+        folder = os.open(scratch, os.O_PATH | os.O_CLOEXEC)
+        rules.add(folder, self._scratch_rights)
+        os.close(folder)
+        rules.enter()
+        rules.close()
+        self._close_descriptors()
+        seccomp.load(self._code(self._filters[bounds.repeated]))
+
+
+def _aside(descriptor: int) -> int:
+    """Move a descriptor to where no child's own ones go."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
+    os.close(descriptor)
+    return moved
+
+
+def _leave_root(plan: Plan) -> None:
+    """In tier C as root: become the plan's user where that is possible, and have no capability in any case."""
+    if os.geteuid() != 0:
+        return
+    if plan.first_id:
+        os.chown(plan.base, plan.first_id, plan.first_id)
+        os.setgroups([])
+        os.setresgid(plan.first_id, plan.first_id, plan.first_id)
+        os.setresuid(plan.first_id, plan.first_id, plan.first_id)
+        library = os.__file__
+        if not os.access(library, os.R_OK):
+            raise PermissionError(
+                f"{library} cannot be read by user {plan.first_id}, whom functions run as: "
+                "install Python where everybody may read it"
+            )
+    kernel.give_up_capabilities()
+
+
+def _allow_processes(bounds: Bounds, plan: Plan) -> None:
+    if bounds.processes > 1 and not plan.subprocess:
+        raise ValueError("more than one process needs the subprocess grant")
+
+
+def _lower(kind: int, value: int) -> None:
+    _, ceiling = resource.getrlimit(kind)
+    if ceiling == resource.RLIM_INFINITY or ceiling > value:
+        resource.setrlimit(kind, (value, value))
+
+
+def _tasks_of_this_user() -> int:
+    """How many threads the user of this process has now, as far as /proc shows."""
+    own = os.getuid()
+    total = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if entry.stat().st_uid == own:
+                    total += sum(1 for _ in (entry / "task").iterdir())
+            except OSError:
+                continue  # it ended while we were looking
+    return total

@@ -1,0 +1,50 @@
+"""What executions must have in common to be run by children of one zygote."""
+
+from __future__ import annotations
+
+import msgspec
+
+from workers.sandbox.job import Job
+from workers.sandbox.plan import Plan, Tier
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """Environment, trust domain and grants, as section 6 of the sandbox's design wants them apart."""
+
+    packages: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    domain: str = ""
+    hosts: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    subprocess: bool = False
+    inspecting: bool = False
+
+    def plan(self, tier: Tier, base: str, first_id: int) -> Plan:
+        """What a zygote of this kind is told."""
+        return Plan(
+            tier=tier,
+            base=base,
+            packages=self.packages,
+            preload=self.preload,
+            read=self.read,
+            write=self.write,
+            subprocess=self.subprocess,
+            network=bool(self.hosts),
+            inspecting=self.inspecting,
+            first_id=first_id,
+        )
+
+
+def kind_of(job: Job) -> Kind:
+    """The kind of zygote that may run ``job``."""
+    grants = job.grants
+    return Kind(
+        packages=job.packages,
+        preload=job.preload,
+        domain=job.domain,
+        hosts=grants.hosts,
+        read=grants.read,
+        write=grants.write,
+        subprocess=grants.subprocess,
+    )

@@ -1,0 +1,112 @@
+"""Landlock: a process gives up its rights to files, TCP and other processes (landlock(7)).
+
+``Ruleset`` handles every right that the running kernel knows, so whatever no rule allows is refused. Rights
+are given per folder and hold for all below it; there is no rule that takes away. Rulesets stack: each one
+that a process enters can only narrow.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import cache
+from pathlib import Path
+
+from workers.sandbox import kernel
+
+# linux/landlock.h
+EXECUTE = 1 << 0
+WRITE_FILE = 1 << 1
+READ_FILE = 1 << 2
+READ_DIR = 1 << 3
+REMOVE_DIR = 1 << 4
+REMOVE_FILE = 1 << 5
+MAKE_CHAR = 1 << 6
+MAKE_DIR = 1 << 7
+MAKE_REG = 1 << 8
+MAKE_SOCK = 1 << 9
+MAKE_FIFO = 1 << 10
+MAKE_BLOCK = 1 << 11
+MAKE_SYM = 1 << 12
+REFER = 1 << 13  # from ABI 2 on
+TRUNCATE = 1 << 14  # 3
+IOCTL_DEV = 1 << 15  # 5
+_TCP = 0b11  # bind and connect, 4
+_SCOPES = 0b11  # abstract unix sockets and signals, 6
+_CREATE_VERSION = 1
+_RULE_PATH_BENEATH = 1
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_SCOPE_ABI = 6
+
+READ = READ_FILE | READ_DIR
+WRITE = (
+    WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_FIFO | MAKE_SYM | REFER | TRUNCATE
+)  # fmt: skip
+"""To change files and folders; neither device nodes nor sockets, which have no use here."""
+_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+
+
+@cache
+def abi() -> int:
+    """The kernel's Landlock version, 0 where there is none."""
+    try:
+        return kernel.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _CREATE_VERSION)
+    except OSError:
+        return 0
+
+
+def scopes_signals() -> bool:
+    """Landlock keeps a process from signalling those outside of its domain."""
+    return abi() >= _SCOPE_ABI
+
+
+@cache
+def _handled() -> int:
+    """All rights to files that this kernel can refuse."""
+    version = abi()
+    rights = (MAKE_SYM << 1) - 1
+    for since, right in ((2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)):
+        if version >= since:
+            rights |= right
+    return rights
+
+
+def fitting(path: str, rights: int) -> int:
+    """Those of ``rights`` that the kernel knows and takes for ``path``: a file has none of a folder's."""
+    rights &= _handled()
+    return rights if Path(path).is_dir() else rights & _OF_FILES
+
+
+class Ruleset:
+    """What will be allowed: ``allow`` it, then ``enter``. Needs ABI 1; raises OSError below."""
+
+    def __init__(self) -> None:
+        version = abi()
+        # struct landlock_ruleset_attr grew: an older kernel takes its own, shorter size.
+        fields = (
+            [_handled()] + ([_TCP] if version >= 4 else []) + ([_SCOPES] if version >= _SCOPE_ABI else [])
+        )
+        record = struct.pack(f"={len(fields)}Q", *fields)
+        self.descriptor = kernel.syscall("make a Landlock ruleset", _CREATE_RULESET, record, len(record), 0)
+
+    def allow(self, path: str, rights: int) -> None:
+        """Give ``rights`` below ``path``, which must be there; links are followed."""
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            self.add(handle, fitting(path, rights))
+        finally:
+            os.close(handle)
+
+    def add(self, handle: int, rights: int) -> None:
+        """Give ``fitting`` rights below what an O_PATH descriptor names."""
+        record = struct.pack("=Qi", rights, handle)
+        kernel.syscall(
+            f"allow descriptor {handle}", _ADD_RULE, self.descriptor, _RULE_PATH_BENEATH, record, 0
+        )
+
+    def enter(self) -> None:
+        """Allow this thread, and what it starts, nothing else from now on. Needs no_new_privs."""
+        kernel.syscall("enter the Landlock ruleset", _RESTRICT_SELF, self.descriptor, 0)
+
+    def close(self) -> None:
+        os.close(self.descriptor)

@@ -1,0 +1,137 @@
+"""How a function reaches the hosts that it is granted: Python's sockets, with the worker's broker behind them.
+
+A sandbox has no network. ``install`` makes the class ``socket.socket`` ask the broker, over an inherited socket
+(``SOCK_SEQPACKET``), for each connection: ``Connect`` goes out, and one ``Answer`` comes back, with a descriptor on
+success, over which nothing but the bytes of that connection flow. Whatever is written in Python works on top of it:
+``http.client``, ``ssl``, ``asyncio``, ``requests``, ``httpx``. The broker alone decides; what happens here is for the
+convenience of user code, which may as well leave it aside.
+
+Names are resolved in the worker, when the connection is made; ``sockets`` says what Python sees meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from workers.sandbox import sockets
+
+FRAME_BYTES = 1024  # of a request: a name of 253 characters and all the rest fit in
+_ANSWER_BYTES = 4096
+LONGEST_CONNECT = 60.0
+
+
+class Connect(msgspec.Struct, tag_field="t", tag="connect", forbid_unknown_fields=True, kw_only=True):
+    """A connection is asked for. ``id`` grows strictly; ``timeout`` is in seconds."""
+
+    id: Annotated[int, Meta(ge=1, le=2**53)]
+    host: Annotated[str, Meta(min_length=1, max_length=255)]
+    port: Annotated[int, Meta(ge=1, le=65_535)]
+    timeout: Annotated[float, Meta(gt=0, le=LONGEST_CONNECT)]
+
+
+class Answer(msgspec.Struct, tag_field="t", tag="answer", kw_only=True):
+    """``error`` is 0 and a descriptor comes along, or an errno and no descriptor."""
+
+    id: int
+    error: int = 0
+    message: str = ""
+    unresolved: bool = False
+    """The name leads nowhere: a ``socket.gaierror``, as from a resolver."""
+
+
+# Made here: it looks types up in modules that are hidden from user code later.
+_answer_decoder = msgspec.msgpack.Decoder(Answer)
+
+
+class Door:
+    """The child's end of the broker's socket; None where nothing is granted. For any thread."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._socket = None if fd is None else socket.socket(fileno=fd)
+        if self._socket is not None:
+            self._socket.setblocking(True)
+            self._socket.set_inheritable(False)
+        self._lock = threading.Condition()
+        self._last_id = 0
+        self._reading = False
+        self._answers: dict[int, tuple[Answer, int | None]] = {}
+        self._waiting: set[int] = set()
+        os.register_at_fork(after_in_child=self._shut)
+
+    def connect(self, host: str, port: int, timeout: float) -> int:
+        """A descriptor of the connection; OSError, of the class that a failed connect has, or gaierror."""
+        if self._socket is None:
+            raise PermissionError(
+                errno.EACCES,
+                f"the function may not connect to {host}:{port}\nit is granted no host\n"
+                f'try: hosts=["{host}:{port}"]; a program that it starts has no network in any case',
+            )
+        timeout = min(max(timeout, 0.001), LONGEST_CONNECT)
+        with self._lock:
+            self._last_id += 1
+            id_ = self._last_id
+            request = Connect(id=id_, host=host, port=port, timeout=timeout)
+            self._waiting.add(id_)
+            try:
+                self._socket.send(msgspec.msgpack.encode(request))
+                answer, fd = self._answer_to(id_)
+            finally:
+                self._waiting.discard(id_)
+                _, left = self._answers.pop(id_, (None, None))
+                if left is not None:
+                    os.close(left)
+        if answer.unresolved:
+            raise socket.gaierror(socket.EAI_NONAME, answer.message)
+        if answer.error:
+            raise OSError(answer.error, answer.message)
+        if fd is None:
+            raise OSError(errno.EMFILE, "too many open files: the connection could not be taken over")
+        return fd
+
+    def _answer_to(self, id_: int) -> tuple[Answer, int | None]:
+        """Under the lock: one thread reads, for all that wait; the others wait until it hands over."""
+        while id_ not in self._answers:
+            if self._reading:
+                self._lock.wait()
+                continue
+            self._reading = True
+            self._lock.release()
+            try:
+                answer, fd = self._read()
+            finally:
+                self._lock.acquire()
+                self._reading = False
+                self._lock.notify_all()
+            if answer.id in self._waiting:
+                self._answers[answer.id] = (answer, fd)
+            elif fd is not None:
+                # Its thread was interrupted and has gone on.
+                os.close(fd)
+        return self._answers.pop(id_)
+
+    def _read(self) -> tuple[Answer, int | None]:
+        assert self._socket is not None
+        data, fds, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the broker of granted hosts has closed")
+        return _answer_decoder.decode(data), (fds[0] if fds else None)
+
+    def _shut(self) -> None:
+        """In a process that user code forked: two readers of one socket would take each other's answers."""
+        self._socket = None
+        self._lock = threading.Condition()
+
+
+def install(fd: int | None) -> None:
+    """Make Python's sockets ask at ``fd``, the broker's socket; once for each process, before user code.
+
+    With None every connection is refused, by a message that says what to grant.
+    """
+    sockets.place(Door(fd).connect)

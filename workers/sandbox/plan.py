@@ -1,0 +1,67 @@
+"""What a zygote and its children are made for: plain records that the worker writes and the zygote obeys.
+
+The worker sends one ``Plan`` when it starts a zygote and one ``Fork`` for each child. The zygote trusts
+both; nothing in here ever comes from function code.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Tier = Literal["A", "B", "C", "none"]
+
+SLOTS = 256
+"""Children of one zygote that may live at the same time; in tier A each slot has a user id of its own."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One zygote: how it is confined and what every child of it finds."""
+
+    tier: Tier
+    base: str
+    """A folder of the worker's for this zygote: the mount point of its root, or where scratch folders live."""
+    packages: tuple[str, ...] = ()
+    """``site-packages`` folders in the order of the search: the entry's own, then its dependencies'."""
+    preload: tuple[str, ...] = ()
+    """Modules that are imported once, in the zygote, after it is contained."""
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    """Granted paths: absolute, and there when the zygote starts."""
+    subprocess: bool = False
+    network: bool = False
+    """Children are given a socket to the broker of granted hosts, as descriptor 4."""
+    inspecting: bool = False
+    """Children only describe signatures: what that needs is loaded first."""
+    first_id: int = 0
+    """The first of the host's ids that this zygote and its slots use; 0 where it has but its own."""
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kernel enforces on one child. Sizes in bytes; ``job.Limits`` says what each one means."""
+
+    cpu_seconds: float
+    memory_bytes: int
+    file_bytes: int
+    open_files: int
+    threads: int
+    processes: int
+    scratch_bytes: int
+    scratch_files: int
+    repeated: bool = False
+    """The child runs many executions: the worker watches the CPU time of each."""
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """The request for one child.
+
+    Its descriptors come along in this order: channel, stdout, stderr, status, the broker's socket where the
+    plan has a network, and ``cgroups`` files of control groups that the child enters first of all.
+    """
+
+    bounds: Bounds
+    slot: int
+    scratch: str = ""
+    """The child's folder in tiers without a mount namespace."""
+    cgroups: int = 0

@@ -1,0 +1,405 @@
+"""Keeps zygotes and spare children, so that most executions find a confined process waiting for them.
+
+One zygote for each kind of execution (environment, trust domain, grants), started at first use, replaced when
+it is old or has forked often (children of one zygote share the layout of their memory), and ended when it was
+not used for long or when there are too many. A kind in frequent use has spares: children that are forked and
+confined ahead of time, and wait.
+
+Burying is not waited for: ``Undertaker`` does it. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+
+from engine.errors import Unavailable
+from workers.sandbox import scratch
+from workers.sandbox.broker import Broker, Traffic
+from workers.sandbox.cgroups import Cgroups
+from workers.sandbox.child import Child
+from workers.sandbox.kind import Kind
+from workers.sandbox.launcher import Launcher
+from workers.sandbox.plan import Bounds, Tier
+from workers.sandbox.undertaker import Undertaker
+
+_log = structlog.get_logger(__name__)
+_HOT_SECONDS = 10.0  # two uses within this time make a kind one that has spares
+_SPARE_SECONDS = 30.0  # a spare that nobody wanted for so long is given up
+_TIDY_SECONDS = 5.0
+_IDLE_SECONDS = 60.0  # a zygote past its age that nobody used for so long is not replaced but ended
+_CLOSE_SECONDS = 5.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How many processes are kept, and for how long; see the settings of the same names."""
+
+    zygotes: int = 8
+    spares: int = 1
+    zygote_executions: int = 1000
+    zygote_seconds: float = 600.0
+    reuse_calls: int = 1000
+    reuse_seconds: float = 300.0
+    traffic_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass
+class _Place:
+    """What the pool knows of one kind."""
+
+    kind: Kind
+    starting: threading.Lock = field(default_factory=threading.Lock)
+    launcher: Launcher | None = None
+    since: float = 0.0
+    used: float = float("-inf")
+    hot: float = float("-inf")
+    renewing: bool = False
+    wanted: int = 0  # threads that are getting a child from it: it may not be taken away from them
+    spares: dict[Bounds, list[Child]] = field(default_factory=dict)
+
+
+class Pool:
+    """Children of confined zygotes of one tier.
+
+    ``monotonic`` is the clock of ages, in seconds; ``groups`` are the control groups, None where there are none.
+    """
+
+    def __init__(
+        self,
+        tier: Tier,
+        options: Options,
+        monotonic: Callable[[], float],
+        broker: Broker,
+        groups: Cgroups | None,
+    ) -> None:
+        self.tier: Tier = tier
+        self._options = options
+        self._monotonic = monotonic
+        self._broker = broker
+        self._groups = groups
+        self._lock = threading.Lock()
+        self._places: dict[Kind, _Place] = {}
+        self._retired: list[Launcher] = []
+        self._ending = threading.Event()
+        self._tidier: threading.Thread | None = None
+        self._undertaker = Undertaker(self._buried)
+        self._also: Callable[[], None] = lambda: None
+
+    def start(self, kind: Kind) -> Launcher:
+        """Have a living zygote of ``kind``. Raises :class:`Unavailable` when it cannot start."""
+        place = self._take_place(kind)
+        try:
+            return self._living(place)
+        finally:
+            self._leave_place(place)
+
+    def child(self, kind: Kind, bounds: Bounds) -> Child:
+        """A child that has run nothing: a spare, or one that is being forked.
+
+        Raises :class:`Unavailable` when there is none to be had.
+        """
+        place = self._take_place(kind)
+        try:
+            return self._child(place, bounds)
+        finally:
+            self._leave_place(place)
+
+    def _child(self, place: _Place, bounds: Bounds) -> Child:
+        now = self._monotonic()
+        with self._lock:
+            if now - place.used <= _HOT_SECONDS:
+                place.hot = now
+            place.used = now
+            spares = place.spares.get(bounds)
+            child = spares.pop(0) if spares else None
+        if child is None:
+            child = self._fork(place, bounds)
+        self._look_at_age(place, now)
+        return child
+
+    def begun(self, child: Child) -> None:
+        """The child has its task: a kind in frequent use gets its spare now, while nobody waits for this one."""
+        if child.bounds.repeated or not self._options.spares:
+            return
+        with self._lock:
+            place = self._places.get(child.launcher.kind)
+            if place is None or place.launcher is not child.launcher or place.hot < place.used:
+                return
+        self._top_up(place, child.bounds)
+
+    def pid_of(self, kind: Kind) -> int | None:
+        """The pid of the living zygote of ``kind``."""
+        place = self._places.get(kind)
+        launcher = place.launcher if place is not None else None
+        return launcher.pid if launcher is not None and launcher.alive() else None
+
+    def traffic(self, child: Child) -> Traffic | None:
+        """What the child did with granted hosts since it was last asked; None where it has none."""
+        launcher = child.launcher
+        return self._broker.lap(_door(child)) if launcher.kind.hosts else None
+
+    def bury(self, child: Child, seconds: float | None = None) -> None:
+        """See to it that the child ends and its traces go; with ``seconds`` wait for its end as long."""
+        self._undertaker.take(child, seconds)
+
+    def on_tidy(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called whenever the pool looks for what is no longer needed."""
+        self._also = call
+
+    def close(self) -> None:
+        """End every zygote, and with it every child."""
+        self._ending.set()
+        with self._lock:
+            places, self._places = list(self._places.values()), {}
+            launchers = [place.launcher for place in places if place.launcher] + self._retired
+            self._retired = []
+            # Taken from their places: a thread that replaces a zygote would have them buried once more.
+            spares = [child for place in places for child in _spares_of(place)]
+            for place in places:
+                place.spares = {}
+        for child in spares:
+            child.close()
+        for launcher in launchers:
+            launcher.close(_CLOSE_SECONDS)
+        self._undertaker.close()
+        if self._tidier is not None:
+            self._tidier.join(timeout=_CLOSE_SECONDS)
+
+    def forsake(self) -> None:
+        """In a forked copy of the worker: let go of the original's processes."""
+        self._ending = threading.Event()
+        for place in self._places.values():
+            for child in _spares_of(place):
+                child.close()
+            if place.launcher is not None:
+                place.launcher.forsake()
+        for launcher in self._retired:
+            launcher.forsake()
+        self._undertaker.forsake()
+
+    def _take_place(self, kind: Kind) -> _Place:
+        """The place of a kind, which stays until ``_leave_place``."""
+        with self._lock:
+            if self._ending.is_set():
+                raise Unavailable(
+                    "the runner is closed", "the worker is shutting down", "start another worker"
+                )
+            if self._tidier is None:
+                self._tidier = threading.Thread(target=self._tidy, name="functory-pool", daemon=True)
+                self._tidier.start()
+            place = self._places.setdefault(kind, _Place(kind))
+            place.wanted += 1
+            return place
+
+    def _leave_place(self, place: _Place) -> None:
+        with self._lock:
+            place.wanted -= 1
+
+    def _living(self, place: _Place) -> Launcher:
+        """The zygote of a place; a new one is started while nobody but those who want the same waits."""
+        with place.starting:
+            launcher = place.launcher
+            if launcher is not None and launcher.alive():
+                return launcher
+            if launcher is not None:
+                _log.warning("zygote_restarted", pid=launcher.pid)
+                self._drop_spares(place)
+                launcher.discard()
+            place.launcher = None
+            self._make_room(place)
+            place.launcher = launcher = Launcher(place.kind, self.tier)
+            place.since = self._monotonic()
+            # After it can be found: either ``close`` has seen it, or this sees that the pool is closed.
+            if self._ending.is_set():
+                launcher.discard()
+                raise Unavailable(
+                    "the runner is closed", "the worker is shutting down", "start another worker"
+                )
+            return launcher
+
+    def _look_at_age(self, place: _Place, now: float) -> None:
+        """Have a zygote that has served long enough replaced. The next one starts beside: nobody waits for it."""
+        with self._lock:
+            old = place.launcher
+            if old is None or place.renewing or not old.alive():
+                return
+            worn = old.forks >= self._options.zygote_executions
+            if not worn and now - place.since < self._options.zygote_seconds:
+                return
+            place.renewing = True
+        threading.Thread(target=self._renew, args=(place, old), name="functory-zygote", daemon=True).start()
+
+    def _renew(self, place: _Place, old: Launcher) -> None:
+        try:
+            launcher = Launcher(place.kind, self.tier)
+        except (Unavailable, OSError) as error:
+            # The old one goes on; the next execution tries again.
+            _log.warning("zygote_not_renewed", reason=str(error))
+            launcher = None
+        with place.starting:
+            place.renewing = False
+            if launcher is None:
+                return
+            if place.launcher is not old:
+                launcher.discard()
+                return
+            place.launcher, place.since = launcher, self._monotonic()
+            if self._ending.is_set():
+                launcher.discard()
+        self._drop_spares(place)
+        self._retire(old)
+
+    def _retire(self, launcher: Launcher) -> None:
+        """Close it once its last child has ended."""
+        with self._lock:
+            if not launcher.idle():
+                self._retired.append(launcher)
+                return
+        launcher.close(_CLOSE_SECONDS)
+
+    def _make_room(self, wanted: _Place) -> None:
+        """End the idle zygotes that were used the longest ago, if there are too many."""
+        with self._lock:
+            others = [p for p in self._places.values() if p is not wanted and p.launcher is not None]
+            # More than one, when there were more kinds at work than zygotes may be kept.
+            surplus = max(0, len(others) + 1 - self._options.zygotes)
+            idle = sorted(filter(_unused, others), key=lambda p: p.used)
+            victims = idle[:surplus]
+            for victim in victims:
+                del self._places[victim.kind]
+        for victim in victims:
+            self._end_place(victim)
+
+    def _end_place(self, place: _Place) -> None:
+        """End a place that has been taken out of the table."""
+        self._drop_spares(place)
+        launcher, place.launcher = place.launcher, None
+        if launcher is not None:
+            self._retire(launcher)
+
+    def _fork(self, place: _Place, bounds: Bounds) -> Child:
+        for _ in range(3):
+            launcher = self._living(place)
+            child = self._request(launcher, bounds)
+            if child is not None:
+                return child
+        raise Unavailable(
+            "no process for the execution",
+            "the process that starts executions keeps ending",
+            "look at the worker's log; functory doctor",
+        )
+
+    def _request(self, launcher: Launcher, bounds: Bounds) -> Child | None:
+        slot = launcher.take_slot()
+        if slot is None:
+            raise Unavailable("no process for the execution", "one zygote has too many children")
+        group = None
+        broker = None
+        folder = ""
+        try:
+            if self._groups is not None:
+                group = self._groups.take(bounds.memory_bytes, bounds.threads + bounds.processes)
+            folder = launcher.new_scratch()
+            if launcher.kind.hosts:
+                broker = self._broker.open(
+                    f"{launcher.pid}/{slot}", launcher.kind.hosts, self._options.traffic_bytes
+                )
+            child = Child(launcher, bounds, slot, folder, self._monotonic(), group=group, broker=broker)
+        except BaseException:
+            if group is not None:
+                group.give_back()
+            if folder:
+                scratch.remove(folder)
+            launcher.give_slot(slot)
+            raise
+        if child.fork():
+            return child
+        self._buried(child)
+        return None
+
+    def _top_up(self, place: _Place, bounds: Bounds) -> None:
+        """Ask for spares: the zygote forks them while the execution that took one runs."""
+        launcher = place.launcher
+        with self._lock:
+            missing = self._options.spares - len(place.spares.get(bounds, ()))
+        for _ in range(missing):
+            if launcher is None or not launcher.alive():
+                return
+            try:
+                child = self._request(launcher, bounds)
+            except (Unavailable, OSError):
+                return
+            if child is None:
+                return
+            with self._lock:
+                if place.launcher is launcher:
+                    place.spares.setdefault(bounds, []).append(child)
+                    continue
+            self.bury(child)
+
+    def _drop_spares(self, place: _Place) -> None:
+        with self._lock:
+            children = _spares_of(place)
+            place.spares = {}
+        for child in children:
+            self.bury(child)
+
+    def _buried(self, child: Child) -> None:
+        """A child is gone: what it had is free again."""
+        child.close()
+        if child.group is not None:
+            child.group.give_back()
+        if child.folder:
+            scratch.remove(child.folder)
+        launcher = child.launcher
+        if launcher.kind.hosts:
+            self._broker.close(_door(child))
+        launcher.give_slot(child.slot)
+        with self._lock:
+            done = launcher in self._retired and launcher.idle()
+            if done:
+                self._retired.remove(launcher)
+        if done:
+            launcher.close(_CLOSE_SECONDS)
+
+    def _tidy(self) -> None:
+        ending = self._ending
+        while not ending.wait(_TIDY_SECONDS):
+            now = self._monotonic()
+            tired: list[Child] = []
+            old: list[_Place] = []
+            with self._lock:
+                for place in list(self._places.values()):
+                    if now - place.used > _SPARE_SECONDS:
+                        tired += _spares_of(place)
+                        place.spares = {}
+                    aged = place.launcher is not None and now - place.since > self._options.zygote_seconds
+                    if aged and now - place.used > _IDLE_SECONDS and _unused(place):
+                        del self._places[place.kind]
+                        old.append(place)
+            for child in tired:
+                self.bury(child)
+            for place in old:
+                self._end_place(place)
+            self._also()
+
+
+def _door(child: Child) -> str:
+    """The child's name at the broker."""
+    return f"{child.launcher.pid}/{child.slot}"
+
+
+def _spares_of(place: _Place) -> list[Child]:
+    return [child for children in place.spares.values() for child in children]
+
+
+def _unused(place: _Place) -> bool:
+    """Its zygote has no children but spares, nobody wants one, and no other zygote is about to take over."""
+    if place.wanted or place.renewing:
+        return False
+    launcher = place.launcher
+    return launcher is None or launcher.living() <= len(_spares_of(place))

@@ -1,0 +1,182 @@
+"""The file tree that a zygote and its children live in, where there are mount namespaces.
+
+A small tmpfs becomes the root; what ``places`` allows is bound into it read-only, the old root is
+detached. ``enter`` runs in two steps because of user ids: ``gather`` copies the mounts with the rights of
+the one who can reach them, ``build`` makes the tree with the ids that own it. A child then mounts its own
+scratch and ``/proc`` with ``furnish``.
+
+    /usr/lib …      shared libraries, interpreter, packages, granted paths: at their own places
+    /dev            null zero full random urandom
+    /rw/tmp         the child's scratch; /tmp, /var/tmp and /dev/shm lead here
+    /ro/proc        the child's /proc
+    /ro/kept        granted paths below /tmp, from where they are bound into each scratch
+
+Mount points and their parents are apart, so that one Landlock rule for ``/rw`` holds for whatever is
+mounted below: a rule for a folder that is mounted over holds for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from workers.sandbox import kernel
+from workers.sandbox.places import DEVICES, Places, in_scratch
+
+_READ_ONLY = kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
+_WRITABLE = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
+_DEVICE = kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NOEXEC
+_PRIVATE = kernel.MS_NOSUID | kernel.MS_NODEV
+_PROC = kernel.MS_RDONLY | _PRIVATE | kernel.MS_NOEXEC
+_KEPT = "/ro/kept"
+_WORKING = "/rw/tmp"
+_LINKS = (
+    ("/tmp", "rw/tmp"),  # noqa: S108
+    ("/var/tmp", "../rw/tmp"),  # noqa: S108
+    ("/proc", "ro/proc"),
+    ("/dev/shm", "../rw/tmp"),  # noqa: S108
+    ("/dev/fd", "../proc/self/fd"),
+)
+
+
+class Tree(msgspec.Struct):
+    """A detached mount and where it goes."""
+
+    target: str
+    descriptor: int
+    is_folder: bool
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A granted path below ``/tmp`` that is bound into every child's scratch."""
+
+    source: str
+    target: str
+    is_folder: bool
+
+
+def gather(places: Places, granted: Collection[str]) -> list[Tree]:
+    """Detached copies of all mounts that the root will have, with their final flags.
+
+    No link is followed on the way to a ``granted`` path.
+    """
+    trees = []
+    for paths, attributes in (
+        (places.shared, _READ_ONLY),
+        ([path for path in DEVICES if Path(path).exists()], _DEVICE),
+        (places.read, _READ_ONLY),
+        (places.write, _WRITABLE),
+    ):
+        for path in paths:
+            place = kernel.open_place(path, links=path not in granted)
+            is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
+            tree = Tree(path, kernel.open_tree(place, path), is_folder)
+            os.close(place)
+            kernel.set_mount(tree.descriptor, attributes)
+            trees.append(tree)
+    return trees
+
+
+def start(base: str) -> None:
+    """Mount an empty root on ``base``, with a place for /proc, and make it the working folder."""
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", base, "tmpfs", _PRIVATE, "mode=0755,uid=0,gid=0,size=1m,nr_inodes=4096")
+    os.chdir(base)
+
+
+def make_proc_place() -> None:
+    """Where ``/proc`` will be, in the working folder: it must be mounted before the old one has gone."""
+    Path("ro/proc").mkdir(parents=True)
+
+
+def mount_dead_proc() -> None:
+    """Mount the /proc of a PID namespace that ends at once, in a process of its own.
+
+    Shows no process, so nobody can be found through it; but the kernel lets user namespaces mount a new
+    /proc only where a whole one is seen already (``mount_too_revealing`` in its fs/namespace.c).
+    """
+    kernel.unshare(kernel.CLONE_NEWPID, "make a PID namespace")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kernel.mount("proc", "ro/proc", "proc", _PROC)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise OSError("mount proc")
+
+
+def build(places: Places, trees: list[Tree]) -> list[Kept]:
+    """Make the working folder the root, detach the old one, and put everything at its place."""
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".", kernel.MNT_DETACH)
+    os.chdir("/")
+    for folder in ("/dev", "/rw/tmp", "/var", _KEPT):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    for path, target in (*_LINKS, *places.links):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).symlink_to(target)
+    masked = []
+    granted = {*places.read, *places.write}
+    for tree in [tree for tree in trees if tree.target not in granted]:
+        _attach(tree, tree.target)
+    for path in places.hidden:
+        kernel.mount("tmpfs", path, "tmpfs", _PRIVATE, "mode=0755,size=4k,nr_inodes=64")
+        masked.append(path)
+    kept = []
+    for number, tree in enumerate(tree for tree in trees if tree.target in granted):
+        if in_scratch(tree.target):
+            source = f"{_KEPT}/{number}"
+            _attach(tree, source)
+            kept.append(Kept(source, tree.target, tree.is_folder))
+            _bind(kept[-1])
+        else:
+            _attach(tree, tree.target)
+    for path in masked:
+        kernel.set_mount(kernel.AT_FDCWD, _READ_ONLY, path, recursive=False)
+    kernel.set_mount(kernel.AT_FDCWD, _READ_ONLY, "/", recursive=False)
+    return kept
+
+
+def furnish(size: int, files: int, owner: int, kept: list[Kept], *, proc: bool, execute: bool) -> None:
+    """In a child with its own mount namespace: its scratch of ``size`` bytes, what it keeps, its /proc."""
+    options = f"mode=0700,uid={owner},gid={owner},size={size},nr_inodes={files}"
+    flags = _PRIVATE if execute else _PRIVATE | kernel.MS_NOEXEC
+    kernel.mount("tmpfs", _WORKING, "tmpfs", flags, options)
+    for one in kept:
+        _bind(one)
+    if proc:
+        mount_proc()
+
+
+def mount_proc() -> None:
+    """The processes of this PID namespace, and nothing of the system."""
+    kernel.mount("proc", "/ro/proc", "proc", _PROC, "subset=pid,hidepid=2")
+
+
+def _attach(tree: Tree, target: str) -> None:
+    _make(target, tree.is_folder)
+    kernel.move_mount(tree.descriptor, target)
+    os.close(tree.descriptor)
+
+
+def _bind(kept: Kept) -> None:
+    _make(kept.target, kept.is_folder)
+    kernel.mount(kept.source, kept.target, "", kernel.MS_BIND | kernel.MS_REC)
+
+
+def _make(path: str, is_folder: bool) -> None:
+    """An empty folder or file to mount on; 0755, so that the way to a granted path is open."""
+    place = Path(path)
+    if place.exists():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    if is_folder:
+        place.mkdir(mode=0o755)
+    else:
+        place.touch(mode=0o644)

@@ -1,0 +1,202 @@
+"""One run of a job in a child: what its frames say becomes an ``Outcome``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from workers.sandbox.broker import Traffic
+from workers.sandbox.child import Child
+from workers.sandbox.control import Control
+from workers.sandbox.host import Host
+from workers.sandbox.job import Job, Log, Outcome, Status
+from workers.sandbox.logbook import harmless
+from workers.sandbox.protocol import (
+    ENVELOPE_BYTES,
+    Call,
+    ErrorInfo,
+    Failed,
+    Finished,
+    FromGuest,
+    Gather,
+    LogRecord,
+    ProtocolError,
+    Request,
+    SpanClosed,
+    SpanOpened,
+)
+from workers.sandbox.requests import Requests
+from workers.sandbox.spanbook import Spanbook
+from workers.sandbox.supervisor import Supervisor, Verdict, outcome_error
+
+_FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", "setup": "sandbox_error"}
+
+
+class Run:
+    """What one run gathers while its supervisor watches the child."""
+
+    def __init__(
+        self,
+        job: Job,
+        host: Host,
+        child: Child,
+        monotonic: Callable[[], float],
+        control: Control,
+        begun: Callable[[Child], None],
+    ) -> None:
+        self._job = job
+        self._child = child
+        self._spans = Spanbook(job)
+        self._requests = Requests(job, host, self._deliver)
+        self._answered: deque[tuple[Request, bytes]] = deque()
+        self._last: Finished | Failed | None = None
+        self._supervisor = Supervisor(
+            child,
+            job.limits,
+            monotonic,
+            self._on_frame,
+            control,
+            on_wake=self._on_wake,
+            on_begun=lambda: begun(child),
+        )
+
+    @property
+    def told(self) -> bool:
+        """The child told its end itself."""
+        return self._supervisor.told
+
+    @property
+    def clean(self) -> bool:
+        """Nothing of this run is left in the child's channel: another may follow."""
+        return self.told and self._requests.in_flight == 0
+
+    def outcome(self, first: bytes) -> Outcome | None:
+        """Run to the end; None when nothing was started."""
+        supervisor = self._supervisor
+        try:
+            verdict = supervisor.supervise(first)
+        finally:
+            self._requests.close()
+        if verdict is None:
+            return None
+        fields: dict[str, Any] = {}
+        if isinstance(self._last, Finished) and verdict.status == "succeeded":
+            fields = {
+                "result": self._last.value,
+                "result_kind": self._last.kind,
+                "warnings": [harmless(text) for text in self._last.warnings],
+            }
+        elif isinstance(self._last, Failed):
+            fields = {"error": self._error(self._last)}
+        else:
+            fields = {"error": outcome_error(verdict)}
+        return Outcome(
+            status=verdict.status,
+            signal=verdict.signal,
+            kill_reason=verdict.kill_reason,
+            spans=self._spans.spans(supervisor.duration),
+            logs=supervisor.logbook.close(supervisor.duration),
+            duration_seconds=supervisor.duration,
+            waited_seconds=supervisor.waited,
+            pid=self._child.pid,
+            **fields,
+        )
+
+    def _error(self, failed: Failed) -> dict[str, Any]:
+        error = _error(failed.error)
+        if failed.kind == "setup":
+            error["message"] = (
+                f"it could not be confined and was not started: {error['type']}: {error['message']}\n"
+                "try: functory doctor"
+            )
+            error["type"] = "SandboxError"
+        if failed.kind == "code" and error["type"] == "MemoryError":
+            most = self._job.limits.memory_bytes
+            error["message"] = (
+                f"{error['message']}\nit may use {most} bytes of memory".lstrip()
+                + "\ntry: work on smaller pieces, or raise memory_bytes"
+            )
+        return error
+
+    def _on_frame(self, frame: FromGuest, size: int) -> Verdict | None:
+        supervisor, limits = self._supervisor, self._job.limits
+        match frame:
+            case Request():
+                if size > limits.call_bytes + ENVELOPE_BYTES:
+                    raise ProtocolError(f"a request of {size} bytes")
+                self._requests.accept(frame)
+                if isinstance(frame, Call | Gather):
+                    supervisor.hold_clock()
+            case LogRecord():
+                supervisor.logbook.record(harmless(frame.level), frame.text, size, supervisor.offset)
+            case SpanOpened():
+                self._spans.open(frame, size)
+            case SpanClosed():
+                self._spans.close(frame, size)
+            case Finished():
+                if size > limits.result_bytes + 2 * ENVELOPE_BYTES:
+                    return Verdict(
+                        "output_too_large",
+                        f"its result has {size} bytes; at most {limits.result_bytes} are stored",
+                        type="OutputTooLarge",
+                    )
+                self._last = frame
+                return Verdict("succeeded")
+            case Failed():
+                self._last = frame
+                if frame.kind == "code" and frame.error.type == "MemoryError":
+                    return Verdict("out_of_memory")
+                return Verdict(_FAILURES[frame.kind])
+            case _:
+                raise ProtocolError(f"{type(frame).__name__} has no place in an execution")
+        return None
+
+    def _deliver(self, request: Request, reply: bytes) -> None:
+        self._answered.append((request, reply))
+        self._supervisor.wake.set()
+
+    def _on_wake(self) -> None:
+        while self._answered:
+            request, reply = self._answered.popleft()
+            self._requests.in_flight -= 1
+            if isinstance(request, Call | Gather):
+                self._supervisor.resume_clock()
+            self._supervisor.send(reply)
+
+
+def _error(info: ErrorInfo) -> dict[str, Any]:
+    error = msgspec.to_builtins(info)
+    for field in ("type", "message", "traceback"):
+        error[field] = harmless(error[field])
+    for line in error["frames"]:
+        line["function"], line["code"] = harmless(line["function"]), harmless(line["code"])
+    return error
+
+
+def with_traffic(outcome: Outcome, traffic: Traffic, most: int) -> Outcome:
+    """The outcome with what its author should know of its connections, as lines of its log."""
+    told = [
+        f"the connection to {host}:{port} was refused: {reason}" for host, port, reason in traffic.refused
+    ]
+    if traffic.exhausted:
+        told.append(f"its connections were closed: they had carried more than {most} bytes")
+    if traffic.violation:
+        message = f"it sent the broker of connections something that is not a request: {traffic.violation}"
+        verdict = Verdict("protocol_error", message, "protocol_error", type="ProtocolError")
+        outcome = msgspec.structs.replace(
+            outcome, status=verdict.status, result=None, error=outcome_error(verdict)
+        )
+    lines = [
+        Log(
+            seq=len(outcome.logs) + number,
+            stream="log",
+            level="warning",
+            text=harmless(text),
+            offset_seconds=outcome.duration_seconds,
+        )
+        for number, text in enumerate(told, 1)
+    ]
+    return msgspec.structs.replace(outcome, logs=[*outcome.logs, *lines]) if lines else outcome

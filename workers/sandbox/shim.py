@@ -1,0 +1,145 @@
+"""The process between worker and zygote: it stays outside, waits, and cleans up.
+
+A zygote is the first process of its own PID namespace and runs preloaded, foreign code, so it can neither
+see its parent nor be trusted to end. ``split`` forks: the original is the shim and never returns. It ends
+as its zygote ended, and with it; when the worker goes it gives the zygote some seconds and then kills
+it; last it removes the zygote's folder, which the zygote itself cannot reach.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import struct
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from workers.sandbox import kernel, scratch
+
+_PID = struct.Struct("=i")
+_GRACE_SECONDS = 5.0  # an orderly zygote needs some hundredths of a second to end its children
+
+
+class Ties:
+    """What binds a zygote to its shim; ``orders`` is the pipe that stays open, for ``order_kill``."""
+
+    def __init__(self, up: int, down: int, orders: int) -> None:
+        self._up = up
+        self._down = down
+        self.orders = orders
+
+    def announce(self, pid: int) -> None:
+        """Tell the shim which process is the zygote: a child, or a child's child whose parent ends now."""
+        os.write(self._up, _PID.pack(pid))
+
+    def bind(self) -> None:
+        """In the zygote: be the shim's child, and die when it dies. Blocks until that is so."""
+        os.close(self._up)
+        if os.read(self._down, 1) == b"":
+            os._exit(1)
+        kernel.die_with_parent()
+
+    def close(self) -> None:
+        """After ``bind`` and the last change of ids, which would have forgotten the parent's death."""
+        kernel.die_with_parent()
+        poll = select.poll()
+        poll.register(self._down, 0)
+        if poll.poll(0):  # the other end is closed: the shim died before it could be asked to tell
+            os._exit(1)
+        os.close(self._down)
+
+
+def order_kill(orders: int, pid: int) -> None:
+    """In a zygote that may not send signals: have the shim kill ``pid``, if that is the zygote's child."""
+    os.write(orders, _PID.pack(pid))
+
+
+def split(base: str, lifeline: int | None) -> Ties:
+    """Return in a new process; this one is its shim. ``lifeline``: hangs up when the worker has gone."""
+    up, up_end = os.pipe()
+    down_end, down = os.pipe()
+    orders, orders_end = os.pipe()
+    # A zygote in a new PID namespace is forked by a process that ends at once, and then comes to us.
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt the zygote")
+    first = os.fork()
+    if first == 0:
+        os.close(up)
+        os.close(down)
+        os.close(orders)
+        return Ties(up_end, down_end, orders_end)
+    status = 1 << 8
+    try:
+        status = _watch(first, up, down, orders, lifeline, (up_end, down_end, orders_end))
+    finally:
+        scratch.remove(base)
+        _end_like(status)
+
+
+def _watch(first: int, up: int, down: int, orders: int, lifeline: int | None, theirs: tuple[int, ...]) -> int:
+    """Wait for the zygote's end; returns its wait status."""
+    for fd in theirs:
+        os.close(fd)
+    announced = os.read(up, _PID.size)
+    if len(announced) < _PID.size:
+        return os.waitpid(first, 0)[1]
+    (zygote,) = _PID.unpack(announced)
+    if zygote != first:
+        os.waitpid(first, 0)
+    handle = os.pidfd_open(zygote)
+    kernel.close_all_but({0, 1, 2, down, orders, handle, *([] if lifeline is None else [lifeline])})
+    with contextlib.suppress(BrokenPipeError):
+        os.write(down, b"g")
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.register(orders, select.POLLIN)
+    if lifeline is not None:
+        poll.register(lifeline, 0)
+    deadline = None
+    while True:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = dict(poll.poll(None if left is None else left * 1000))
+        if handle in ready:
+            break
+        # Before the orders: a zygote that sends them without end must not put off its own.
+        if lifeline in ready and lifeline is not None:
+            poll.unregister(lifeline)
+            deadline = time.monotonic() + _GRACE_SECONDS
+        elif left == 0:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            deadline = None
+        elif orders in ready:
+            _obey(orders, zygote, poll)
+    return os.waitpid(zygote, 0)[1]
+
+
+def _obey(orders: int, zygote: int, poll: select.poll) -> None:
+    """Kill the child that the zygote names. A zygote is not trusted: nobody else's child is touched."""
+    order = os.read(orders, _PID.size)
+    if len(order) < _PID.size:
+        poll.unregister(orders)
+        return
+    with contextlib.suppress(OSError, ValueError):
+        handle = os.pidfd_open(_PID.unpack(order)[0])
+        try:
+            # Looked up after it was opened: the number cannot have passed to another process in between.
+            stat = Path(f"/proc/{_PID.unpack(order)[0]}/stat").read_text()
+            if int(stat.rpartition(")")[2].split()[1]) == zygote:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
+
+def _end_like(status: int) -> NoReturn:
+    """End with the exit code, or by the signal, that another process ended with."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if number != signal.SIGKILL:
+                signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

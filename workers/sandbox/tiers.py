@@ -1,0 +1,312 @@
+"""Which confinement this machine offers, why not a better one, and what to change.
+
+``survey`` tries (see ``trials``, and a zygote of each tier) and judges. The judgement is a pure function of the
+facts, so that machines nobody has at hand are a table in the tests.
+
+    A     root: namespaces, and a user id of its own for each execution
+    B     an ordinary user with user namespaces
+    C     no namespaces: Landlock, a filter of system calls, limits
+    none  limits only: no boundary
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from engine.errors import Unavailable
+from workers.sandbox import cgroups
+from workers.sandbox.plan import Tier
+from workers.sandbox.runner import Runner
+from workers.sandbox.syscalls import NUMBERS
+from workers.sandbox.trials import Trial
+
+TIERS: tuple[Tier, ...] = ("A", "B", "C", "none")
+"""Best first."""
+
+Container = Literal["", "docker", "podman", "kubernetes", "other"]
+
+_SECONDS = 60.0  # for all trials; they take a tenth of a second
+_BOOT = "import sys; sys.path[:0] = sys.argv[1:]; from workers.sandbox.trials import main; main()"
+_NAMESPACES = ("user namespace", "namespaces", "mounts")
+_NEEDS: dict[Tier, tuple[str, ...]] = {
+    "A": ("user namespace", "namespaces", "many ids", "mounts", "filter", "tier A"),
+    "B": (*_NAMESPACES, "filter", "tier B"),
+    "C": ("landlock", "filter", "tier C"),
+    "none": (),
+}
+# What explains a refusal; a machine has those of its kernel and security modules.
+_SETTINGS = {
+    "user.max_user_namespaces": "/proc/sys/user/max_user_namespaces",
+    "kernel.unprivileged_userns_clone": "/proc/sys/kernel/unprivileged_userns_clone",
+    "kernel.apparmor_restrict_unprivileged_userns": "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "selinux": "/sys/fs/selinux/enforce",
+}
+_CAPABILITIES = (
+    "CHOWN, DAC_OVERRIDE, KILL, SETGID and SETUID (a container engine's default; in a systemd unit: "
+    "CapabilityBoundingSet=)"
+)
+_CALLS = "unshare, setns, mount, umount2, pivot_root, open_tree, move_mount and mount_setattr"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found on a machine; ``refused`` holds the trials that failed, by their step."""
+
+    system: str = "Linux"
+    machine: str = "x86_64"
+    root: bool = False
+    container: Container = ""
+    filtered: bool = False
+    """A filter of system calls stood above the process before we came."""
+    settings: dict[str, str] = {}
+    refused: dict[str, Trial] = {}
+    works: Tier | None = None
+    """The best tier in which a zygote could be started, which decides; None if that was not tried."""
+    cgroup: str = ""
+    """Why no control group can be made, empty where one can."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Something better that this machine does not offer: what failed, and what to change."""
+
+    name: str
+    why: str
+    try_: str
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """``gaps`` has one entry for each better tier, best first; ``notes`` what lacks within the best one."""
+
+    best: Tier
+    gaps: tuple[Gap, ...]
+    notes: tuple[Gap, ...]
+
+
+def survey() -> Survey:
+    """Try what this machine offers: some tenths of a second, in processes of its own."""
+    facts = look()
+    refused = dict(facts.refused)
+    works: Tier = "none"
+    for tier in TIERS[:-1] if facts.system == "Linux" and facts.machine in NUMBERS else ():
+        if tier == "A" and not facts.root:
+            continue
+        refusal = _rehearse(tier)
+        if refusal is None:
+            works = tier
+            break
+        refused[refusal.step] = refusal
+    return judge(msgspec.structs.replace(facts, refused=refused, works=works))
+
+
+def _rehearse(tier: Tier) -> Trial | None:
+    """Start a zygote as a worker does; what it said when it could not start."""
+    runner = Runner(tier=tier)
+    try:
+        runner.start()
+    except Unavailable as error:
+        return Trial(f"tier {tier}", message=error.why.removeprefix(f"tier {tier}: "))
+    finally:
+        runner.close()
+    return None
+
+
+def weaker(tier: Tier, than: Tier) -> bool:
+    return TIERS.index(tier) > TIERS.index(than)
+
+
+def look() -> Facts:
+    """The facts of this machine. Raises ``Unavailable`` when the trials themselves cannot be started."""
+    system, machine = platform.system(), platform.machine()
+    if system != "Linux" or machine not in NUMBERS:
+        return Facts(system=system, machine=machine, root=os.geteuid() == 0)
+    here = Path(__file__).resolve().parents[2]
+    paths = dict.fromkeys([str(here), str(Path(msgspec.__file__).resolve().parents[1])])
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and constants
+            [sys.executable, "-I", "-S", "-B", "-c", _BOOT, *paths],
+            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd="/",
+            timeout=_SECONDS,
+            check=False,
+        )
+        trials = msgspec.json.decode(done.stdout, type=list[Trial])
+    except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
+        raise Unavailable(
+            "this machine's sandbox cannot be tried", str(error), "start Python as the worker's user"
+        ) from None
+    return Facts(
+        system=system,
+        machine=machine,
+        root=os.geteuid() == 0,
+        container=container(os.environ.get("KUBERNETES_SERVICE_HOST")),
+        filtered=_text("/proc/self/status").partition("\nSeccomp:")[2].split("\n")[0].strip() == "2",
+        settings={name: text for name, path in _SETTINGS.items() if (text := _text(path).strip())},
+        refused={trial.step: trial for trial in trials if trial.message},
+        cgroup=cgroups.why_not(),
+    )
+
+
+def container(kubernetes: str | None, root: Path = Path("/")) -> Container:
+    """The kind of container that this process runs in, by the marks that container engines leave."""
+    if kubernetes:
+        return "kubernetes"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    return "other" if (root / "run/systemd/container").exists() else ""
+
+
+def judge(facts: Facts) -> Survey:
+    """The best tier for these facts, and what stands between it and the better ones."""
+    gaps: list[Gap] = []
+    for tier in TIERS:
+        gap = _gap(tier, facts)
+        if tier == facts.works or (gap is None and facts.works is None):
+            return Survey(tier, tuple(gaps), tuple(_notes(tier, facts)))
+        if gap is not None:
+            gaps.append(gap)
+    raise AssertionError("the last tier needs nothing")
+
+
+def _gap(tier: Tier, facts: Facts) -> Gap | None:
+    if tier == "none":
+        return None
+    if facts.system != "Linux":
+        return Gap(
+            tier,
+            f"{facts.system} is not Linux",
+            "run the workers on Linux, in a virtual machine or a container",
+        )
+    if facts.machine not in NUMBERS:
+        known = " and ".join(NUMBERS)
+        return Gap(
+            tier,
+            f"the numbers of system calls on {facts.machine} are not known, so they cannot be filtered",
+            f"run the workers on {known}",
+        )
+    if tier == "A" and not facts.root:
+        return Gap(
+            "A",
+            "it needs root, to give each execution a user id of its own; this is an ordinary user",
+            "where tier B is not enough, run the worker as root: functions never run as root",
+        )
+    trial = next((facts.refused[step] for step in _NEEDS[tier] if step in facts.refused), None)
+    return Gap(tier, trial.message, _advice(trial, facts)) if trial is not None else None
+
+
+def _advice(trial: Trial, facts: Facts) -> str:
+    """What to change so that a trial succeeds."""
+    if trial.step in ("landlock", "filter"):
+        return _advice_on_filters(trial, facts)
+    if trial.step == "many ids":
+        return _advice_on_ids(trial, facts)
+    if trial.step in _NAMESPACES:
+        return _advice_on_namespaces(trial, facts)
+    if "cannot be read by user" in trial.message:
+        return "install Python and Functory where every user may read them: not below /root or a home folder"
+    if facts.root and "not permitted" in trial.message.lower():
+        return f"leave the worker the capabilities {_CAPABILITIES}"
+    return "report this with the output of functory doctor --json: all that it needs was there by itself"
+
+
+def _advice_on_namespaces(trial: Trial, facts: Facts) -> str:
+    where = " on the host" if facts.container else ""
+    if facts.root and trial.message.startswith("map "):
+        return f"leave the worker the capabilities {_CAPABILITIES}"
+    if "filtered" in facts.refused:
+        return _UNFILTERED[facts.container]
+    if trial.errno in (errno.ENOSPC, errno.EUSERS):
+        limit = facts.settings.get("user.max_user_namespaces", "")
+        now = f" (now {limit})" if limit else ""
+        return f"sysctl user.max_user_namespaces=15000{where}{now}, and the other user.max_*_namespaces"
+    if trial.errno in (errno.ENOSYS, errno.EINVAL):
+        return "a kernel from 5.12 on with CONFIG_USER_NS=y; a filter above this process may also pretend it has none"
+    if not facts.root and facts.settings.get("kernel.unprivileged_userns_clone") == "0":
+        return f"sysctl kernel.unprivileged_userns_clone=1{where}"
+    if not facts.root and facts.settings.get("kernel.apparmor_restrict_unprivileged_userns", "0") != "0":
+        return (
+            f"sysctl kernel.apparmor_restrict_unprivileged_userns=0{where}, "
+            "or an AppArmor profile with 'userns,' for the worker's Python"
+        )
+    if facts.container:
+        return _UNFILTERED[facts.container]
+    if facts.filtered:
+        return _UNFILTERED[""]
+    if facts.settings.get("selinux") == "1":
+        return "let SELinux allow the worker's domain to make user namespaces and mount in them (ausearch -m avc)"
+    return (
+        "the kernel's log says which security module refused it (dmesg); a worker in a chroot cannot have it"
+    )
+
+
+_UNFILTERED: dict[Container, str] = {
+    "docker": "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined (or a seccomp profile "
+    f"that allows {_CALLS}), or run the worker in rootless Podman",
+    "podman": "podman run --security-opt seccomp=unconfined --security-opt label=disable (or a seccomp profile that "
+    f"allows {_CALLS})",
+    "kubernetes": "in the pod's securityContext: a seccompProfile of type Localhost that allows "
+    f"{_CALLS} (or Unconfined), and an appArmorProfile of type Unconfined",
+    "other": f"let the container's filter of system calls allow {_CALLS}",
+    "": f"let the filter of system calls above the worker allow {_CALLS}; in a systemd unit: "
+    "RestrictNamespaces=no, and SystemCallFilter= with @mount",
+}
+
+
+def _advice_on_ids(trial: Trial, facts: Facts) -> str:
+    if trial.errno == errno.EPERM:
+        return f"leave the worker the capabilities {_CAPABILITIES}"
+    return "map more user ids into the container: 65,536 in /etc/subuid and /etc/subgid are usual"
+
+
+def _advice_on_filters(trial: Trial, facts: Facts) -> str:
+    if trial.step == "filter":
+        return "a kernel with CONFIG_SECCOMP_FILTER=y, in a container whose own filter allows seccomp"
+    if trial.errno == errno.EOPNOTSUPP:
+        where = "the host's kernel" if facts.container else "the kernel"
+        return f"start {where} with landlock in its parameter lsm= (for example lsm=landlock,lockdown,yama,apparmor)"
+    if trial.errno == errno.EPERM and (facts.container or facts.filtered):
+        return "let the filter of system calls above the worker allow the three landlock_* calls"
+    newer = ", and a container engine that knows Landlock (Docker 23)" if facts.container else ""
+    return f"a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y{newer}"
+
+
+def _notes(tier: Tier, facts: Facts) -> list[Gap]:
+    notes: list[Gap] = []
+    if tier in ("A", "B") and (trial := facts.refused.get("proc")) is not None:
+        advice = {
+            "docker": "docker run --security-opt systempaths=unconfined",
+            "podman": "podman run --security-opt unmask=ALL",
+            "kubernetes": "procMount: Unmasked in the container's securityContext (with hostUsers: false)",
+            "other": "uncover /proc of the container: parts of it are hidden",
+            "": "uncover /proc: in a systemd unit ProtectKernelTunables=no, ProtectProc=default, ProcSubset=all",
+        }[facts.container]
+        notes.append(Gap("proc", f"functions find no /proc ({trial.message})", advice))
+    if tier in ("A", "B") and (trial := facts.refused.get("landlock")) is not None:
+        why = f"the second wall behind the namespaces is missing ({trial.message})"
+        notes.append(Gap("landlock", why, _advice_on_filters(trial, facts)))
+    if facts.system == "Linux" and facts.cgroup:
+        advice = {
+            "docker": "docker run --security-opt writable-cgroups=true, where this Docker has it; or a limit for "
+            "the container (--memory)",
+            "podman": "podman run --security-opt unmask=/sys/fs/cgroup, or a limit for the container (--memory)",
+            "kubernetes": "a memory limit for the container",
+        }.get(facts.container, "as root; or in the worker's systemd unit: Delegate=yes")
+        notes.append(Gap("cgroup", f"memory is limited as address space only: {facts.cgroup}", advice))
+    return notes
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

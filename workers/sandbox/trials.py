@@ -1,0 +1,222 @@
+"""Tries, in throw-away processes, each thing that confinement needs of a machine, and says what failed.
+
+``tiers`` executes it in an interpreter of its own, so that a worker with threads need not fork. That process
+forks once for each trial, and whatever a trial did ends with it: nothing is seen outside. A trial proves
+something by doing it; versions and settings are not believed, since filters, AppArmor and containers forbid
+what the kernel could do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import select
+import signal
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from workers.sandbox import ids, kernel, landlock, seccomp
+from workers.sandbox.plan import SLOTS
+
+_ERRNO = struct.Struct("=i")
+_MESSAGE_BYTES = 4096
+_SECONDS = 10.0  # one trial takes milliseconds
+_ALL = (
+    kernel.CLONE_NEWUSER
+    | kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWPID
+)
+_CREATE_RULESET, _VERSION = 444, 1  # landlock_create_ruleset(2), linux/landlock.h
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One thing that was tried: ``message`` is empty if it worked, else it says what was refused."""
+
+    step: str
+    errno: int = 0
+    message: str = ""
+
+
+def filtered() -> None:
+    """A call without effect, which nothing refuses but a filter of system calls (Docker's does)."""
+    kernel.unshare(0, "call unshare")
+
+
+def user_namespace() -> None:
+    kernel.unshare(kernel.CLONE_NEWUSER, "make a user namespace")
+
+
+def namespaces() -> None:
+    _enter()
+
+
+def many_ids() -> None:
+    """What tier A maps: ids that nobody has, one for each slot."""
+    first = ids.free_ids(SLOTS + 1)
+    _unshare(kernel.CLONE_NEWUSER, first, first, SLOTS + 1)
+
+
+def mounts() -> None:
+    """A file tree as a sandbox has it: a tmpfs, a folder bound into it read-only, and it alone as the root."""
+    _enter()
+    place = tempfile.gettempdir()
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k")
+    os.chdir(place)
+    tree = kernel.open_tree(kernel.open_place("/usr"), "/usr")
+    kernel.set_mount(tree, kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID)
+    Path("usr").mkdir()
+    kernel.move_mount(tree, f"{place}/usr")
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".", kernel.MNT_DETACH)
+
+
+def proc() -> None:
+    """A ``/proc`` that shows the processes of a sandbox only."""
+    _enter()
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    # The first fork is the first process of the new PID namespace.
+    first = os.fork()
+    if first == 0:
+        with _told_by_exit_code():
+            kernel.mount("proc", "/proc", "proc", kernel.MS_RDONLY, "subset=pid,hidepid=2")
+    _expect(first, "mount proc")
+
+
+def files() -> None:
+    """Landlock: a process gives up its rights to files."""
+    kernel.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _VERSION)
+    rules = landlock.Ruleset()
+    kernel.no_new_privileges()
+    rules.enter()
+
+
+def calls() -> None:
+    """A filter of system calls of our own, on top of those that are there."""
+    profile = seccomp.Profile(name="child")
+    seccomp.load(seccomp.program(seccomp.architecture(), profile, os.getpid()))
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "filtered": filtered,
+    "user namespace": user_namespace,
+    "namespaces": namespaces,
+    "many ids": many_ids,
+    "mounts": mounts,
+    "proc": proc,
+    "landlock": files,
+    "filter": calls,
+}
+"""Every trial by the name that ``tiers`` knows it by."""
+
+
+def _enter() -> None:
+    """All namespaces at once, with an id mapped that this process may map."""
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == 0:
+        # To map root itself takes a capability more (CAP_SETFCAP), which tier A does without.
+        with contextlib.suppress(OSError):
+            uid = gid = ids.free_ids(SLOTS + 1)
+    _unshare(_ALL, uid, gid, 1)
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+
+
+def _unshare(flags: int, uid: int, gid: int, count: int) -> None:
+    """New namespaces in which the ids from 0 on are those from ``uid`` and ``gid`` on outside.
+
+    A helper that stays outside writes the maps: it has its capabilities there (user_namespaces(7)).
+    """
+    own = os.getpid()
+    waiting, go = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        with _told_by_exit_code():
+            os.close(go)
+            os.read(waiting, 1)
+            if os.geteuid() != 0:
+                Path(f"/proc/{own}/setgroups").write_text("deny")
+            Path(f"/proc/{own}/gid_map").write_text(f"0 {gid} {count}")
+            Path(f"/proc/{own}/uid_map").write_text(f"0 {uid} {count}")
+    try:
+        kernel.unshare(flags, "make namespaces" if flags == _ALL else "make a user namespace")
+    except OSError:
+        os.kill(helper, signal.SIGKILL)
+        os.waitpid(helper, 0)
+        raise
+    os.close(go)
+    _expect(helper, f"map {count} ids" if count > 1 else "map an id")
+
+
+@contextlib.contextmanager
+def _told_by_exit_code():
+    """End this process with the errno of what the block raises."""
+    number = 0
+    try:
+        yield
+    except OSError as error:
+        number = error.errno or 1
+    finally:
+        os._exit(number)
+
+
+def _expect(child: int, step: str) -> None:
+    """Wait for a process that tells by its exit code; OSError with the errno that it tells."""
+    number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if number:
+        raise OSError(number, f"{step}: {os.strerror(number)}")
+
+
+def attempt(step: str, work: Callable[[], None]) -> Trial:
+    """Do ``work`` in a process of its own and tell how it went; never raises."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = _ERRNO.pack(1)
+        try:
+            os.close(reading)
+            work()
+            said = b"+"
+        except BaseException as error:
+            number = error.errno if isinstance(error, OSError) else None
+            text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            said = _ERRNO.pack(number or 0) + (text or type(error).__name__).encode("utf-8", "replace")
+        finally:
+            os.write(writing, said[:_MESSAGE_BYTES])
+            os._exit(0)
+    os.close(writing)
+    answer = _hear(reading)
+    os.close(reading)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if answer == b"+":
+        return Trial(step)
+    if len(answer) < _ERRNO.size:
+        why = "it was killed by " + signal.Signals(-status).name if status < 0 else "it did not answer"
+        return Trial(step, message=f"{step}: {why}")
+    (number,) = _ERRNO.unpack_from(answer)
+    return Trial(step, number, answer[_ERRNO.size :].decode("utf-8", "replace"))
+
+
+def _hear(reading: int) -> bytes:
+    waiting = select.poll()
+    waiting.register(reading, select.POLLIN)
+    return os.read(reading, _MESSAGE_BYTES) if waiting.poll(_SECONDS * 1000) else b""
+
+
+def main() -> None:
+    """Try everything and write the trials to stdout, as JSON."""
+    if platform.system() != "Linux":
+        raise SystemExit("not Linux")
+    found = [attempt(step, work) for step, work in STEPS.items()]
+    sys.stdout.buffer.write(msgspec.json.encode(found))

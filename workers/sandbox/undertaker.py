@@ -1,0 +1,108 @@
+"""Sees to the end of children, so that nobody waits for a process whose result is known.
+
+The zygote is asked to kill the child and tells its exit on the status socket; one that does not within
+``_DEATH_SECONDS`` is discarded with all its children: the kernel kills them.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+
+from workers.sandbox.child import Child
+from workers.sandbox.control import Wake
+
+_DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's word; only a broken zygote or kernel needs longer
+
+
+class Undertaker:
+    """One thread, started with the first child. ``buried`` is called for each child that is gone."""
+
+    def __init__(self, buried: Callable[[Child], None]) -> None:
+        self._buried = buried
+        self._lock = threading.Lock()
+        self._wake: Wake | None = None
+        self._arrived: list[Child] = []
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def take(self, child: Child, seconds: float | None = None) -> None:
+        """Have the child ended. With ``seconds``, wait so long for it, on the caller's thread."""
+        if not child.ended():
+            child.ask_end()
+        if seconds is not None and not child.ended():
+            child.status.settimeout(seconds)
+            while not child.ended():
+                child.read_status()
+        if child.ended():
+            self._bury(child)
+            return
+        with self._lock:
+            if not self._closed:
+                self._arrived.append(child)
+                if self._thread is None:
+                    self._wake = Wake()
+                    self._thread = threading.Thread(
+                        target=self._watch, args=(self._wake,), name="functory-undertaker", daemon=True
+                    )
+                    self._thread.start()
+                if self._wake is not None:
+                    self._wake.set()
+                return
+        self._bury(child)
+
+    def close(self) -> None:
+        """Bury what is there; for when all zygotes have been ended."""
+        with self._lock:
+            self._closed = True
+            wake, thread = self._wake, self._thread
+        if wake is not None and thread is not None:
+            wake.set()
+            thread.join(timeout=2 * _DEATH_SECONDS)
+
+    def forsake(self) -> None:
+        """In a forked copy: the thread did not come along, and its children are not ours."""
+        self._lock = threading.Lock()
+        self._closed = True
+        for child in self._arrived:
+            child.close()
+        if self._wake is not None:
+            self._wake.forsake()
+
+    def _bury(self, child: Child) -> None:
+        if child.lost and child.refused is None:
+            # The zygote has ended or does not answer. It is killed, and the kernel kills its children with it.
+            child.launcher.discard()
+        self._buried(child)
+
+    def _watch(self, wake: Wake) -> None:
+        poll = select.poll()
+        poll.register(wake.fileno(), select.POLLIN)
+        waiting: dict[int, tuple[Child, float]] = {}
+        while True:
+            patience = None if not waiting else _DEATH_SECONDS * 250
+            ready = {fd for fd, _ in poll.poll(patience)}
+            if wake.fileno() in ready:
+                wake.clear()
+                with self._lock:
+                    arrived, self._arrived = self._arrived, []
+                for child in arrived:
+                    waiting[child.status.fileno()] = child, time.monotonic() + _DEATH_SECONDS
+                    child.status.setblocking(False)
+                    poll.register(child.status.fileno(), select.POLLIN)
+            now = time.monotonic()
+            for fd, (child, deadline) in list(waiting.items()):
+                if fd in ready:
+                    child.read_status()
+                elif now >= deadline:
+                    child.lost = True
+                if child.ended():
+                    poll.unregister(fd)
+                    del waiting[fd]
+                    self._bury(child)
+            with self._lock:
+                if self._closed and not waiting and not self._arrived:
+                    wake.close()
+                    return

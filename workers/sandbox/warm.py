@@ -1,0 +1,99 @@
+"""Children of functions with ``reuse=True``: they stay, and run the same version again.
+
+One such child has run one version with one set of codes, grants and limits, and never anything else; what it
+keeps in memory is that version's own. It is given up after a failure, after ``reuse_calls`` runs, when it is
+older than ``reuse_seconds``, and when it says something while it should be silent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from workers.sandbox.child import Child
+from workers.sandbox.job import Job
+from workers.sandbox.kind import Kind
+from workers.sandbox.plan import Bounds
+from workers.sandbox.pool import Options, Pool
+
+_IDLE_MOST = 32  # of one version; as many as ran at the same time
+
+
+class Key(NamedTuple):
+    """What makes two executions the same to a warm child: the code to the letter, its grants, its limits."""
+
+    entry: str
+    codes: frozenset[tuple[str, str]]
+    kind: Kind
+    bounds: Bounds
+
+
+class Warm:
+    """The idle warm children. ``take`` one, run it, and ``keep`` it or bury it."""
+
+    def __init__(self, pool: Pool, options: Options, monotonic: Callable[[], float]) -> None:
+        self._pool = pool
+        self._options = options
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._idle: dict[Key, list[Child]] = {}
+        pool.on_tidy(self._tidy)
+
+    def take(self, key: Key) -> Child:
+        """A child that has run this version and is silent, or a new one. Raises ``Unavailable``."""
+        while True:
+            with self._lock:
+                idle = self._idle.get(key)
+                child = idle.pop() if idle else None
+            if child is None:
+                return self._pool.child(key.kind, key.bounds)
+            if self._fresh(child) and not child.poll.poll(0):
+                return child
+            self._pool.bury(child)
+
+    def keep(self, key: Key, child: Child) -> bool:
+        """Put a child back that has just succeeded; False when it has served long enough."""
+        child.runs += 1
+        if not self._fresh(child):
+            return False
+        with self._lock:
+            idle = self._idle.setdefault(key, [])
+            if len(idle) >= _IDLE_MOST:
+                return False
+            idle.append(child)
+        return True
+
+    def close(self) -> None:
+        """Bury all."""
+        with self._lock:
+            children = [child for idle in self._idle.values() for child in idle]
+            self._idle = {}
+        for child in children:
+            self._pool.bury(child)
+
+    def forsake(self) -> None:
+        """In a forked copy of the worker: let go of the original's."""
+        for idle in self._idle.values():
+            for child in idle:
+                child.close()
+
+    def _tidy(self) -> None:
+        """Give up those that nobody has come back for."""
+        with self._lock:
+            tired = [child for idle in self._idle.values() for child in idle if not self._fresh(child)]
+            self._idle = {
+                key: kept for key, idle in self._idle.items() if (kept := [c for c in idle if c not in tired])
+            }
+        for child in tired:
+            self._pool.bury(child)
+
+    def _fresh(self, child: Child) -> bool:
+        age = self._monotonic() - child.born
+        return child.runs < self._options.reuse_calls and age < self._options.reuse_seconds
+
+
+def key_of(job: Job, kind: Kind) -> Key:
+    """The key of a job of ``kind``."""
+    codes = frozenset((name, code.source) for name, code in job.codes.items())
+    return Key(job.entry, codes, kind, job.limits.bounds(repeated=True))

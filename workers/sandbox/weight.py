@@ -1,0 +1,62 @@
+"""What an execution and all that it has started weigh, as far as /proc shows: for what no limit of the kernel counts.
+
+Limits of resources are each process's own. Where programs were granted, time and memory add up over them, and a
+process that nobody waited for is in nobody's account; so ``Weight`` remembers what each had used when last seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Weight:
+    """The processes below ``pid``, itself included. ``look`` brings the attributes up to date.
+
+    ``cpu_seconds`` never falls; what was used between the last look and the end of a process is lost.
+    ``memory_bytes`` is private memory. What ``pid`` had when first seen counts once: its forks share it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._used: dict[tuple[int, int], float] = {}
+        self.cpu_seconds = 0.0
+        self.memory_bytes = 0
+        self._shared: int | None = None
+
+    def look(self) -> None:
+        memory = self._shared or 0
+        pending = [self._pid]
+        while pending:
+            pid = pending.pop()
+            with contextlib.suppress(OSError, ValueError):
+                facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                # proc(5): utime and stime are fields 14 and 15, starttime 22.
+                self._used[pid, int(facts[19])] = (int(facts[11]) + int(facts[12])) / _TICKS
+                _, resident, of_files = Path(f"/proc/{pid}/statm").read_text().split()[:3]
+                private = (int(resident) - int(of_files)) * _PAGE
+                if self._shared is None:
+                    self._shared = memory = private
+                memory += max(0, private - self._shared)
+                for thread in Path(f"/proc/{pid}/task").iterdir():
+                    pending += map(int, (thread / "children").read_text().split())
+        self.memory_bytes = memory
+        self.cpu_seconds = sum(self._used.values())
+
+
+def nameless(pid: int) -> int:
+    """Bytes on the disk of open files that are in no folder any more; 0 where /proc does not tell."""
+    found: dict[tuple[int, int], int] = {}
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for file in (thread / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    facts = file.stat()
+                    if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 0:
+                        found[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
+    return sum(found.values())
