@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import budgets, dependencies, events, rates, versions
+from engine.controls import NONE, Controls
 from engine.errors import FunctoryError
 from engine.tx import Tx
 
@@ -22,7 +23,8 @@ class Fire:
     """A trigger that matched: start ``function`` with what ``make_input`` makes of its version row.
 
     ``budget`` is the trigger's own lower limit of the root's budget, ``per_minute`` its rate for one subject
-    (None: no limit).
+    (None: no limit). ``events`` are the rows of all events that the firing stands for, when they are several: each
+    gets its firing, and the execution belongs to the tree of the one that it is admitted with.
     """
 
     trigger: Mapping[str, Any]
@@ -30,6 +32,8 @@ class Fire:
     make_input: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     budget: int | None = None
     per_minute: int | None = None
+    controls: Controls = NONE
+    events: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,7 @@ class Attempts:
             .where(
                 execution.c.id.in_(ids),
                 execution.c.state == "queued",
+                sa.not_(execution.c.held),
                 sa.or_(execution.c.run_at <= tx.now, execution.c.dispatched_at.is_not(None)),
             )
             .values(
@@ -224,8 +225,10 @@ class Attempts:
                 r["id"]
                 for r in tx.rows(
                     sa.select(execution.c.id)
-                    .where(execution.c.state == "queued", execution.c.run_at <= tx.now)
-                    .order_by(execution.c.priority.desc(), execution.c.run_at, execution.c.id)
+                    .where(
+                        execution.c.state == "queued", execution.c.run_at <= tx.now, sa.not_(execution.c.held)
+                    )
+                    .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
                     .limit(limit)
                 )
             ]
@@ -325,6 +328,7 @@ class Attempts:
         else:
             values |= {
                 "run_at": tx.now + timedelta(seconds=following.delay),
+                "queue_at": tx.now + timedelta(seconds=following.delay),
                 "dispatched_at": None,
                 "worker_id": None,
             }
@@ -410,6 +414,7 @@ def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
             attempt=execution.c.attempt - 1,
             released=execution.c.released + int(begun),
             run_at=tx.now,
+            queue_at=tx.now,
             dispatched_at=None,
             lease_until=None,
             worker_id=None,

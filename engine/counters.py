@@ -14,6 +14,7 @@ from engine.tables import counter
 FUNCTIONS = "functions"
 GRANTS = "grants"
 TRIGGERS = "triggers"
+SOURCES = "sources"
 
 
 def bump(tx: Tx, name: str) -> int:

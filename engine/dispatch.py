@@ -92,8 +92,13 @@ def _overdue(tx: Tx, redispatch: float) -> list[str]:
 def _ids(tx: Tx, condition: Any, limit: int) -> list[str]:
     statement = (
         sa.select(execution.c.id)
-        .where(execution.c.state == "queued", execution.c.run_at <= tx.now, condition)
-        .order_by(execution.c.priority.desc(), execution.c.run_at, execution.c.id)
+        .where(
+            execution.c.state == "queued",
+            execution.c.run_at <= tx.now,
+            sa.not_(execution.c.held),
+            condition,
+        )
+        .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
         .limit(limit)
     )
     if tx.dialect == "postgresql":
@@ -109,6 +114,7 @@ def due_in(database: Database) -> float | None:
                 execution.c.state == "queued",
                 execution.c.run_at > tx.now,
                 execution.c.dispatched_at.is_(None),
+                sa.not_(execution.c.held),
             )
         )
     return None if first is None else max(0.0, (first - tx.now).total_seconds())

@@ -26,7 +26,7 @@ TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 # First words of the types that only the engine writes; a user's emit() may not pretend to be it.
 RESERVED = frozenset({
     "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
-    "worker",
+    "worker", "source", "row",
 })  # fmt: skip
 
 # The columns that a decision about an event needs.
@@ -57,10 +57,12 @@ def record(
     cause: Cause | None = None,
     dedup_key: str | None = None,
     inert: bool = False,
+    time: datetime | None = None,
 ) -> dict[str, Any]:
     """One event row of the engine's own, ready to insert; :func:`add` writes it.
 
-    ``inert`` events are published and kept but fire nothing (they are routed from the start).
+    ``inert`` events are published and kept but fire nothing (they are routed from the start). ``time`` is when
+    it happened, where that is known and not now.
     """
     id_ = tx.new_id()
     return {
@@ -68,7 +70,7 @@ def record(
         "type": type_,
         "source": source,
         "subject": subject,
-        "time": tx.now,
+        "time": time or tx.now,
         "data": data,
         "root_id": cause.root_id if cause else id_,
         "cause_execution_id": cause.execution_id if cause else None,

@@ -79,6 +79,7 @@ def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
             state="queued",
             fence=execution.c.fence + 1,
             run_at=tx.now,
+            queue_at=tx.now,
             dispatched_at=None,
             lease_until=None,
             worker_id=None,

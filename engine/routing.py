@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine import counters, events, executions, suppressions, switches, triggers
-from engine.admission import Admitted, Fire, Suppress, admit
+from engine import cancellations, counters, entry, events, holds, starts, suppressions, switches, triggers
+from engine.admission import Fire, Refused, Suppress, admit
+from engine.cancellations import Cancel
 from engine.database import Database
 from engine.errors import Unavailable
-from engine.tables import execution, firing
+from engine.holds import Hold
+from engine.tables import firing
 from engine.tx import Tx
 
-Decision = Fire | Suppress
+Decision = Fire | Suppress | Hold | Cancel
 Decide = Callable[[Mapping[str, Any]], Sequence[Decision]]
 
 
@@ -99,39 +101,35 @@ def _write(
     decide = prepare(tx)
     decided = [(row, decision) for row in batch for decision in decide(row)]
     done.matched = len({row["id"] for row, _ in decided})
-    admitted, refused = admit(tx, [(row, d) for row, d in decided if isinstance(d, Fire)], max_budget)
-    refused = [(row, d) for row, d in decided if isinstance(d, Suppress)] + refused
-    started = [_execution(tx, item) for item in admitted]
-    firings = [
-        _firing(tx, item.event, item.fire.trigger) | {"execution_id": new["id"]}
-        for item, new in zip(admitted, started, strict=True)
-    ]
-    told, suppressed = suppressions.record(tx, refused)
-    tx.insert(firing, firings + [_firing(tx, row, s.trigger) | more for row, s, more in suppressed])
-    tx.insert(execution, started)
+    refused = [(row, d) for row, d in decided if isinstance(d, Suppress)]
+    entered, dropped = entry.enter(tx, [(row, d) for row, d in decided if isinstance(d, Fire | Hold)])
+    holds.put(tx, [(row, d) for row, d in entered if isinstance(d, Hold)])
+    cancellations.note(tx, [(row, d) for row, d in decided if isinstance(d, Cancel)])
+    fire(tx, [(row, d) for row, d in entered if isinstance(d, Fire)], refused + dropped, max_budget, done)
     events.mark_routed(tx, [row["id"] for row in batch])
-    events.add(tx, told)
-    if started:
-        tx.wake("executions")
-    done.fired = [item.fire.trigger["name"] for item in admitted]
-    done.suppressed = [(s.trigger["name"], s.reason) for _, s in refused]
     return done
 
 
-def _execution(tx: Tx, item: Admitted) -> dict[str, Any]:
-    row, trigger = item.event, item.fire.trigger
-    link = {"trigger": trigger["id"], "name": trigger["name"], "subject": row["subject"], "event": row["id"]}
-    return executions.row(
-        tx,
-        item.version,
-        item.input,
-        cause="trigger",
-        root_id=row["root_id"],
-        depth=row["depth"] + 1,
-        chain=[*row["chain"], link],
-        trigger_id=trigger["id"],
-        event_id=row["id"],
-    )
+def fire(
+    tx: Tx,
+    fires: Sequence[tuple[Mapping[str, Any], Fire]],
+    refused: Sequence[Refused],
+    max_budget: int,
+    done: Routed,
+) -> None:
+    """Write the executions and firings of what fires, and the firings of what is ``refused``; ``done`` counts them."""
+    admitted, over = admit(tx, fires, max_budget)
+    started, late = starts.start(tx, admitted)
+    firings = [
+        _firing(tx, event, one.item.fire.trigger) | {"execution_id": one.row["id"]}
+        for one in started
+        for event in one.item.fire.events or (one.item.event,)
+    ]
+    told, suppressed = suppressions.record(tx, [*refused, *over, *late])
+    tx.insert(firing, firings + [_firing(tx, row, s.trigger) | more for row, s, more in suppressed])
+    events.add(tx, told)
+    done.fired += [one.item.fire.trigger["name"] for one in started]
+    done.suppressed += [(s.trigger["name"], s.reason) for _, s in [*refused, *over, *late]]
 
 
 def _firing(tx: Tx, row: Mapping[str, Any], trigger: Mapping[str, Any]) -> dict[str, Any]:

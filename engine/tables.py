@@ -287,6 +287,12 @@ execution = Table(
     Column("fence", sa.Integer, nullable=False, default=0),
     Column("priority", sa.Integer, nullable=False, default=0),
     Column("run_at", Instant, nullable=False),
+    # Its place among those of the same priority: run_at, moved by the seconds that its trigger's priority says.
+    Column("queue_at", Instant),
+    # Waits for a slot of its lanes (table slot): neither sent nor claimed before it has them all.
+    Column("held", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
+    # Whether rows of table slot are to be given back when it ends.
+    Column("laned", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
     Column("expires_at", Instant),
     Column("dispatched_at", Instant),
     Column("dispatch_count", sa.Integer, nullable=False, default=0),
@@ -306,9 +312,11 @@ execution = Table(
 _open(
     "ix_execution_queued",
     execution,
-    [execution.c.priority.desc(), execution.c.run_at, execution.c.id],
+    [execution.c.priority.desc(), execution.c.queue_at, execution.c.id],
     "state = 'queued'",
 )
+# What a trigger has open: singletons, overlap policies and cancel-on ask for it.
+_open("ix_execution_open_trigger", execution, [execution.c.trigger_id], "state IN ('queued', 'running')")
 _open("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")
 Index("ix_execution_root_id", execution.c.root_id)
 Index("ix_execution_parent_id", execution.c.parent_id)
@@ -449,4 +457,175 @@ worker = Table(
     Column("isolation", sa.String(16), nullable=False),
     Column("started_at", Instant, nullable=False),
     Column("seen_at", Instant, nullable=False),
+)
+
+# Where events come from, of every kind: what is configured, who runs it now, and how far it has got.
+source = Table(
+    "source",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kind", sa.String(32), nullable=False),  # schedule, file, webhook, table, queue, or a plug-in's
+    Column("name", sa.String(200), nullable=False),
+    Column("state", sa.String(16), nullable=False),  # enabled, paused, deleted
+    Column("version", sa.Integer, nullable=False),
+    Column("config", Json, nullable=False),
+    Column("note", Words),
+    Column("author", Words, nullable=False),
+    # The counter's value at the last change, as with triggers.
+    Column("changed", sa.BigInteger, nullable=False, index=True),
+    # One process runs a source at a time; it keeps the lease while it does.
+    Column("holder", Words),
+    Column("fence", sa.Integer, nullable=False, default=0),
+    Column("lease_until", Instant),
+    Column("cursor", Json(null=True), nullable=False),  # how far it has read; its kind knows the form
+    Column("problem", Words),  # what is wrong at present
+    Column("problem_at", Instant),
+    Column("last_event_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    UniqueConstraint("kind", "name"),
+)
+
+# What sources have taken in already, by the key that each arrival has by nature (a delivery id, an offset).
+receipt = Table(
+    "receipt",
+    metadata,
+    Column("source_id", Id, ForeignKey("source.id"), primary_key=True),
+    Column("key", sa.String(255), primary_key=True),
+    Column("event_id", Id, nullable=False),
+    Column("time", Instant, nullable=False),
+)
+Index("ix_receipt_time", receipt.c.time)
+
+# When a schedule is due next. A row of its own, so that a tick rewrites little.
+schedule = Table(
+    "schedule",
+    metadata,
+    Column("source_id", Id, ForeignKey("source.id"), primary_key=True),
+    Column("next_at", Instant),  # with its jitter; none when it is paused or over
+    Column("fire_at", Instant),  # the time in the calendar that next_at stands for
+    Column("last_at", Instant),  # the time in the calendar that was decided about last
+    Column("missed", sa.BigInteger, nullable=False, default=0),
+)
+_open("ix_schedule_due", schedule, [schedule.c.next_at], "next_at IS NOT NULL")
+
+schedule_tick = Table(
+    "schedule_tick",
+    metadata,
+    Column("schedule_id", Id, ForeignKey("source.id"), primary_key=True),
+    Column("fire_time_utc", Instant, primary_key=True),
+    Column("event_id", Id, nullable=False),
+    Column("backfill", sa.Boolean, nullable=False),
+    Column("time", Instant, nullable=False),
+)
+
+# The files that a watch knows. Paths are keyed by a hash: they are longer than an index takes, and any bytes.
+file_seen = Table(
+    "file_seen",
+    metadata,
+    Column("source_id", Id, ForeignKey("source.id"), primary_key=True),
+    Column("path_sha256", sa.String(64), primary_key=True),
+    Column("path", Words, nullable=False),
+    Column("size", sa.BigInteger, nullable=False),
+    Column("mtime_ns", sa.BigInteger, nullable=False),
+    Column("inode", sa.String(48), nullable=False),  # device and inode: a rename keeps them
+    Column("sha256", sa.String(64)),  # none for a file that is too large to be read or cannot be
+    Column("event_id", Id),  # none when it was there before the watch
+    Column("seen_at", Instant, nullable=False),
+)
+
+# What executions left in files that they may write, so that a watch knows whose work it sees.
+file_written = Table(
+    "file_written",
+    metadata,
+    Column("path_sha256", sa.String(64), primary_key=True),
+    Column("sha256", sa.String(64), primary_key=True),
+    Column("execution_id", Id, primary_key=True),
+    Column("time", Instant, nullable=False),
+)
+Index("ix_file_written_time", file_written.c.time)
+
+# Matches that wait, per trigger and key, for more events or for time to pass: debounce, batch, composites.
+bucket = Table(
+    "bucket",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("key", sa.String(32), primary_key=True),  # a hash; empty without a key
+    Column("text", Words, nullable=False),  # the key as people read it
+    Column("opened_at", Instant, nullable=False),
+    Column("due_at", Instant),  # when it is looked at next; none when only an event can change it
+    Column("memory", Json(null=True), nullable=False),  # what a composite keeps beyond its events
+)
+_open("ix_bucket_due", bucket, [bucket.c.due_at], "due_at IS NOT NULL")
+
+hold = Table(
+    "hold",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("event_id", Id, primary_key=True),
+    Column("part", sa.Integer, primary_key=True),  # of a composite; 0 for all others
+    Column("key", sa.String(32), nullable=False),
+    Column("trigger_version", sa.Integer, nullable=False),
+    Column("event_time", Instant, nullable=False),
+    Column("bytes", sa.Integer, nullable=False),
+    Column("root_id", Id, nullable=False),
+    Column("time", Instant, nullable=False),
+)
+Index("ix_hold_bucket", hold.c.trigger_id, hold.c.key, hold.c.event_id)
+
+# A lane lets so many executions of one key run at a time. Its row is what is locked to decide.
+lane = Table(
+    "lane",
+    metadata,
+    Column("key", sa.String(32), primary_key=True),  # a hash of scope, owner and value
+    Column("text", Words, nullable=False),  # the same as people read it
+    Column("capacity", sa.Integer, nullable=False),
+)
+
+# An execution's place in a lane: it waits until taken_at is set, and gives the row back when it ends.
+slot = Table(
+    "slot",
+    metadata,
+    Column("lane", sa.String(32), primary_key=True),
+    Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
+    Column("position", Id, nullable=False),  # the event's id, else the execution's: the order of the line
+    Column("queue_at", Instant, nullable=False),
+    Column("taken_at", Instant),
+)
+_open("ix_slot_waiting", slot, [slot.c.lane, slot.c.queue_at, slot.c.position], "taken_at IS NULL")
+Index("ix_slot_execution_id", slot.c.execution_id)
+
+# GCRA's moment of a throttle or a rate limit (the rate guard has a table of its own).
+pace = Table(
+    "pace",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("control", sa.String(16), primary_key=True),  # throttle, rate_limit
+    Column("key", sa.String(32), primary_key=True),
+    Column("text", Words, nullable=False),
+    Column("next_at", Instant, nullable=False),
+    Column("dropped", sa.BigInteger, nullable=False),
+)
+Index("ix_pace_next_at", pace.c.next_at)
+
+# Keys that a trigger has run for already, until they are forgotten.
+once = Table(
+    "once",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("key", sa.String(32), primary_key=True),
+    Column("text", Words, nullable=False),
+    Column("event_id", Id, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+)
+Index("ix_once_expires_at", once.c.expires_at)
+
+# Events that cancel what a trigger has started before them, until that is done.
+cancellation = Table(
+    "cancellation",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("event_id", Id, primary_key=True),
+    Column("rule", sa.Integer, primary_key=True),  # which of the trigger's cancel-on rules
+    Column("time", Instant, nullable=False),
 )

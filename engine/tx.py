@@ -60,6 +60,19 @@ class Tx:
         if rows:
             self.connection.execute(_insert_for(self.dialect)(table).on_conflict_do_nothing(), list(rows))
 
+    def insert_returning(self, table: sa.Table, rows: Sequence[dict[str, Any]], column: Any) -> set[Any]:
+        """Insert those of ``rows`` (all with the same keys) that no unique key has already; ``column`` of those."""
+        found: set[Any] = set()
+        for start in range(0, len(rows), 500):
+            statement = (
+                _insert_for(self.dialect)(table)
+                .values(list(rows[start : start + 500]))
+                .on_conflict_do_nothing()
+                .returning(column)
+            )
+            found.update(self.connection.execute(statement).scalars())
+        return found
+
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
         self.topics.update(topics)

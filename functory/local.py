@@ -36,6 +36,7 @@ from engine.switches import Switches
 from engine.triggers import Triggers
 from engine.widenings import Widenings
 from triggers import backtest, cycles, definition
+from triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
     from engine.declaration import Signature
@@ -75,6 +76,7 @@ class Functory:
         self.functions = Functions(self.database, self._inspect, self.settings, self._resolve)
         self.widenings = Widenings(self.database, self.settings)
         self.triggers = Triggers(self.database)
+        self.sources = Registry(self.database)
         self.suppressions = Suppressions(self.database)
         self.switches = Switches(self.database)
         self.secrets = Secrets(self.database, self.settings)

@@ -1,7 +1,8 @@
 """The roles, composed of loops: what each process of a deployment runs, and all of it in one.
 
-- **router**: routes events, sends executions to workers, publishes events.
-- **scheduler**: the dispatcher again (so that either may be away), and the reaper.
+- **router**: routes events, decides about what flow control holds back, sends executions to workers, publishes events.
+- **scheduler**: schedules, the dispatcher again (so that either may be away), and the reaper.
+- **watcher**: the sources that listen: files, queues, plug-ins.
 - **worker**: a Celery worker (``workers.app``).
 - **server**: HTTP (``functory.api``).
 
@@ -23,7 +24,10 @@ from engine.errors import Unavailable
 from engine.events import envelope
 from engine.settings import Settings
 from functory.loop import Loop
+from triggers.flow.turn import Turn
 from triggers.router import Router
+from triggers.sources.keeper import Keeper
+from triggers.sources.ticker import Ticker
 from workers.app import make_app
 from workers.dispatcher import Dispatcher
 from workers.embedded import EmbeddedWorker
@@ -52,14 +56,63 @@ def router_loops(database: Database, settings: Settings) -> list[Loop]:
             topic="events",
             poll=settings.poll_seconds,
         ),
+        flow_loop(database, settings),
         publisher_loop(database, settings),
         dispatcher_loop(database, settings),
     ]
 
 
 def scheduler_loops(database: Database, settings: Settings) -> list[Loop]:
-    """Dispatcher and reaper."""
-    return [dispatcher_loop(database, settings), reaper_loop(database, settings)]
+    """Schedules, dispatcher and reaper."""
+    return [
+        ticker_loop(database, settings),
+        dispatcher_loop(database, settings),
+        reaper_loop(database, settings),
+    ]
+
+
+def watcher_loops(database: Database, settings: Settings) -> list[Loop]:
+    """The keeper of sources that listen."""
+    return [keeper_loop(database, settings)]
+
+
+def flow_loop(database: Database, settings: Settings) -> Loop:
+    """Decides about matches and executions that flow control holds back."""
+    turn = Turn(database, settings)
+    return Loop(
+        "flow",
+        turn.take,
+        wakeup=database.wakeup,
+        topic="flow",
+        poll=settings.poll_seconds,
+        until=turn.due_in,
+    )
+
+
+def ticker_loop(database: Database, settings: Settings) -> Loop:
+    """Writes the events of schedules."""
+    ticker = Ticker(database, settings)
+    return Loop(
+        "ticker",
+        ticker.tick,
+        wakeup=database.wakeup,
+        topic="sources",
+        poll=settings.poll_seconds,
+        until=ticker.due_in,
+    )
+
+
+def keeper_loop(database: Database, settings: Settings) -> Loop:
+    """Runs files, queues and plug-ins."""
+    keeper = Keeper(database, settings)
+    return Loop(
+        "keeper",
+        keeper.look,
+        wakeup=database.wakeup,
+        topic="sources",
+        poll=settings.poll_seconds,
+        close=keeper.close,
+    )
 
 
 def publisher_loop(database: Database, settings: Settings) -> Loop:
@@ -142,6 +195,8 @@ class Embedded:
         self._worker.start()
         self._loops = [
             *router_loops(self._database, self._settings),
+            ticker_loop(self._database, self._settings),
+            keeper_loop(self._database, self._settings),
             reaper_loop(self._database, self._settings),
         ]
         for loop in self._loops:

@@ -6,6 +6,7 @@ by themselves after a test that stopped or killed them. Tests that use them carr
 `redis` and `rabbitmq` without saying so, hence `pytest -m "not rabbitmq"` works.
 """
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,12 @@ def rabbitmq_url(rabbitmq_server: "RabbitMQ") -> Iterator[str]:
         yield url
 
 
+# Tests of real processes on a machine that others use as well. Where CI says so, one that fails runs once more, and
+# the end of the run names it: passing the second time only is a defect of the product or of the test all the same.
+# What searches for rare faults by itself (unit, simulation, fuzz) gets no second chance.
+RERUN = frozenset({"acceptance", "attacks", "browser", "chaos", "integration"}) if os.environ.get("CI") else frozenset()
+
+
 # First, because pytest's own hook of this name already selects by mark (-m).
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -98,13 +105,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(str(deployment)))
         elif item.path.name != "test_docs.py":
             item.add_marker(pytest.mark.xdist_group(item.path.name))
+        if item.path.parent.name in RERUN:
+            item.add_marker(pytest.mark.flaky(reruns=1))
         for service in ("postgres", "redis", "rabbitmq"):
             if f"{service}_server" in getattr(item, "fixturenames", ()):
                 item.add_marker(service)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly which servers were missing and how many tests that cost."""
+    """Say loudly which servers were missing and how many tests that cost, and which tests needed a second run."""
+    again = sorted({entry.nodeid for entry in terminalreporter.stats.get("rerun", [])})
+    if again:
+        terminalreporter.section("FAILED ONCE", sep="!", yellow=True, bold=True)
+        for nodeid in again:
+            terminalreporter.line(nodeid)
     skipped = terminalreporter.stats.get("skipped", [])
     lines = report(entry.longrepr[2] for entry in skipped if isinstance(entry.longrepr, tuple))
     if lines:

@@ -31,7 +31,10 @@ from engine.triggers import Triggers
 from engine.widenings import Widenings
 from functory.local import Functory
 from triggers import definition
+from triggers.flow.turn import Turn
 from triggers.router import Router
+from triggers.sources.registry import Registry
+from triggers.sources.ticker import Ticker
 
 LEASE = 30.0
 
@@ -56,6 +59,9 @@ class World:
         self.state = State(self.database)
         self.lineage = Lineage(self.database)
         self.router = Router(self.database, self.settings)
+        self.turn = Turn(self.database, self.settings)
+        self.ticker = Ticker(self.database, self.settings)
+        self.sources = Registry(self.database)
         self.worker = self.attempts("worker")
 
     @property

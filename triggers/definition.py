@@ -4,7 +4,8 @@ The stored form is a plain object, written by :func:`define`::
 
     {"on": pattern, "criteria": StackStorm's or left out, "when": CEL text or None, "function": "name" or "name@3",
      "input": template or None, "pass": "event" | "output",
-     "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "acknowledge_cycle"}}
+     "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "acknowledge_cycle"},
+     "flow": flow control (triggers.flow) or left out, "composite": in the place of "on" (triggers.composites)}
 
 ``budget`` is the number of executions of a root beyond which this trigger stops, ``rate`` the firings a
 minute for one subject (0: no limit), ``acknowledge_cycle`` the bound on revisits that the author accepts
@@ -24,8 +25,10 @@ from typing import Any
 
 from engine import binding, codec, dependencies
 from engine.errors import Invalid
+from triggers.composites import Composite, compile_composite
 from triggers.conditions import Condition, Verdict, compile_condition
 from triggers.criteria import Criteria, compile_criteria, narrow
+from triggers.flow.control import Flow, compile_flow
 from triggers.patterns import Pattern, compile_pattern
 from triggers.templates import Template, compile_template
 
@@ -49,7 +52,7 @@ EVENT_TYPES: dict[str, tuple[str, ...]] = {
 # Several conditions become the product of their places: 2 ** 6 branches at the most.
 MAX_CONDITIONS = 6
 
-_FIELDS = frozenset({"on", "criteria", "when", "function", "input", "pass", "guards"})
+_FIELDS = frozenset({"on", "criteria", "when", "function", "input", "pass", "guards", "flow", "composite"})
 _GUARDS: dict[str, tuple[int, int]] = {
     "max_depth": (1, 64),
     "max_revisits": (0, 64),
@@ -75,17 +78,20 @@ class Guards:
 class Compiled:
     """A trigger version ready to decide: its row, pattern, criteria, condition, template and guards.
 
-    ``pattern`` is ``on`` narrowed by what a pattern can say of the criteria.
+    ``pattern`` is ``on`` narrowed by what a pattern can say of the criteria; none with a composite, whose parts have
+    patterns of their own.
     """
 
     row: Mapping[str, Any]
-    pattern: Pattern
+    pattern: Pattern | None
     criteria: Criteria | None
     condition: Condition | None
     template: Template | None
     passes: str
     guards: Guards
     function: str
+    flow: Flow
+    composite: Composite | None
     types: frozenset[str] | None = field(default=None)
 
     @property
@@ -105,25 +111,39 @@ class Compiled:
                 return verdict
         return verdict if self.condition is None else self.condition.holds(event, now, {})
 
-    def make_input(self, event: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The input of the execution. Raises :class:`Invalid` when the template does not fit the event."""
+    def make_input(
+        self,
+        event: Mapping[str, Any],
+        parameters: Sequence[Mapping[str, Any]],
+        events: Sequence[Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """The input of the execution. Raises :class:`Invalid` when the template does not fit the event.
+
+        ``events`` are all events of a firing that has several, in their order: without a template the function gets
+        the list, and a template finds it as ``events`` beside ``event``.
+        """
         if self.template is not None:
-            rendered = self.template.render({"event": event})
+            known = {"event": event} if events is None else {"event": event, "events": list(events)}
+            rendered = self.template.render(known)
             if not isinstance(rendered, Mapping):
                 return binding.first(parameters, rendered)
             return dict(rendered)
+        if events is not None:
+            return binding.first(parameters, [_passed(self.passes, one) for one in events])
         return binding.first(parameters, _passed(self.passes, event))
 
 
 def define(
     *,
-    on: Mapping[str, Any],
     function: str,
+    on: Mapping[str, Any] | None = None,
     when: str | None = None,
     input: Any = None,  # noqa: A002  (the user's word)
     guards: Mapping[str, Any] | None = None,
     passes: str = "event",
     criteria: Mapping[str, Any] | None = None,
+    flow: Mapping[str, Any] | None = None,
+    composite: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
     definition = {
@@ -136,6 +156,12 @@ def define(
     }
     if criteria:
         definition["criteria"] = compile_criteria(criteria).source
+    # Left out where there is none: the content of triggers that were saved before has not changed.
+    if flow:
+        definition["flow"] = codec.loads(codec.encode(flow))
+    if composite:
+        definition["composite"] = codec.loads(codec.encode(composite))
+        del definition["on"]
     compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
     return definition
 
@@ -206,13 +232,20 @@ def read(fields: Mapping[str, Any]) -> dict[str, Any]:
             "when",
             "input",
             "guards",
+            "flow",
         }
         _refuse_unknown(given, known)
         if not given.get("trigger_function"):
             raise Invalid("the trigger names no function to run", "trigger_function is missing")
         return from_event_type(**given)
     _refuse_unknown(given, _FIELDS)
-    for needed in ("on", "function"):
+    if given.get("on") and given.get("composite"):
+        raise Invalid(
+            "the trigger has both 'on' and 'composite'",
+            "a composite names the patterns of its parts itself",
+            "leave out one of them",
+        )
+    for needed in ("function",) if given.get("composite") else ("on", "function"):
         if not given.get(needed):
             raise Invalid(
                 f"the trigger has no {needed!r}",
@@ -229,11 +262,21 @@ def compile_definition(row: Mapping[str, Any]) -> Compiled:
     dependencies.reference(definition["function"])
     if definition["pass"] not in ("event", "output"):
         raise Invalid(f"wrong pass {definition['pass']!r}", "it is event or output")
-    on = definition["on"]
-    pattern = compile_pattern(on)
     criteria = _criteria(definition.get("criteria"))
-    if criteria is not None:
-        pattern = compile_pattern(narrow(on, criteria.pattern))
+    composite = None
+    pattern = None
+    if definition.get("composite") is not None:
+        composite = compile_composite(definition["composite"])
+        if criteria is not None or definition["when"] is not None:
+            raise Invalid(
+                "a composite trigger has criteria or a condition of its own",
+                "they are about one event, and it waits for several",
+                "write them at its parts",
+            )
+    else:
+        on = definition["on"]
+        pattern = compile_pattern(on if criteria is None else narrow(on, criteria.pattern))
+    flow = compile_flow(definition.get("flow"), composite=composite is not None)
     return Compiled(
         row=row,
         pattern=pattern,
@@ -243,7 +286,9 @@ def compile_definition(row: Mapping[str, Any]) -> Compiled:
         passes=definition["pass"],
         guards=_guards(definition["guards"]),
         function=definition["function"],
-        types=_types(on),
+        flow=flow,
+        composite=composite,
+        types=composite.types if composite is not None else _types(definition["on"]),
     )
 
 

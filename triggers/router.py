@@ -18,58 +18,11 @@ from engine.admission import Fire, Suppress
 from engine.database import Database, Tx
 from engine.routing import Decide, Decision, Routed
 from engine.settings import Settings
-from triggers.definition import Compiled, compile_definition
+from triggers.definition import Compiled
 from triggers.guards import effective, trip
-from triggers.index import Index
+from triggers.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
-
-
-class TriggerSet:
-    """Compiled triggers as of one counter value, in an index of their patterns."""
-
-    def __init__(self) -> None:
-        self.version = -1
-        self._compiled: dict[str, Compiled] = {}
-        self._index = Index()
-
-    def refresh(self, tx: Tx) -> None:
-        """Load and compile what changed since the last time, and only that."""
-        version = routing.version(tx)
-        if version == self.version:
-            return
-        for row in routing.changed_since(tx, self.version):
-            self._take(row)
-        self.version = version
-
-    def _take(self, row: Mapping[str, Any]) -> None:
-        """Put a trigger as it is now in the place of what was known of it."""
-        compiled = None
-        if row["state"] != "deleted":
-            try:
-                compiled = compile_definition(row)
-            except Exception as error:
-                # It was valid when it was saved; it must not stop the others.
-                log.error(
-                    "trigger cannot be compiled",
-                    trigger=row["name"],
-                    version=row["version"],
-                    error=str(error),
-                )
-        if compiled is None:
-            self._compiled.pop(row["id"], None)
-            self._index.discard(row["id"])
-        else:
-            self._compiled[row["id"]] = compiled
-            self._index.add(row["id"], compiled.pattern)
-
-    def matching(self, event: Mapping[str, Any]) -> list[Compiled]:
-        """The triggers whose patterns match an event, in the order of their names."""
-        found = [self._compiled[key] for key in self._index.match(event)]
-        return sorted(found, key=lambda compiled: compiled.name) if len(found) > 1 else found
-
-    def __len__(self) -> int:
-        return len(self._compiled)
 
 
 class Router:
@@ -97,7 +50,8 @@ class Router:
         start = time.perf_counter()
         event = events.envelope(row)
         decisions: list[Decision] = []
-        for compiled in self._triggers.matching(event):
+        for place in self._triggers.matching(event):
+            compiled = place.compiled
             verdict = compiled.holds(event, tx.now)
             if verdict is not None and not verdict.matched:
                 if verdict.problem is not None:

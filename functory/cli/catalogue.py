@@ -41,6 +41,10 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("function", f"{_CLI}.function", "app", "functions and their versions", ("fn",)),
         Entry("trigger", f"{_CLI}.trigger", "app", "rules that turn events into executions", ("tr",)),
         Entry("event", f"{_CLI}.event", "app", "what happened", ("ev",)),
+        Entry("schedule", f"{_CLI}.schedule", "app", "events at times"),
+        Entry("watch", f"{_CLI}.watch", "app", "events of files and of database tables"),
+        Entry("webhook", f"{_CLI}.webhook", "app", "events that others send over HTTP"),
+        Entry("source", f"{_CLI}.source", "app", "all sources of events, queues and plug-ins among them"),
         Entry(
             "execution",
             f"{_CLI}.execution",
@@ -61,7 +65,8 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("server", f"{_CLI}.role", "server", "HTTP API"),
         Entry("router", f"{_CLI}.role", "router", "events to executions"),
         Entry("worker", f"{_CLI}.role", "worker", "executions to results (a Celery worker)"),
-        Entry("scheduler", f"{_CLI}.role", "scheduler", "sends what is due, ends what is lost"),
+        Entry("scheduler", f"{_CLI}.role", "scheduler", "schedules; sends what is due, ends what is lost"),
+        Entry("watcher", f"{_CLI}.role", "watcher", "listens to files, queues and plug-ins"),
     ),
     "Look": (
         Entry("status", f"{_CLI}.status", "status", "open work, workers, counts"),

@@ -1,4 +1,4 @@
-"""``functory server | router | worker | scheduler | dev``: the processes of a deployment."""
+"""``functory server | router | worker | scheduler | watcher | dev``: the processes of a deployment."""
 
 from __future__ import annotations
 
@@ -30,10 +30,17 @@ def router(migrate: Migrate = False) -> int:
 
 
 def scheduler(migrate: Migrate = False) -> int:
-    """Send what is due, and end what nobody owns any more. Run as many as you like."""
+    """Tell of schedules, send what is due, and end what nobody owns any more. Run as many as you like."""
     from functory import process, roles
 
     return process.run_loops("scheduler", roles.scheduler_loops, upgrade=migrate, tells_state=True)
+
+
+def watcher(migrate: Migrate = False) -> int:
+    """Listen to sources: watched files, queues and plug-ins. Each is listened to by one watcher at a time."""
+    from functory import process, roles
+
+    return process.run_loops("watcher", roles.watcher_loops, upgrade=migrate)
 
 
 def worker(
@@ -168,5 +175,6 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "router": router,
     "worker": worker,
     "scheduler": scheduler,
+    "watcher": watcher,
     "dev": dev,
 }

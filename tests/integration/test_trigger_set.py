@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from engine import routing, tables
-from triggers.router import TriggerSet
+from triggers.trigger_set import TriggerSet
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -32,7 +32,7 @@ def refreshed(world: "World", known: TriggerSet) -> list[str]:
 
 
 def matching(known: TriggerSet, subject: str) -> list[str]:
-    return [one.name for one in known.matching({"type": "order.created", "subject": subject})]
+    return [one.compiled.name for one in known.matching({"type": "order.created", "subject": subject})]
 
 
 def test_only_what_changed_is_loaded(shop):
@@ -43,9 +43,9 @@ def test_only_what_changed_is_loaded(shop):
     shop.triggers.pause("three")
     assert refreshed(shop, known) == ["three", "two"]
     assert (matching(known, "one"), matching(known, "two")) == (["one", "two"], [])
-    assert [one.row["state"] for one in known.matching({"type": "order.created", "subject": "three"})] == [
-        "paused"
-    ]
+    assert [
+        one.compiled.row["state"] for one in known.matching({"type": "order.created", "subject": "three"})
+    ] == ["paused"]
 
 
 def test_a_deleted_trigger_matches_nothing_and_one_of_its_name_begins_anew(shop):

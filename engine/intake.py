@@ -1,0 +1,105 @@
+"""How events of the world outside get in: each arrival once, by the key that it has by nature.
+
+A delivery id, an offset, a message id: what a source calls the same arrival when it hears of it twice. The key
+is a row of table ``receipt``, written in the transaction of the event, so that any number of processes may hear of
+the same arrival, and be killed at any moment, and it becomes one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import codec, events
+from engine.causes import Cause
+from engine.tables import receipt
+from engine.tx import Tx
+
+# Longer keys are kept as their hash.
+MAX_KEY = 255
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Something that happened outside, to become an event.
+
+    ``key`` names it within its source: the second arrival with the same one becomes nothing; without one each is
+    new. ``time`` is when it happened (aware; the present without it), ``cause`` the execution that is known to
+    have brought it about. ``source`` replaces the address of the source in the envelope.
+    """
+
+    type: str
+    data: Any = None
+    subject: str | None = None
+    key: str | None = None
+    time: datetime | None = None
+    cause: Cause | None = None
+    source: str | None = None
+
+
+def take(tx: Tx, source_id: str, address: str, arrivals: Sequence[Arrival]) -> list[str | None]:
+    """Write the events of ``arrivals``. Returns an event id each; None for what had arrived before.
+
+    ``address`` is the envelope's ``source``. Types and data are not checked here: a source checks what comes from
+    outside before it makes an arrival of it.
+    """
+    rows = [
+        events.record(
+            tx,
+            one.type,
+            one.subject,
+            one.data,
+            source=one.source or address,
+            cause=one.cause,
+            time=one.time,
+        )
+        for one in arrivals
+    ]
+    fresh: dict[str, str] = {}
+    for one, row in zip(arrivals, rows, strict=True):
+        if one.key is not None:
+            fresh.setdefault(_short(one.key), row["id"])
+    new = tx.insert_returning(
+        receipt,
+        [
+            {"source_id": source_id, "key": key, "event_id": id_, "time": tx.now}
+            for key, id_ in sorted(fresh.items())
+        ],
+        receipt.c.event_id,
+    )
+    taken: list[str | None] = [
+        row["id"] if one.key is None or row["id"] in new else None
+        for one, row in zip(arrivals, rows, strict=True)
+    ]
+    events.add(tx, [row for row in rows if row["id"] in set(taken)])
+    return taken
+
+
+def known(tx: Tx, source_id: str, key: str) -> str | None:
+    """The event that the arrival with ``key`` became, if it has come before."""
+    return tx.scalar(
+        sa.select(receipt.c.event_id).where(receipt.c.source_id == source_id, receipt.c.key == _short(key))
+    )
+
+
+def forget(tx: Tx, older_than: timedelta, limit: int = 1000) -> int:
+    """Delete receipts of that age: from then on the same arrival would be a new one. Returns how many."""
+    old = (
+        sa.select(receipt.c.source_id, receipt.c.key)
+        .where(receipt.c.time < tx.now - older_than)
+        .order_by(receipt.c.time)
+        .limit(limit)
+    )
+    return tx.execute(
+        sa.delete(receipt).where(sa.tuple_(receipt.c.source_id, receipt.c.key).in_(old))
+    ).rowcount
+
+
+def _short(key: str) -> str:
+    """A key as the table holds it: text that every database can store, at most 255 letters."""
+    shown = key.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return shown if 0 < len(shown) <= MAX_KEY and shown == key else f"sha256:{codec.digest(key)}"

@@ -1,0 +1,301 @@
+"""Stored sources of events, of every kind: what is configured, and who runs it.
+
+What a kind's configuration means is the ``triggers`` package's (its plug-ins); this module keeps names, versions,
+states and leases. One process runs a source at a time: it claims it, renews its lease while it runs, and writes
+only under the fence of its claim, so that a holder which was thought dead can take nothing in twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import audit, codec, counters, events, intake
+from engine.database import Database
+from engine.errors import Conflict, Invalid, NotFound, Stale
+from engine.intake import Arrival
+from engine.source import NAME
+from engine.tables import source
+from engine.tx import Tx
+
+# What a kind does in the transaction that saves, pauses, resumes or deletes one of its sources.
+Hook = Callable[[Tx, Mapping[str, Any]], None]
+
+KEEP: Any = object()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A source that this process runs: its row, and the fence under which it may write."""
+
+    row: Mapping[str, Any]
+    fence: int
+
+    @property
+    def id(self) -> str:
+        return self.row["id"]
+
+
+class Sources:
+    """The registry of sources, and their leases."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(
+        self,
+        kind: str,
+        name: str,
+        config: Mapping[str, Any],
+        *,
+        author: str = "",
+        expected_version: int | None = None,
+        hook: Hook | None = None,
+    ) -> dict[str, Any]:
+        """Save a checked configuration under ``name``; an equal one changes nothing. Returns the row and ``created``.
+
+        Raises :class:`Invalid` for a wrong name, :class:`Conflict` when ``expected_version`` is not the current one.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name.replace("-", "_").replace(".", "_")):
+            raise Invalid(
+                f"{name!r} is not a {kind} name", "letters, digits, _ - and . only; it begins with a letter"
+            )
+        config = codec.loads(codec.encode(dict(config)))
+        with self._database.write() as tx:
+            changed = counters.bump(tx, counters.SOURCES)
+            row = tx.one(sa.select(source).where(source.c.kind == kind, source.c.name == name))
+            alive = row is not None and row["state"] != "deleted"
+            current = row["version"] if row is not None and alive else 0
+            if expected_version is not None and current != expected_version:
+                raise Conflict(
+                    f"somebody else changed the {kind} {name} meanwhile",
+                    f"you expected version {expected_version}, it is {current or 'gone'}",
+                )
+            if row is not None and alive and row["config"] == config:
+                return row | {"created": False}
+            values = {
+                "version": (row["version"] if row else 0) + 1,
+                "config": config,
+                "author": author,
+                "changed": changed,
+                "updated_at": tx.now,
+                "problem": None,
+                "problem_at": None,
+            }
+            if row is None:
+                id_ = tx.new_id()
+                values |= {
+                    "id": id_,
+                    "kind": kind,
+                    "name": name,
+                    "state": "enabled",
+                    "note": None,
+                    "fence": 0,
+                    "cursor": None,
+                    "created_at": tx.now,
+                }
+                tx.insert(source, [values])
+            else:
+                id_ = row["id"]
+                if not alive:
+                    values |= {"state": "enabled", "note": None, "cursor": None}
+                tx.execute(sa.update(source).where(source.c.id == id_).values(**values))
+            saved = tx.one(sa.select(source).where(source.c.id == id_)) or {}
+            if hook is not None:
+                hook(tx, saved)
+            self._tell(tx, saved, "source.updated" if alive else "source.created", author)
+            tx.wake("sources")
+        return saved | {"created": True}
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """A source's row. Raises :class:`NotFound`."""
+        with self._database.read() as tx:
+            row = tx.one(self._one(kind, name))
+        if row is None:
+            raise NotFound(f"{kind} {name!r} not found", try_=f"functory source list --kind {kind}")
+        return row
+
+    def list(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """All sources that are not deleted, by kind and name."""
+        statement = (
+            sa.select(source).where(source.c.state != "deleted").order_by(source.c.kind, source.c.name)
+        )
+        with self._database.read() as tx:
+            return tx.rows(statement if kind is None else statement.where(source.c.kind == kind))
+
+    def pause(
+        self, kind: str, name: str, *, note: str = "", author: str = "", hook: Hook | None = None
+    ) -> None:
+        """enabled → paused; what runs it lets go of it."""
+        self._move(kind, name, "paused", "source.paused", note, author, hook)
+
+    def resume(self, kind: str, name: str, *, author: str = "", hook: Hook | None = None) -> None:
+        """paused → enabled."""
+        self._move(kind, name, "enabled", "source.resumed", "", author, hook)
+
+    def delete(self, kind: str, name: str, *, author: str = "", hook: Hook | None = None) -> None:
+        """Delete a source; the events that it brought stay."""
+        self._move(kind, name, "deleted", "source.deleted", "", author, hook)
+
+    def claim(self, kinds: Collection[str], holder: str, lease: float, limit: int = 100) -> list[Held]:
+        """Take the enabled sources of ``kinds`` that nobody runs, for ``lease`` seconds."""
+        free = sa.or_(source.c.lease_until.is_(None), source.c.lease_until < self._database.clock.now())
+        wanted = sa.select(source.c.id).where(
+            source.c.state == "enabled", source.c.kind.in_(sorted(kinds)), free
+        )
+        with self._database.read() as tx:
+            # Most rounds find nothing: they should not take the one writer of SQLite.
+            if tx.scalar(wanted.limit(1)) is None:
+                return []
+        with self._database.write() as tx:
+            ids = [
+                row["id"]
+                for row in tx.rows(
+                    wanted.order_by(source.c.id).limit(limit).with_for_update(skip_locked=True)
+                    if tx.dialect == "postgresql"
+                    else wanted.order_by(source.c.id).limit(limit)
+                )
+            ]
+            rows = tx.rows(
+                sa.update(source)
+                .where(source.c.id.in_(ids), free)
+                .values(
+                    holder=holder,
+                    fence=source.c.fence + 1,
+                    lease_until=tx.now + timedelta(seconds=lease),
+                )
+                .returning(source)
+            )
+        return [Held(row, row["fence"]) for row in rows]
+
+    def beat(self, held: Sequence[Held], lease: float) -> list[Held]:
+        """Renew the leases. Returns those that still are ours and unchanged; the others are to be let go."""
+        if not held:
+            return []
+        mine = {one.id: one for one in held}
+        with self._database.write() as tx:
+            rows = tx.rows(
+                sa.update(source)
+                .where(
+                    sa.tuple_(source.c.id, source.c.fence, source.c.version).in_(
+                        [(one.id, one.fence, one.row["version"]) for one in held]
+                    ),
+                    source.c.state == "enabled",
+                )
+                .values(lease_until=tx.now + timedelta(seconds=lease))
+                .returning(source.c.id)
+            )
+        return [mine[row["id"]] for row in rows]
+
+    def release(self, held: Held) -> None:
+        """Let another process have it at once."""
+        with self._database.write() as tx:
+            tx.execute(
+                sa.update(source)
+                .where(source.c.id == held.id, source.c.fence == held.fence)
+                .values(holder=None, lease_until=None)
+            )
+            tx.wake("sources")
+
+    def take(
+        self,
+        held: Held,
+        arrivals: Sequence[Arrival],
+        *,
+        cursor: Any = KEEP,
+        also: Hook | None = None,
+    ) -> Sequence[str | None]:
+        """Write the events of ``arrivals``, and with them how far the source has read, in one transaction.
+
+        Returns an event id each; None for what had arrived before. ``also`` writes what the kind keeps beside.
+        Raises :class:`Stale` when another process runs the source by now.
+        """
+        with self._database.write() as tx:
+            hold(tx, held)
+            taken = intake.take(tx, held.id, address(held.row), arrivals)
+            values: dict[str, Any] = {} if cursor is KEEP else {"cursor": cursor}
+            if any(taken):
+                values["last_event_at"] = tx.now
+            if values:
+                tx.execute(sa.update(source).where(source.c.id == held.id).values(**values))
+            if also is not None:
+                also(tx, held.row)
+        return taken
+
+    def tell_problem(self, held: Held, problem: str | None) -> None:
+        """Note what keeps a source from working; None once it works."""
+        with self._database.write() as tx:
+            tx.execute(
+                sa.update(source)
+                .where(source.c.id == held.id, source.c.fence == held.fence)
+                .values(problem=problem[:2000] if problem else None, problem_at=tx.now if problem else None)
+            )
+
+    def _one(self, kind: str, name: str) -> sa.Select[Any]:
+        return sa.select(source).where(
+            source.c.kind == kind, source.c.name == name, source.c.state != "deleted"
+        )
+
+    def _move(
+        self, kind: str, name: str, state: str, type_: str, note: str, author: str, hook: Hook | None
+    ) -> None:
+        with self._database.write() as tx:
+            row = tx.one(self._one(kind, name))
+            if row is None:
+                raise NotFound(f"{kind} {name!r} not found", try_=f"functory source list --kind {kind}")
+            move(tx, row, state, type_, note, author, hook)
+
+    @staticmethod
+    def _tell(tx: Tx, row: Mapping[str, Any], type_: str, author: str, note: str = "") -> None:
+        data = {"kind": row["kind"], "name": row["name"], "version": row["version"], "author": author}
+        if note:
+            data["note"] = note
+        events.add(tx, [events.record(tx, type_, row["name"], data, source=address(row))])
+        audit.note(tx, author, type_, f"{row['kind']}/{row['name']}", {"note": note} if note else None)
+
+
+def move(
+    tx: Tx,
+    row: Mapping[str, Any],
+    state: str,
+    type_: str,
+    note: str = "",
+    author: str = "",
+    hook: Hook | None = None,
+) -> None:
+    """Bring a source into another state, with its event and its line in the audit; nothing if it is in it."""
+    if row["state"] == state:
+        return
+    changed = counters.bump(tx, counters.SOURCES)
+    tx.execute(
+        sa.update(source)
+        .where(source.c.id == row["id"])
+        .values(state=state, note=note or None, changed=changed, updated_at=tx.now)
+    )
+    moved = dict(row) | {"state": state, "note": note or None}
+    if hook is not None:
+        hook(tx, moved)
+    Sources._tell(tx, moved, type_, author, note)
+    tx.wake("sources")
+
+
+def hold(tx: Tx, held: Held) -> None:
+    """Make sure, inside the writing transaction, that this process still runs the source. Raises :class:`Stale`."""
+    statement = sa.select(source.c.id).where(source.c.id == held.id, source.c.fence == held.fence)
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update()
+    if tx.scalar(statement) is None:
+        raise Stale(
+            f"the {held.row['kind']} {held.row['name']} is run by another process",
+            f"fence {held.fence} is not the current one",
+            "nothing was written; this process lets go of it",
+        )
+
+
+def address(row: Mapping[str, Any]) -> str:
+    """What events of this source name as their ``source``."""
+    return f"/functory/{row['kind']}/{row['name']}"

@@ -1,0 +1,83 @@
+"""The contract of a kind of source: what a plug-in has to be, and what it is given.
+
+A kind is a subclass of :class:`Kind`, named by an entry point of the group ``functory.sources`` whose name is the
+kind's. It says which events it writes and what a configuration looks like; the rest has defaults:
+
+- ``check`` refuses a configuration that cannot work (beyond what ``Config`` says);
+- ``saved`` and ``gone`` run in the transaction that saves, resumes, pauses or deletes a source, for what the kind
+  keeps in the database;
+- ``run`` is called in a thread of its own, in one process at a time, and returns when ``desk.ending`` is set.
+  Whatever it raises is noted as the source's problem, and it is started again after a pause that grows.
+
+The promise of a source: an arrival becomes one event, however often it is heard of and whoever is killed. The
+natural key of the arrival (:class:`engine.intake.Arrival`) is what keeps it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import structlog
+from pydantic import BaseModel, ConfigDict
+
+from engine.intake import Arrival
+from engine.tx import Tx
+
+
+class Config(BaseModel):
+    """The base of a kind's configuration: unknown fields are refused, values in errors are not shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Desk(Protocol):
+    """What a running source is given: the way in for its events."""
+
+    name: str
+    config: Any  # of the kind's Config
+    cursor: Any  # what was last put down as how far it has read; None at first
+    ending: threading.Event
+    log: structlog.typing.FilteringBoundLogger
+
+    def put(self, arrivals: Sequence[Arrival], *, cursor: Any = ...) -> Sequence[str | None]:
+        """Write events, and how far the source has read, in one transaction. An event id each, None for what had
+        arrived before. Raises :class:`Stale` when another process runs the source, :class:`Unavailable` without a
+        database: let both through."""
+        ...
+
+    def secret(self, name: str) -> str:
+        """A stored secret. Raises :class:`NotFound`. Never log it, never put it into an error."""
+        ...
+
+    def troubled(self, problem: str) -> None:
+        """Note what keeps the source from working, for ``functory source list``; it goes on."""
+        ...
+
+    def well(self) -> None:
+        """It works (again)."""
+        ...
+
+
+class Kind:
+    """One kind of source. See the module's text for what a subclass gives."""
+
+    kind: ClassVar[str]
+    summary: ClassVar[str]  # a line for ``functory source kinds``
+    types: ClassVar[tuple[str, ...]]  # the events that it writes; ``*`` when the configuration says
+    Config: ClassVar[type[Config]]
+    runs: ClassVar[bool] = False  # whether there is a ``run``
+
+    def check(self, config: Any) -> None:
+        """Raise :class:`Invalid` when the configuration cannot work."""
+
+    def saved(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+        """In the transaction in which a source was saved or resumed."""
+
+    def gone(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+        """In the transaction in which a source was paused or deleted (``row["state"]`` says which)."""
+
+    def run(self, desk: Desk) -> None:
+        """Take events in until ``desk.ending`` is set."""
+        raise NotImplementedError

@@ -1,0 +1,127 @@
+"""The kinds of sources that are installed, and the sources that are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import ValidationError
+
+from engine.database import Database
+from engine.errors import Invalid, NotFound
+from engine.sources import Hook, Sources
+from engine.tx import Tx
+from triggers.sources.kind import Kind
+
+GROUP = "functory.sources"
+
+
+@cache
+def kinds() -> Mapping[str, Kind]:
+    """The kinds by name, each made once. One that cannot be loaded raises when it is asked for, not here."""
+    return _Kinds({entry.name: entry for entry in entry_points(group=GROUP)})
+
+
+class _Kinds(Mapping[str, Kind]):
+    """Kinds, loaded at their first use: most commands need none, and a broken one must not stop the others."""
+
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        self._entries = entries
+        self._loaded: dict[str, Kind] = {}
+
+    def __getitem__(self, name: str) -> Kind:
+        if name not in self._loaded:
+            made = self._entries[name].load()()
+            if not isinstance(made, Kind) or made.kind != name:
+                raise Invalid(
+                    f"the source plug-in {name} cannot be used",
+                    f"{type(made).__name__} is no Kind with kind = {name!r}",
+                    "see docs/reference/sources.md",
+                )
+            self._loaded[name] = made
+        return self._loaded[name]
+
+    def __iter__(self) -> Any:
+        return iter(sorted(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Registry:
+    """Sources of every kind, checked by their kinds before they are stored."""
+
+    def __init__(self, database: Database) -> None:
+        self.rows = Sources(database)
+
+    def save(
+        self,
+        kind: str,
+        name: str,
+        config: Mapping[str, Any],
+        *,
+        author: str = "",
+        expected_version: int | None = None,
+    ) -> dict[str, Any]:
+        """Check and store a source. Returns its row and ``created``. Raises :class:`Invalid`, :class:`Conflict`."""
+        plugin = find(kind)
+        made = read(plugin, config)
+        plugin.check(made)
+        return self.rows.save(
+            kind,
+            name,
+            made.model_dump(mode="json", exclude_none=True),
+            author=author,
+            expected_version=expected_version,
+            hook=self._hook(plugin),
+        )
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """A source's row. Raises :class:`NotFound`."""
+        return self.rows.get(kind, name)
+
+    def list(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """All sources that are not deleted, by kind and name."""
+        return self.rows.list(kind)
+
+    def pause(self, kind: str, name: str, *, note: str = "", author: str = "") -> None:
+        """Take nothing more in from it, until it is resumed. Raises :class:`NotFound`."""
+        self.rows.pause(kind, name, note=note, author=author, hook=self._hook(find(kind)))
+
+    def resume(self, kind: str, name: str, *, author: str = "") -> None:
+        """Take it up again. Raises :class:`NotFound`."""
+        self.rows.resume(kind, name, author=author, hook=self._hook(find(kind)))
+
+    def delete(self, kind: str, name: str, *, author: str = "") -> None:
+        """Delete it; its events stay. Raises :class:`NotFound`."""
+        self.rows.delete(kind, name, author=author, hook=self._hook(find(kind)))
+
+    @staticmethod
+    def _hook(plugin: Kind) -> Hook:
+        def hook(tx: Tx, row: Mapping[str, Any]) -> None:
+            call = plugin.saved if row["state"] == "enabled" else plugin.gone
+            call(tx, row, read(plugin, row["config"]))
+
+        return hook
+
+
+def find(kind: str) -> Kind:
+    """A kind by its name. Raises :class:`NotFound`."""
+    known = kinds()
+    if kind not in known:
+        raise NotFound(f"there is no kind of source {kind!r}", f"known are {', '.join(known)}")
+    return known[kind]
+
+
+def read(plugin: Kind, config: Mapping[str, Any]) -> Any:
+    """A configuration as the kind's model. Raises :class:`Invalid` that names each wrong field."""
+    try:
+        return plugin.Config.model_validate(dict(config))
+    except ValidationError as error:
+        faults = [
+            ".".join(str(part) for part in fault["loc"]) + ": " + fault["msg"].removeprefix("Value error, ")
+            for fault in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        raise Invalid(f"wrong {plugin.kind}", "; ".join(faults)) from None

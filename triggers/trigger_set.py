@@ -1,0 +1,102 @@
+"""The triggers that a router knows: compiled once, refreshed when one has changed, found by an event's own values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from engine import routing
+from engine.database import Tx
+from triggers.definition import Compiled, compile_definition
+from triggers.index import Index
+from triggers.patterns import Pattern
+
+log = structlog.get_logger("functory.router")
+
+Role = Literal["on", "part", "cancel"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A pattern of a trigger, and what an event that matches it means: it fires (``on``), it is part ``number`` of a
+    composite, or it cancels by cancel-on rule ``number``."""
+
+    compiled: Compiled
+    role: Role
+    number: int
+    pattern: Pattern
+
+    @property
+    def key(self) -> str:
+        """Its name in the index."""
+        return self.compiled.id if self.role == "on" else f"{self.compiled.id}/{self.role}/{self.number}"
+
+
+class TriggerSet:
+    """Compiled triggers as of one counter value, in an index of their patterns."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self._compiled: dict[str, Compiled] = {}
+        self._places: dict[str, Place] = {}
+        self._keys: dict[str, list[str]] = {}
+        self._index = Index()
+
+    def refresh(self, tx: Tx) -> None:
+        """Load and compile what changed since the last time, and only that."""
+        version = routing.version(tx)
+        if version == self.version:
+            return
+        for row in routing.changed_since(tx, self.version):
+            self._take(row)
+        self.version = version
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        """Put a trigger as it is now in the place of what was known of it."""
+        compiled = None
+        if row["state"] != "deleted":
+            try:
+                compiled = compile_definition(row)
+            except Exception as error:
+                # It was valid when it was saved; it must not stop the others.
+                log.error(
+                    "trigger cannot be compiled",
+                    trigger=row["name"],
+                    version=row["version"],
+                    error=str(error),
+                )
+        if compiled is None:
+            places: list[Place] = []
+            self._compiled.pop(row["id"], None)
+        else:
+            places = _places(compiled)
+            self._compiled[row["id"]] = compiled
+        for key in self._keys.pop(row["id"], ()):
+            if all(place.key != key for place in places):
+                del self._places[key]
+                self._index.discard(key)
+        for place in places:
+            self._places[place.key] = place
+            self._index.add(place.key, place.pattern)
+        if places:
+            self._keys[row["id"]] = [place.key for place in places]
+
+    def matching(self, event: Mapping[str, Any]) -> list[Place]:
+        """Where an event matches triggers, in the order of their names."""
+        found = [self._places[key] for key in self._index.match(event)]
+        return sorted(found, key=lambda place: (place.compiled.name, place.key)) if len(found) > 1 else found
+
+    def get(self, trigger_id: str) -> Compiled | None:
+        """A trigger as of the last refresh."""
+        return self._compiled.get(trigger_id)
+
+    def __len__(self) -> int:
+        return len(self._compiled)
+
+
+def _places(compiled: Compiled) -> list[Place]:
+    """The patterns by which events come to a trigger."""
+    return [] if compiled.pattern is None else [Place(compiled, "on", 0, compiled.pattern)]
