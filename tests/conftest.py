@@ -88,7 +88,11 @@ def rabbitmq_url(rabbitmq_server: "RabbitMQ") -> Iterator[str]:
 # Tests of real processes on a machine that others use as well. Where CI says so, one that fails runs once more, and
 # the end of the run names it: passing the second time only is a defect of the product or of the test all the same.
 # What searches for rare faults by itself (unit, simulation, fuzz) gets no second chance.
-RERUN = frozenset({"acceptance", "attacks", "browser", "chaos", "integration"}) if os.environ.get("CI") else frozenset()
+RERUN = (
+    frozenset({"acceptance", "attacks", "browser", "chaos", "integration"})
+    if os.environ.get("CI")
+    else frozenset()
+)
 
 
 # First, because pytest's own hook of this name already selects by mark (-m).

@@ -1,0 +1,54 @@
+"""Lengths of time as people write them: ``90``, ``"90s"``, ``"1m30s"``, ``"500ms"``, ``"7d"``."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from engine.errors import Invalid
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_TEXT = re.compile(r"(?a:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+
+
+def seconds(given: Any, what: str, least: float = 0.0, most: float = math.inf) -> float:
+    """A length of time in seconds. ``what`` is it in messages. Raises :class:`Invalid`."""
+    value = _read(given)
+    if value is None:
+        raise Invalid(
+            f"wrong {what} {given!r}",
+            "it is seconds, or a number with a unit",
+            f'{what}: "90s", "5m", "1h30m" or "2d"',
+        )
+    if not least <= value <= most:
+        bounds = f"from {text(least)}" + (f" to {text(most)}" if most < math.inf else " on")
+        raise Invalid(f"wrong {what} {given!r}", f"it is {bounds}")
+    return value
+
+
+def text(value: float) -> str:
+    """Seconds as people write them: ``1h30m``, ``2.5s``."""
+    if not math.isfinite(value) or value < 0:
+        return f"{value:g}s"
+    whole, rest = divmod(value, 60)
+    parts: list[str] = []
+    for unit, size in (("d", 1440), ("h", 60), ("m", 1)):
+        count, whole = divmod(whole, size)
+        if count:
+            parts.append(f"{count:.0f}{unit}")
+    if rest or not parts:
+        parts.append(f"{rest:.3f}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)
+
+
+def _read(given: Any) -> float | None:
+    if isinstance(given, bool):
+        return None
+    if isinstance(given, int | float):
+        return float(given) if math.isfinite(given) and abs(given) < 1e12 else None
+    if isinstance(given, str) and len(given) <= 64 and _TEXT.fullmatch(given):
+        value = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(given))
+        return value if value < 1e12 else None
+    return None

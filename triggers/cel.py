@@ -1,0 +1,200 @@
+"""The CEL library, and what bounds the work that an expression may make it do.
+
+CEL (https://cel.dev) has no loops that do not end, but it can still be made to work hard. An evaluation is bounded
+by CEL's own 10,000 iterations, by the rules of ``triggers.expressions`` for what a macro may walk, and by an estimate
+of the work from the size of what it is given.
+
+This is the only module that knows the library. It is 52 MB, so it is loaded when the first expression is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from engine.errors import Invalid
+from triggers.expressions import Shape, read_shape
+
+MAX_TEXT = 2048
+# The library converts values recursively in C++ and dies on a very deep one.
+MAX_DEPTH = 200
+# Characters looked at, at most: about half a second. A usual expression looks at some thousand.
+MAX_WORK = 200_000_000
+# To compare one value takes as long as to look at this many characters of a text.
+VALUE = 16
+INT64 = range(-(2**63), 2**63)
+
+
+class Failed(Exception):
+    """An evaluation gave no value. ``kind``: ``error`` (missing member, wrong types), ``budget`` (too much work)."""
+
+    def __init__(self, problem: str, kind: str = "error") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.kind = kind
+
+
+class Expression:
+    """A compiled expression over named JSON values. Immutable; may be evaluated from any thread."""
+
+    __slots__ = ("_expression", "_shape", "kind", "names", "text", "what")
+
+    def __init__(self, text: str, what: str, names: tuple[str, ...], expression: Any, shape: Shape) -> None:
+        self.text = text
+        self.what = what
+        self.names = names
+        self.kind: str = expression.return_type().name()
+        self._expression = expression
+        self._shape = shape
+
+    def evaluate(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, str]:
+        """The value and CEL's name of its type.
+
+        ``variables`` are JSON values, which are measured; ``given`` go in as they are (a timestamp). Integers beyond
+        64 bits become doubles; half a surrogate pair counts as U+FFFD. Raises :class:`Failed`, nothing else.
+        """
+        try:
+            measure = Measure()
+            taken = measure.take(variables)
+            work = self._shape.work(measure.size, measure.longest)
+            if work > MAX_WORK:
+                raise Failed(
+                    f"{self.what} might look at {work:,} characters for this event (limit {MAX_WORK:,}); "
+                    "walk a shorter list, or test it in the function",
+                    "budget",
+                )
+            with _lock:
+                value = self._expression.eval(data=taken | dict(given))
+                answer, kind = value.plain_value(), value.type().name()
+        except Failed:
+            raise
+        except Exception as error:
+            raise self._failed(str(error) or type(error).__name__) from None
+        if kind == "ERROR":
+            raise self._failed(str(answer))
+        return answer, kind
+
+    def _failed(self, message: str) -> Failed:
+        if "budget exceeded" in message:
+            return Failed(f"{self.what} takes more than 10,000 steps for this event", "budget")
+        problem = plain(message)
+        if "Key not found" in problem:
+            problem += "; test with has(...) first"
+        return Failed(problem)
+
+
+# Whether the library's objects may be shared between threads is not documented. It holds Python's global lock
+# anyway.
+_lock = threading.Lock()
+
+
+def compile_expression(
+    text: str, what: str, names: tuple[str, ...], timestamps: tuple[str, ...], example: str
+) -> Expression:
+    """Compile ``text`` over the variables ``names`` and ``timestamps``.
+
+    ``what`` is it in messages ("the condition"). Raises :class:`Invalid`: too long, not CEL (with CEL's own message),
+    or macros that may not be walked.
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{what} is not valid text", str(error.reason), "remove the broken character") from None
+    if size > MAX_TEXT:
+        raise Invalid(
+            f"{what} is too long: {size} bytes",
+            f"at most {MAX_TEXT} are allowed",
+            "move the test into the pattern or the function",
+        )
+    with _lock:
+        environment = _environment(names, timestamps)
+        try:
+            expression = environment.compile(text)
+            syntax = expression.serialize()
+        except Exception as error:
+            known = [*names, *timestamps]
+            raise Invalid(
+                f"{what} is not valid CEL",
+                plain(str(error)),
+                f"the variables are {', '.join(known[:-1])} and {known[-1]}; for example: {example}",
+            ) from None
+    return Expression(text, what, names, expression, read_shape(syntax))
+
+
+@cache
+def _environment(names: tuple[str, ...], timestamps: tuple[str, ...]) -> Any:
+    from cel_expr_python import cel
+
+    variables: dict[str, Any] = dict.fromkeys(names, cel.Type.DYN)
+    return cel.NewEnv(variables=variables | dict.fromkeys(timestamps, cel.Type.TIMESTAMP))
+
+
+def plain(message: str) -> str:
+    """CEL's message without the status codes around it."""
+    return re.sub(r"^[A-Z_]+: (?:ERROR: )?|\s*\[[A-Z_]+\]$", "", message).replace("<input>:", "")[:1000]
+
+
+class Measure:
+    """Makes JSON values safe for the library, and measures them on the way."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.longest = 0
+
+    def take(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``source`` itself where nothing needs a change, else a changed copy. Raises ValueError."""
+        if not isinstance(source, Mapping):
+            raise ValueError(f"the event is not an object but {type(source).__name__}")
+        return self._value(source, 0)
+
+    def _value(self, value: Any, depth: int) -> Any:
+        self.size += VALUE
+        kind = type(value)
+        if kind is str:
+            return self._text(value)
+        if value is None or kind is bool or kind is float:
+            return value
+        if kind is int:
+            return value if value in INT64 else _double(value)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"the event is nested more than {MAX_DEPTH} deep")
+        if isinstance(value, Mapping):
+            self.longest = max(self.longest, len(value))
+            made = {}
+            changed = kind is not dict
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise ValueError(f"the event has a member name that is a {type(name).__name__}")
+                key, taken = self._text(name), self._value(inner, depth + 1)
+                changed = changed or key is not name or taken is not inner
+                made[key] = taken
+            return made if changed else value
+        if isinstance(value, list | tuple):
+            self.longest = max(self.longest, len(value))
+            elements = [self._value(inner, depth + 1) for inner in value]
+            same = kind is list and all(a is b for a, b in zip(elements, value, strict=True))
+            return value if same else elements
+        for base in (str, int, float):
+            if isinstance(value, base):
+                return self._value(base(value), depth)
+        raise ValueError(f"the event holds a {kind.__name__}, which is not JSON")
+
+    def _text(self, text: str) -> str:
+        self.size += len(text)
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return text
+
+
+def _double(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")

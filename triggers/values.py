@@ -1,0 +1,72 @@
+"""Values: what an expression in CEL makes of an event, for keys, priorities and mappings.
+
+As conditions are (``triggers.conditions``), but with any JSON value as the answer::
+
+    data.customer + "/" + event.subject
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from engine.errors import Invalid
+from triggers.cel import Expression, Failed, compile_expression
+
+# CEL's types that have a JSON form; DYN is only known when it is evaluated.
+JSON = frozenset({"NULL", "BOOL", "INT", "UINT", "DOUBLE", "STRING", "LIST", "MAP", "DYN"})
+
+
+class Value:
+    """A compiled expression with a JSON value. Immutable; may be used from any thread."""
+
+    __slots__ = ("_expression", "text")
+
+    def __init__(self, expression: Expression) -> None:
+        self.text = expression.text
+        self._expression = expression
+
+    def of(self, variables: Mapping[str, Any]) -> Any:
+        """Its value for ``variables`` (those it was compiled with). Raises :class:`Invalid` that says why not."""
+        try:
+            answer, kind = self._expression.evaluate(variables, {})
+        except Failed as failed:
+            raise Invalid(f"{self._expression.what} has no value for this event", failed.problem) from None
+        if kind.split("<")[0] not in JSON or (isinstance(answer, float) and not math.isfinite(answer)):
+            raise Invalid(
+                f"{self._expression.what} has no JSON value for this event", f"it is of type {kind.lower()}"
+            )
+        return answer
+
+
+def compile_value(
+    text: str,
+    what: str = "the key",
+    names: tuple[str, ...] = ("event", "data"),
+    example: str = "data.customer",
+) -> Value:
+    """Compile an expression over the variables ``names``. ``what`` is it in messages.
+
+    Raises :class:`Invalid`: no text, too long, not CEL (with CEL's own message), or a value that is not JSON.
+    """
+    if not isinstance(text, str):
+        raise Invalid(
+            f"{what} is not a text",
+            f"it is a {type(text).__name__}",
+            f'write CEL in quotes, such as "{example}"',
+        )
+    return _compile(text, what, names, example)
+
+
+@lru_cache(maxsize=4096)
+def _compile(text: str, what: str, names: tuple[str, ...], example: str) -> Value:
+    expression = compile_expression(text, what, names, (), example)
+    if expression.kind.split("<")[0] not in JSON:
+        raise Invalid(
+            f"{what} is not a JSON value",
+            f"it is of type {expression.kind.lower()}",
+            "make a text of it: string(…)",
+        )
+    return Value(expression)
