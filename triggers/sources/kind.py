@@ -16,14 +16,18 @@ natural key of the arrival (:class:`engine.intake.Arrival`) is what keeps it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import structlog
 from pydantic import BaseModel, ConfigDict
 
 from engine.intake import Arrival
+from engine.sources import Hook
 from engine.tx import Tx
+
+T = TypeVar("T")
 
 
 class Config(BaseModel):
@@ -38,13 +42,21 @@ class Desk(Protocol):
     name: str
     config: Any  # of the kind's Config
     cursor: Any  # what was last put down as how far it has read; None at first
+    since: datetime  # when it was saved or resumed last
     ending: threading.Event
     log: structlog.typing.FilteringBoundLogger
 
-    def put(self, arrivals: Sequence[Arrival], *, cursor: Any = ...) -> Sequence[str | None]:
+    def put(
+        self, arrivals: Sequence[Arrival], *, cursor: Any = ..., also: Hook | None = None
+    ) -> Sequence[str | None]:
         """Write events, and how far the source has read, in one transaction. An event id each, None for what had
-        arrived before. Raises :class:`Stale` when another process runs the source, :class:`Unavailable` without a
-        database: let both through."""
+        arrived before. ``also`` writes rows of the kind's own in the same transaction; it gets the source's row.
+        Raises :class:`Stale` when another process runs the source, :class:`Unavailable` without a database: let
+        both through."""
+        ...
+
+    def read(self, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
+        """What ``look`` finds in the database, given the source's row. Raises :class:`Unavailable`."""
         ...
 
     def secret(self, name: str) -> str:
