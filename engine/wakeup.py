@@ -1,6 +1,6 @@
 """Wake-ups: a hint that there may be work, never the work itself.
 
-A role waits on a topic (``events``, ``executions``, ``finished``) for at most its poll interval;
+A role waits on a topic (one of ``TOPICS``) for at most its poll interval;
 whoever commits work signals the topic after the commit. A lost wake-up costs one poll interval.
 
 Three carriers: a condition variable for threads of one process, ``LISTEN``/``NOTIFY`` between
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-TOPICS = ("events", "executions", "finished", "outbox")
+TOPICS = ("events", "executions", "finished", "flow", "outbox", "sources")
 
 
 class Wakeup:

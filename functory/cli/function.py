@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import draft, given, outcome, portrait, screen, session, view
+from functory.cli import draft, given, outcome, portrait, saved, screen, session, view
 from functory.cli.noun import Yes, confirm, noun
 from functory.cli.screen import AsJson, Quiet, Screen
 
@@ -139,7 +139,7 @@ def add(
             activate=activate,
             author=author,
         )
-        _saved(engine, row, Screen(json=json, quiet=quiet))
+        saved.tell(engine, row, Screen(json=json, quiet=quiet))
 
 
 @app.command("list", epilog="Example: functory function list")
@@ -234,7 +234,7 @@ def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
             screen.note(f"{name} v{row['number']} is unchanged")
             return
         try:
-            saved = engine.functions.update(
+            row = engine.functions.update(
                 name, source=text, author=engine.author, expected_version=row["active"] or 0
             )
         except Invalid as error:
@@ -242,7 +242,7 @@ def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
             raise Invalid(
                 error.what, error.why, f"{error.try_ + '; ' if error.try_ else ''}your text is kept in {kept}"
             ) from None
-        _saved(engine, saved, Screen(json=json, quiet=quiet))
+        saved.tell(engine, row, Screen(json=json, quiet=quiet))
 
 
 @app.command(epilog="Example: functory function diff parse 1 3")
@@ -408,18 +408,7 @@ def deps(name: Reference, json: AsJson = False) -> None:
     with session.engine() as engine:
         top = needs.grow(engine, _get(engine, name))
         users = engine.functions.dependents(top["name"])
-    if json:
-        out.value(top | {"used_by": users})
-        return
-    for depth, node in needs.walk(top):
-        missing = (" does not exist", "red") if node["version"] is None else (f" v{node['version']}", "dim")
-        out.styled(
-            ("   " * depth + ("└▶ " if depth else "") + node["name"], ""),
-            missing,
-            (" pinned" if node.get("pin") else "", "yellow"),
-        )
-    if users:
-        out.styled(("used by: " + ", ".join(users), "dim"))
+    needs.tell(top, users, out)
 
 
 def _get(engine: Functory, reference: str) -> dict[str, Any]:
@@ -427,35 +416,6 @@ def _get(engine: Functory, reference: str) -> dict[str, Any]:
 
     name, number = dependencies.reference(reference)
     return engine.functions.get(name, number)
-
-
-def _saved(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
-    from engine.errors import FunctoryError
-
-    for warning in (*row["warnings"], *engine.pending(row)):
-        screen.warn(warning)
-    for finding in row["findings"]:
-        screen.warn(f"{portrait.place(finding)} ({finding['kind']})")
-    if row["findings"]:
-        screen.note(f"why, and what to do: functory function show {row['name']}@{row['number']}")
-    other = f"active is v{row['active']}" if row["active"] else "none is active"
-    active = "" if row["active"] == row["number"] else f" ({other})"
-    if out.json:
-        out.value(view.function(row) | {"created": row["created"]})
-    elif out.quiet:
-        out.lines([f"{row['name']}@{row['number']}"])
-    elif row["created"]:
-        out.styled((f"saved {row['name']} v{row['number']}{active}", ""))
-    else:
-        out.styled((f"{row['name']} v{row['number']} is the same already; nothing was saved", ""))
-    if row["environment_error"]:
-        raise FunctoryError(
-            f"{row['name']} v{row['number']} is saved, but its packages are missing: it cannot be activated",
-            row["environment_error"],
-            f"functory environment build {row['name']}@{row['number']}",
-        )
-    if row["created"] and engine.triggers.list():
-        outcome.hint_at_workers(engine, "no trigger fires on this")
 
 
 def _done(message: str, data: Mapping[str, Any], json: bool) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import NotFound
+from functory.cli.screen import Screen
 
 if TYPE_CHECKING:
     from functory.local import Functory
@@ -43,3 +44,19 @@ def exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
     except NotFound:
         return False
     return True
+
+
+def tell(top: Mapping[str, Any], users: Sequence[str], out: Screen) -> None:
+    """Print the tree below ``top``, and who uses it."""
+    if out.json:
+        out.value(dict(top) | {"used_by": users})
+        return
+    for depth, node in walk(top):
+        missing = (" does not exist", "red") if node["version"] is None else (f" v{node['version']}", "dim")
+        out.styled(
+            ("   " * depth + ("└▶ " if depth else "") + node["name"], ""),
+            missing,
+            (" pinned" if node.get("pin") else "", "yellow"),
+        )
+    if users:
+        out.styled(("used by: " + ", ".join(users), "dim"))

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.integration.network_world import (
-    LOOPBACK,
     PATIENCE,
     Authority,
     Names,
@@ -24,17 +20,7 @@ from tests.integration.network_world import (
 )
 from workers.sandbox.broker import Broker
 
-
-@pytest.fixture
-def names() -> Names:
-    return Names()
-
-
-@pytest.fixture
-def broker(names: Names) -> Iterator[Broker]:
-    with_loopback = Broker(LOOPBACK, resolve=names)
-    yield with_loopback
-    with_loopback.stop()
+pytest_plugins = ["tests.integration.brokers"]
 
 
 def test_urllib_and_http_client_fetch_from_a_granted_host(broker: Broker) -> None:

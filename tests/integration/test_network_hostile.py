@@ -6,15 +6,12 @@ import array
 import select
 import socket
 import threading
-from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from tests.integration.network_world import (
-    LOOPBACK,
     PATIENCE,
-    Names,
     Raw,
     accepted,
     drain,
@@ -27,17 +24,7 @@ from workers.sandbox.gate import CONNECTIONS, REQUESTS
 from workers.sandbox.network import Connect
 from workers.sandbox.relay import BUFFER_BYTES
 
-
-@pytest.fixture
-def names() -> Names:
-    return Names()
-
-
-@pytest.fixture
-def broker(names: Names) -> Iterator[Broker]:
-    with_loopback = Broker(LOOPBACK, resolve=names)
-    yield with_loopback
-    with_loopback.stop()
+pytest_plugins = ["tests.integration.brokers"]
 
 
 def test_the_seventeenth_connection_is_refused_until_one_is_closed(broker: Broker) -> None:

@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,17 +26,7 @@ from tests.integration.network_world import (
 from workers.sandbox import addresses, lookup
 from workers.sandbox.broker import Broker
 
-
-@pytest.fixture
-def names() -> Names:
-    return Names()
-
-
-@pytest.fixture
-def broker(names: Names) -> Iterator[Broker]:
-    with_loopback = Broker(LOOPBACK, resolve=names)
-    yield with_loopback
-    with_loopback.stop()
+pytest_plugins = ["tests.integration.brokers"]
 
 
 def test_an_ungranted_host_says_what_to_grant(broker: Broker, names: Names) -> None:

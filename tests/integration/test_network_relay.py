@@ -7,7 +7,6 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -28,17 +27,7 @@ from tests.integration.network_world import (
 )
 from workers.sandbox.broker import Broker
 
-
-@pytest.fixture
-def names() -> Names:
-    return Names()
-
-
-@pytest.fixture
-def broker(names: Names) -> Iterator[Broker]:
-    with_loopback = Broker(LOOPBACK, resolve=names)
-    yield with_loopback
-    with_loopback.stop()
+pytest_plugins = ["tests.integration.brokers"]
 
 
 _A_FEW_MEGABYTES = 16 * MEGABYTE  # what kernel and relay hold for one connection that nobody reads

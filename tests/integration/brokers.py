@@ -1,0 +1,22 @@
+"""Fixtures: a broker of connections, and the table of names that it resolves with."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.network_world import LOOPBACK, Names
+from workers.sandbox.broker import Broker
+
+
+@pytest.fixture
+def names() -> Names:
+    """What names resolve to; everything to loopback unless a test says otherwise."""
+    return Names()
+
+
+@pytest.fixture
+def broker(names: Names) -> Iterator[Broker]:
+    """A broker for which loopback is a network like any other."""
+    with_loopback = Broker(LOOPBACK, resolve=names)
+    yield with_loopback
+    with_loopback.stop()
