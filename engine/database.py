@@ -201,12 +201,16 @@ class Database:
                 raise
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Tx]:
-        """A reading transaction: one consistent snapshot on SQLite, READ COMMITTED on PostgreSQL."""
+    def read(self, *, snapshot: bool = False) -> Iterator[Tx]:
+        """A reading transaction: one consistent snapshot on SQLite; on PostgreSQL READ COMMITTED, or with ``snapshot``
+        one as well."""
         with _translated(self.name):
             now = self.clock.now()
             with self.engine.connect() as connection, connection.begin():
-                yield Tx(connection, now, self.new_id, self.dialect)
+                tx = Tx(connection, now, self.new_id, self.dialect)
+                if snapshot and self.dialect == "postgresql":
+                    tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+                yield tx
 
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:

@@ -1,0 +1,318 @@
+"""What a trigger has waiting, and for which key: read, never changed, in one snapshot.
+
+The rows tell how far each control has got (``engine.controls`` says in which order they work); what they are told
+with is the trigger's definition, which ``functory trigger debug`` puts beside them. Every list is cut to its first
+``SHOWN`` rows with the count of all, so that ten thousand open keys are as quick to read as ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import switches
+from engine.database import Database
+from engine.errors import NotFound
+from engine.tables import (
+    breaker,
+    bucket,
+    cancellation,
+    event,
+    execution,
+    hold,
+    lane,
+    once,
+    pace,
+    slot,
+    suppression,
+    trigger,
+    trigger_version,
+)
+from engine.tx import Tx
+
+# Keys, lanes and executions that are told one by one.
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """The first rows of something, and how many there are."""
+
+    rows: Sequence[Mapping[str, Any]] = ()
+    count: int = 0
+
+    @property
+    def more(self) -> int:
+        """How many are not among the rows."""
+        return max(0, self.count - len(self.rows))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A trigger's row with its definition, and all that waits for it as of ``now``.
+
+    - ``buckets``: key, opened_at, due_at, memory, matches, bytes, first_time, last_time (by the events' own time), and
+      ``parts``: part number → count. Those that are due first come first.
+    - ``lanes``: text, capacity, taken, waiting, and ``holders`` and ``line``: executions (id, function, trigger, state,
+      worker, position) with their moments.
+    - ``throttle``, ``rate_limit``: key, next_at (GCRA's moment), dropped.
+    - ``once``: key, event_id, expires_at; those that were added last come first.
+    - ``cancellations``: event_id, rule, type, subject, time.
+    - ``executions``: the open ones of this trigger, in the order in which they start; ``states`` counts them.
+    - ``suppressed``: reason → how often.
+    """
+
+    now: datetime
+    trigger: Mapping[str, Any]
+    halted: bool
+    pending: int
+    breaker: Mapping[str, Any] | None
+    buckets: Part = field(default_factory=Part)
+    matches: int = 0
+    lanes: Part = field(default_factory=Part)
+    throttle: Part = field(default_factory=Part)
+    rate_limit: Part = field(default_factory=Part)
+    dropped: int = 0
+    once: Part = field(default_factory=Part)
+    cancellations: Part = field(default_factory=Part)
+    executions: Part = field(default_factory=Part)
+    states: Mapping[str, int] = field(default_factory=dict)
+    suppressed: Mapping[str, int] = field(default_factory=dict)
+
+
+def of(database: Database, name: str, *, key: str | None = None, shown: int = SHOWN) -> Standing:
+    """What the trigger ``name`` has waiting; with a ``key`` only what that key has. Raises :class:`NotFound`."""
+    with database.read(snapshot=True) as tx:
+        row = tx.one(
+            sa.select(trigger, trigger_version.c.definition)
+            .join(
+                trigger_version,
+                sa.and_(
+                    trigger_version.c.trigger_id == trigger.c.id,
+                    trigger_version.c.number == trigger.c.version,
+                ),
+            )
+            .where(trigger.c.name == name, trigger.c.state != "deleted")
+        )
+        if row is None:
+            raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
+        look = _Look(tx, row["id"], key, shown)
+        buckets, matches = look.buckets()
+        dropped = sa.select(sa.func.coalesce(sa.func.sum(pace.c.dropped), 0)).where(
+            *look.only(pace), pace.c.control == "rate_limit"
+        )
+        return Standing(
+            now=tx.now,
+            trigger=row,
+            halted=switches.thrown(tx, switches.TRIGGERS),
+            pending=_count(tx, event, event.c.state == "pending"),
+            breaker=tx.one(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),
+            buckets=buckets,
+            matches=matches,
+            lanes=look.lanes(),
+            throttle=look.paces("throttle", pace.c.next_at > tx.now),
+            rate_limit=look.paces("rate_limit", sa.or_(pace.c.next_at > tx.now, pace.c.dropped > 0)),
+            dropped=int(tx.scalar(dropped) or 0),
+            once=look.keys(),
+            cancellations=look.cancellations(),
+            executions=look.executions(),
+            states=look.states(),
+            suppressed=tx.pairs(
+                sa.select(suppression.c.reason, sa.func.sum(suppression.c.count))
+                .where(suppression.c.trigger_id == row["id"])
+                .group_by(suppression.c.reason)
+                .order_by(suppression.c.reason)
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The queries about one trigger."""
+
+    tx: Tx
+    id: str
+    key: str | None
+    shown: int
+
+    def only(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
+        """The rows of the trigger, and of the key that was asked for."""
+        mine = [table.c.trigger_id == self.id]
+        return mine if self.key is None else [*mine, table.c.text == self.key[:200]]
+
+    def buckets(self) -> tuple[Part, int]:
+        """The buckets that are due first, and how many matches wait in all of them."""
+        found = self._part(
+            bucket, self.only(bucket), [sa.nulls_last(bucket.c.due_at), bucket.c.opened_at, bucket.c.key]
+        )
+        counted: dict[str, dict[str, Any]] = {
+            row["key"]: {"matches": 0, "bytes": 0, "first_time": None, "last_time": None, "parts": {}}
+            for row in found.rows
+        }
+        for row in self.tx.rows(
+            sa.select(
+                hold.c.key,
+                hold.c.part,
+                sa.func.count().label("matches"),
+                sa.func.sum(hold.c.bytes).label("bytes"),
+                sa.func.min(hold.c.event_time).label("first_time"),
+                sa.func.max(hold.c.event_time).label("last_time"),
+            )
+            .where(hold.c.trigger_id == self.id, hold.c.key.in_(sorted(counted)))
+            .group_by(hold.c.key, hold.c.part)
+            .order_by(hold.c.key, hold.c.part)
+        ):
+            one = counted[row["key"]]
+            one["parts"][row["part"]] = row["matches"]
+            one["matches"] += row["matches"]
+            one["bytes"] += int(row["bytes"])
+            one["first_time"] = min(filter(None, (one["first_time"], row["first_time"])))
+            one["last_time"] = max(filter(None, (one["last_time"], row["last_time"])))
+        rows = [
+            {"key": row["text"]}
+            | {name: row[name] for name in ("opened_at", "due_at", "memory")}
+            | counted[row["key"]]
+            for row in found.rows
+        ]
+        if self.key is not None:
+            return Part(rows, found.count), sum(row["matches"] for row in rows)
+        return Part(rows, found.count), _count(self.tx, hold, hold.c.trigger_id == self.id)
+
+    def lanes(self) -> Part:
+        """The lanes in which executions of this trigger stand, with all that stand in them."""
+        mine = (
+            sa.select(slot.c.lane)
+            .distinct()
+            .join(execution, execution.c.id == slot.c.execution_id)
+            .where(execution.c.trigger_id == self.id)
+        )
+        which: list[sa.ColumnElement[bool]] = [lane.c.key.in_(mine)]
+        if self.key is not None:
+            which.append(
+                sa.or_(lane.c.text == self.key, lane.c.text.endswith(f" {self.key}", autoescape=True))
+            )
+        found = self._part(lane, which, [lane.c.text, lane.c.key])
+        return Part([self._lane(row) for row in found.rows], found.count)
+
+    def _lane(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        counts = self.tx.pairs(
+            sa.select(slot.c.taken_at.is_not(None), sa.func.count())
+            .where(slot.c.lane == row["key"])
+            .group_by(slot.c.taken_at.is_not(None))
+        )
+        taken = {bool(key): count for key, count in counts.items()}
+        standing = (
+            sa.select(
+                execution.c.id,
+                execution.c.function,
+                trigger.c.name.label("trigger"),
+                execution.c.state,
+                execution.c.worker_id.label("worker"),
+                execution.c.started_at,
+                execution.c.run_at,
+                slot.c.position,
+                slot.c.queue_at,
+                slot.c.taken_at,
+            )
+            .join(execution, execution.c.id == slot.c.execution_id)
+            .outerjoin(trigger, trigger.c.id == execution.c.trigger_id)
+            .where(slot.c.lane == row["key"])
+            .limit(self.shown)
+        )
+        return {
+            "key": row["text"],
+            "capacity": row["capacity"],
+            "taken": taken.get(True, 0),
+            "waiting": taken.get(False, 0),
+            "holders": self.tx.rows(
+                standing.where(slot.c.taken_at.is_not(None)).order_by(slot.c.taken_at, execution.c.id)
+            ),
+            "line": self.tx.rows(
+                standing.where(slot.c.taken_at.is_(None)).order_by(slot.c.queue_at, slot.c.position)
+            ),
+        }
+
+    def paces(self, control: str, matters: sa.ColumnElement[bool]) -> Part:
+        """The keys of a throttle or a rate limit that are not as good as new."""
+        found = self._part(
+            pace, [*self.only(pace), pace.c.control == control, matters], [pace.c.next_at.desc(), pace.c.key]
+        )
+        return Part([_named(row, "next_at", "dropped") for row in found.rows], found.count)
+
+    def keys(self) -> Part:
+        """The idempotency keys that are remembered, newest first."""
+        found = self._part(
+            once, [*self.only(once), once.c.expires_at > self.tx.now], [once.c.expires_at.desc(), once.c.key]
+        )
+        return Part([_named(row, "event_id", "expires_at") for row in found.rows], found.count)
+
+    def cancellations(self) -> Part:
+        """The events that shall cancel something and have not yet."""
+        mine = cancellation.c.trigger_id == self.id
+        rows = self.tx.rows(
+            sa.select(
+                cancellation.c.event_id,
+                cancellation.c.rule,
+                event.c.type,
+                event.c.subject,
+                cancellation.c.time,
+            )
+            .join(event, event.c.id == cancellation.c.event_id)
+            .where(mine)
+            .order_by(cancellation.c.event_id, cancellation.c.rule)
+            .limit(self.shown)
+        )
+        return Part(rows, _count(self.tx, cancellation, mine))
+
+    def executions(self) -> Part:
+        """The open executions: what runs, then what waits, in the order in which it starts."""
+        mine = [execution.c.trigger_id == self.id, execution.c.state.in_(("queued", "running"))]
+        rows = self.tx.rows(
+            sa.select(
+                *(
+                    execution.c[name]
+                    for name in ("id", "function", "state", "held", "laned", "event_id", "priority")
+                ),
+                *(
+                    execution.c[name]
+                    for name in ("run_at", "queue_at", "expires_at", "started_at", "attempt")
+                ),
+                execution.c.worker_id.label("worker"),
+                execution.c.cancel_requested_at,
+            )
+            .where(*mine)
+            .order_by(execution.c.state.desc(), execution.c.queue_at, execution.c.id)
+            .limit(self.shown)
+        )
+        return Part(rows, _count(self.tx, execution, *mine))
+
+    def states(self) -> dict[str, int]:
+        """How many executions of this trigger run, are ready, wait for a slot, and wait for their time."""
+        word = sa.case(
+            (execution.c.state == "running", "running"),
+            (execution.c.run_at > self.tx.now, "delayed"),
+            (execution.c.held, "held"),
+            else_="ready",
+        )
+        return self.tx.pairs(
+            sa.select(word, sa.func.count())
+            .where(execution.c.trigger_id == self.id, execution.c.state.in_(("queued", "running")))
+            .group_by(word)
+            .order_by(word)
+        )
+
+    def _part(self, table: sa.Table, which: Sequence[sa.ColumnElement[bool]], order: Sequence[Any]) -> Part:
+        rows = self.tx.rows(sa.select(table).where(*which).order_by(*order).limit(self.shown))
+        return Part(rows, _count(self.tx, table, *which))
+
+
+def _named(row: Mapping[str, Any], *columns: str) -> dict[str, Any]:
+    return {"key": row["text"]} | {name: row[name] for name in columns}
+
+
+def _count(tx: Tx, table: sa.Table, *which: sa.ColumnElement[bool]) -> int:
+    return int(tx.scalar(sa.select(sa.func.count()).select_from(table).where(*which)) or 0)
