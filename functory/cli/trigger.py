@@ -48,7 +48,35 @@ def add(
         str | None, _option("JSON with max_depth, max_revisits, budget, rate, allow_self, acknowledge_cycle.")
     ] = None,
     file: Annotated[
-        str | None, _option("A JSON or TOML file with these fields; - reads JSON from stdin.")
+        str | None, _option("A YAML, JSON or TOML file with these fields; - reads JSON from stdin.")
+    ] = None,
+    debounce: Annotated[
+        str | None, _option("Run once it has been quiet: 10s, or 10s/5m for 5 minutes at the most.")
+    ] = None,
+    throttle: Annotated[str | None, _option("So many starts in a time, the rest waits: 3/1m.")] = None,
+    rate_limit: Annotated[str | None, _option("So many in a time, the rest is dropped: 3/1m.")] = None,
+    batch: Annotated[str | None, _option("Events together: 100/60s, whichever comes first.")] = None,
+    concurrency: Annotated[int | None, _option("So many run at a time, the rest waits.")] = None,
+    key: Annotated[
+        str | None, _option("CEL: each value of it has the controls given here for itself, data.customer.")
+    ] = None,
+    singleton: Annotated[
+        str | None, _option("One at a time: skip the newcomer, or cancel the older.")
+    ] = None,
+    idempotency: Annotated[str | None, _option("CEL: once for each value of it, in 24 hours.")] = None,
+    overlap: Annotated[
+        str | None,
+        _option(
+            "When one is still open: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all."
+        ),
+    ] = None,
+    priority: Annotated[
+        str | None, _option("CEL: by how many seconds it goes before others, -600 to 600.")
+    ] = None,
+    expires: Annotated[str | None, _option("Not started any more after this long: 10m.")] = None,
+    flow: Annotated[str | None, _option("The whole flow control, as JSON, @file or -.", "--flow")] = None,
+    composite: Annotated[
+        str | None, _option("Several events, or the absence of one, as JSON, @file or -; instead of --on.")
     ] = None,
     event_type: Annotated[
         str | None, _option("BabyAGI's spelling: what happens, such as function_updated.")
@@ -70,6 +98,7 @@ def add(
     """Save a trigger in either spelling. One that exists gets a new version."""
     from engine import dependencies
     from engine.errors import Invalid
+    from functory.cli import flow as controls
     from functory.cli import needs
 
     fields = _read_file(file) if file is not None else {}
@@ -80,16 +109,31 @@ def add(
         "criteria": given.object_of(criteria, "--criteria") if criteria is not None else None,
         "input": given.document(input_, "--input") if input_ is not None else None,
         "guards": given.object_of(guards, "--guards") if guards is not None else None,
+        "flow": controls.read(
+            debounce=debounce,
+            throttle=throttle,
+            rate_limit=rate_limit,
+            batch=batch,
+            concurrency=concurrency,
+            key=key,
+            singleton=singleton,
+            idempotency=idempotency,
+            overlap=overlap,
+            priority=priority,
+            expires=expires,
+            flow=flow,
+        ),
+        "composite": given.object_of(composite, "--composite") if composite is not None else None,
         "event_type": event_type,
         "target_function": target_function,
         "trigger_function": trigger_function,
         "conditions": given.pairs(condition, "--condition") if condition else None,
     }
     fields |= {field: value for field, value in named.items() if value is not None}
-    if not fields.get("on") and not fields.get("event_type"):
+    if not any(fields.get(field) for field in ("on", "event_type", "composite")):
         raise Invalid(
             "the trigger has no pattern",
-            "neither --on nor --event-type nor --file gives one",
+            "neither --on nor --composite nor --event-type nor --file gives one",
             'functory trigger add NAME --on \'{"type": ["order.created"]}\' --function handle_order',
         )
     chosen = name or fields.get("name")
@@ -123,7 +167,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         row
         | {
             "function": row["definition"]["function"],
-            "on": screen.short(row["definition"]["on"]),
+            "on": _on(row["definition"]),
             "fired": row["fired"] or 0,
             "suppressed": row["suppressed"] or 0,
         }
@@ -169,12 +213,13 @@ def show(name: Name, json: AsJson = False) -> None:
             "saved": f"{screen.moment(row['updated_at'])} by {row['author']}",
             "note": row["note"],
             "function": definition["function"],
-            "on": definition["on"],
+            "on": definition.get("on"),
             "when": definition["when"],
             "criteria": definition.get("criteria"),
             "input": definition["input"],
             "passes": None if definition["input"] is not None else f"the {definition['pass']}",
             "guards": definition["guards"] or None,
+            **_waits(definition),
             "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
             "last": row.get("last_at"),
         }
@@ -190,10 +235,7 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
         {field: row[field] for field in ("number", "definition", "sha256", "author", "created_at")}
         for row in rows
     ]
-    shown = [
-        row | {"function": row["definition"]["function"], "on": screen.short(row["definition"]["on"])}
-        for row in rows
-    ]
+    shown = [row | {"function": row["definition"]["function"], "on": _on(row["definition"])} for row in rows]
     columns = {
         "number": "VERSION",
         "created_at": "SAVED",
@@ -278,11 +320,36 @@ def vectors(
     return 1 if counts["wrong"] or counts["invalid_accepted"] else 0
 
 
+def _on(definition: Mapping[str, Any]) -> str:
+    """What it waits for, on one line."""
+    return screen.short(definition["on"] if "on" in definition else definition["composite"])
+
+
+def _waits(definition: Mapping[str, Any]) -> dict[str, str]:
+    """Its composite and its flow control, a line each."""
+    from functory.cli import flow
+
+    lines: dict[str, list[str]] = {}
+    if "composite" in definition:
+        for name, text in flow.composite(definition["composite"]):
+            lines.setdefault(name, []).append(text)
+    for name, text in flow.told(definition.get("flow") or {}):
+        lines.setdefault(name, []).append(text)
+    return {name: "\n".join(texts) for name, texts in lines.items()}
+
+
 def _read_file(file: str) -> dict[str, Any]:
     import tomllib
 
     from engine.errors import Invalid
 
+    if file.endswith((".yaml", ".yml")):
+        from packs.stackstorm.document import parse_document
+
+        found = parse_document(given.text_of(file), file)
+        if not isinstance(found, dict):
+            raise Invalid(f"{file} holds no trigger", "it is not an object", "on: …, function: …")
+        return found
     if not file.endswith(".toml"):
         return given.object_of("-" if file == "-" else f"@{file}", "the trigger file")
     try:

@@ -1,0 +1,218 @@
+"""Flow control and composites on the command line: read from options, and told to people.
+
+The options spell what is common; the rest is JSON (``--flow``) or a file. What each control does is decided by
+``triggers.flow``, which also refuses what does not go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from engine.errors import Invalid
+from functory.cli import given
+
+
+def read(
+    *,
+    debounce: str | None = None,
+    throttle: str | None = None,
+    rate_limit: str | None = None,
+    batch: str | None = None,
+    concurrency: int | None = None,
+    key: str | None = None,
+    singleton: str | None = None,
+    idempotency: str | None = None,
+    overlap: str | None = None,
+    priority: str | None = None,
+    expires: str | None = None,
+    flow: str | None = None,
+) -> dict[str, Any] | None:
+    """The ``flow`` of a definition from options; None without any. ``key`` is the key of each control that is given
+    here. Raises :class:`Invalid`."""
+    made: dict[str, Any] = {}
+    if debounce is not None:
+        made["debounce"] = _split(
+            debounce, "--debounce", ("period", "timeout"), 1, "10s, or 10s/5m at the most"
+        )
+    if throttle is not None:
+        made["throttle"] = _rate(throttle, "--throttle")
+    if rate_limit is not None:
+        made["rate_limit"] = _rate(rate_limit, "--rate-limit")
+    if batch is not None:
+        parts = _split(batch, "--batch", ("max_size", "timeout"), 2, "100/60s: so many, or those of so long")
+        made["batch"] = parts | {"max_size": _number(parts["max_size"], "--batch")}
+    if concurrency is not None:
+        made["concurrency"] = {"limit": concurrency}
+    if singleton is not None:
+        made["singleton"] = {"mode": singleton}
+    if overlap is not None:
+        made["overlap"] = overlap
+    if key is not None:
+        if not made:
+            raise Invalid(
+                "--key without a control",
+                "it is the key of the controls that are given beside it",
+                "--concurrency 1 --key data.customer",
+            )
+        if overlap is not None:
+            made["overlap"] = {"policy": overlap}
+        for control in made.values():
+            control["key"] = key
+    if idempotency is not None:
+        made["idempotency"] = {"key": idempotency}
+    if priority is not None:
+        made["priority"] = {"run": priority}
+    if expires is not None:
+        made["expires"] = expires
+    if flow is None:
+        return made or None
+    written = given.object_of(flow, "--flow")
+    twice = sorted(set(written) & set(made))
+    if twice:
+        raise Invalid(
+            f"{twice[0]} is given twice", "in --flow and as an option of its own", "leave out one of them"
+        )
+    return written | made
+
+
+def told(flow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each control of a definition with its settings as people read them."""
+    for name, value in flow.items():
+        if name == "concurrency" and isinstance(value, list):
+            for one in value:
+                yield name, _concurrency(one)
+        elif name == "cancel_on":
+            for rule in value:
+                yield "cancel on", _clauses(rule)
+        else:
+            yield name.replace("_", " "), _TOLD.get(name, _plain)(value)
+
+
+def composite(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A composite as people read it: what it waits for, then each part."""
+    what = kind(definition)
+    own = definition[what]
+    words = {
+        "all": "all of the parts, in any order",
+        "any": "any one of the parts",
+        "n_of": f"{own.get('n')} of the parts" if isinstance(own, Mapping) else "",
+        "sequence": "the parts, in this order",
+        "threshold": f"{own.get('count')} events" if isinstance(own, Mapping) else "",
+        "absence": "that something does not happen",
+    }
+    within = f", within {definition.get('within')}"
+    key = f", for each {definition['key']}" if definition.get("key") else ""
+    late = (
+        f"; an event may be {definition['allowance']} late" if definition.get("allowance") is not None else ""
+    )
+    yield "waits for", words[what] + within + key + late
+    for name, part in parts(definition):
+        yield f"  {name}", _clauses(part)
+
+
+KINDS = ("all", "any", "n_of", "sequence", "threshold", "absence")
+
+
+def kind(definition: Mapping[str, Any]) -> str:
+    """Which composite it is: one of ``KINDS``."""
+    return next(name for name in KINDS if name in definition)
+
+
+def parts(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The parts of a composite with their names, in the order of their numbers."""
+    what = kind(definition)
+    own = definition[what]
+    if what in ("all", "any", "sequence"):
+        listed = list(own)
+    elif what == "n_of":
+        listed = list(own["parts"])
+    elif what == "threshold":
+        listed = [own]
+    else:
+        after = own.get("after")
+        named = [("the missing event", own["of"])]
+        return [*named, ("after", after)] if after is not None else named
+    return [(part.get("name") or f"part {number}", part) for number, part in enumerate(listed, 1)]
+
+
+def _clauses(part: Mapping[str, Any]) -> str:
+    from functory.cli.screen import short
+
+    said = [short(part["on"], 200)]
+    said += [f"{name} {part[name]}" for name in ("when", "key", "timeout") if part.get(name) is not None]
+    return "  ".join(said)
+
+
+def _per(value: Mapping[str, Any]) -> str:
+    return f", for each {value['key']}" if value.get("key") else ""
+
+
+def _debounce(value: Mapping[str, Any]) -> str:
+    most = f", at most {value['timeout']}" if value.get("timeout") is not None else ""
+    keep = "all events together" if value.get("keep") == "all" else "the last event"
+    return f"{keep}, after {value['period']} of quiet{most}{_per(value)}"
+
+
+def _paced(value: Mapping[str, Any], excess: str) -> str:
+    burst = f", {value['burst']} at once" if value.get("burst", 1) != 1 else ""
+    return f"{value['limit']} in {value['period']}{burst}{_per(value)}; the rest {excess}"
+
+
+def _batch(value: Mapping[str, Any]) -> str:
+    size, timeout = value.get("max_size", 100), value.get("timeout", "60s")
+    most = f" or {value['max_bytes']:,} bytes" if value.get("max_bytes") is not None else ""
+    alone = f"; alone unless {value['if']}" if value.get("if") else ""
+    return f"{size} events together{most}, or what there is after {timeout}{_per(value)}{alone}"
+
+
+def _concurrency(value: Mapping[str, Any]) -> str:
+    scope = {"function": " of the function", "global": " of everything with this key"}
+    return f"{value['limit']} at a time{scope.get(value.get('scope', ''), '')}{_per(value)}"
+
+
+def _singleton(value: Mapping[str, Any]) -> str:
+    does = "the newcomer is skipped" if value.get("mode") == "skip" else "the older one is cancelled"
+    return f"one at a time{_per(value)}; {does}"
+
+
+def _overlap(value: str | Mapping[str, Any]) -> str:
+    return value if isinstance(value, str) else f"{value['policy']}{_per(value)}"
+
+
+def _idempotency(value: Mapping[str, Any]) -> str:
+    return f"once in {value.get('window', '24h')}{_per(value)}"
+
+
+def _plain(value: Any) -> str:
+    return value["run"] if isinstance(value, Mapping) and set(value) == {"run"} else str(value)
+
+
+_TOLD: dict[str, Any] = {
+    "debounce": _debounce,
+    "throttle": lambda value: _paced(value, "waits"),
+    "rate_limit": lambda value: _paced(value, "is dropped"),
+    "batch": _batch,
+    "concurrency": _concurrency,
+    "singleton": _singleton,
+    "overlap": _overlap,
+    "idempotency": _idempotency,
+}
+
+
+def _rate(text: str, option: str) -> dict[str, Any]:
+    found = _split(text, option, ("limit", "period", "burst"), 2, "3/1m, or 3/1m/2 for 2 at once")
+    return found | {name: _number(found[name], option) for name in ("limit", "burst") if name in found}
+
+
+def _split(text: str, option: str, names: tuple[str, ...], least: int, example: str) -> dict[str, Any]:
+    values = text.split("/")
+    if not least <= len(values) <= len(names) or not all(values):
+        raise Invalid(f"wrong {option} {text!r}", f"it is {'/'.join(names).upper()}", f"{option} {example}")
+    return dict(zip(names, values, strict=False))
+
+
+def _number(text: str, option: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise Invalid(f"wrong {option}", f"{text!r} is not a whole number")
+    return int(text)
