@@ -315,6 +315,7 @@ _open(
     [execution.c.priority.desc(), execution.c.queue_at, execution.c.id],
     "state = 'queued'",
 )
+_open("ix_execution_held", execution, [execution.c.run_at], "held AND state = 'queued'")
 # What a trigger has open: singletons, overlap policies and cancel-on ask for it.
 _open("ix_execution_open_trigger", execution, [execution.c.trigger_id], "state IN ('queued', 'running')")
 _open("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")
@@ -502,12 +503,17 @@ schedule = Table(
     "schedule",
     metadata,
     Column("source_id", Id, ForeignKey("source.id"), primary_key=True),
+    Column("version", sa.Integer, nullable=False),  # of the source, whose configuration this follows
+    Column("timing", sa.String(64), nullable=False),  # hash of what says when: a change of anything else keeps next_at
     Column("next_at", Instant),  # with its jitter; none when it is paused or over
     Column("fire_at", Instant),  # the time in the calendar that next_at stands for
     Column("last_at", Instant),  # the time in the calendar that was decided about last
     Column("missed", sa.BigInteger, nullable=False, default=0),
+    # Executions of its ticks that fail after this pause it; none when it is not to be paused.
+    Column("watched_from", Instant),
 )
 _open("ix_schedule_due", schedule, [schedule.c.next_at], "next_at IS NOT NULL")
+_open("ix_schedule_watched", schedule, [schedule.c.watched_from], "watched_from IS NOT NULL")
 
 schedule_tick = Table(
     "schedule_tick",
@@ -515,31 +521,35 @@ schedule_tick = Table(
     Column("schedule_id", Id, ForeignKey("source.id"), primary_key=True),
     Column("fire_time_utc", Instant, primary_key=True),
     Column("event_id", Id, nullable=False),
-    Column("backfill", sa.Boolean, nullable=False),
+    Column("origin", sa.String(16), nullable=False),  # calendar, backfill, manual
     Column("time", Instant, nullable=False),
 )
+Index("ix_schedule_tick_event_id", schedule_tick.c.event_id)
 
-# The files that a watch knows. Paths are keyed by a hash: they are longer than an index takes, and any bytes.
+# The files that a watch knows, by their path below its root. Paths are keyed by a hash: they are longer than an
+# index takes. They are bytes, as the file system has them, in any encoding or none.
 file_seen = Table(
     "file_seen",
     metadata,
     Column("source_id", Id, ForeignKey("source.id"), primary_key=True),
     Column("path_sha256", sa.String(64), primary_key=True),
-    Column("path", Words, nullable=False),
+    Column("path", sa.LargeBinary, nullable=False),
     Column("size", sa.BigInteger, nullable=False),
     Column("mtime_ns", sa.BigInteger, nullable=False),
+    Column("ctime_ns", sa.BigInteger, nullable=False),
     Column("inode", sa.String(48), nullable=False),  # device and inode: a rename keeps them
     Column("sha256", sa.String(64)),  # none for a file that is too large to be read or cannot be
-    Column("event_id", Id),  # none when it was there before the watch
+    Column("problem", Words),  # why it could not be read
     Column("seen_at", Instant, nullable=False),
 )
+Index("ix_file_seen_inode", file_seen.c.source_id, file_seen.c.inode)
 
 # What executions left in files that they may write, so that a watch knows whose work it sees.
 file_written = Table(
     "file_written",
     metadata,
     Column("path_sha256", sa.String(64), primary_key=True),
-    Column("sha256", sa.String(64), primary_key=True),
+    Column("content", sa.String(64), primary_key=True),  # its SHA-256; of a large file its size and time
     Column("execution_id", Id, primary_key=True),
     Column("time", Instant, nullable=False),
 )
@@ -579,7 +589,7 @@ lane = Table(
     metadata,
     Column("key", sa.String(32), primary_key=True),  # a hash of scope, owner and value
     Column("text", Words, nullable=False),  # the same as people read it
-    Column("capacity", sa.Integer, nullable=False),
+    Column("capacity", sa.Integer, nullable=False),  # as the newest in it has it; each keeps its own
 )
 
 # An execution's place in a lane: it waits until taken_at is set, and gives the row back when it ends.
@@ -588,11 +598,14 @@ slot = Table(
     metadata,
     Column("lane", sa.String(32), primary_key=True),
     Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
-    Column("position", Id, nullable=False),  # the event's id, else the execution's: the order of the line
-    Column("queue_at", Instant, nullable=False),
+    Column("rule", sa.Integer, nullable=False),  # which limit of its trigger: engine.lanes
+    Column("capacity", sa.Integer, nullable=False),  # it waits until so few others are in
+    Column("position", Id, nullable=False),  # the event's id: the order of the line
+    Column("queue_at", Instant, nullable=False),  # the event's time, moved by its priority
     Column("taken_at", Instant),
 )
 _open("ix_slot_waiting", slot, [slot.c.lane, slot.c.queue_at, slot.c.position], "taken_at IS NULL")
+_open("ix_slot_taken", slot, [slot.c.lane], "taken_at IS NOT NULL")
 Index("ix_slot_execution_id", slot.c.execution_id)
 
 # GCRA's moment of a throttle or a rate limit (the rate guard has a table of its own).

@@ -57,10 +57,10 @@ def upgrade() -> None:
     op.create_table(
         "file_written",
         sa.Column("path_sha256", sa.String(length=64), nullable=False),
-        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("content", sa.String(length=64), nullable=False),
         sa.Column("execution_id", Id, nullable=False),
         sa.Column("time", Instant(), nullable=False),
-        sa.PrimaryKeyConstraint("path_sha256", "sha256", "execution_id", name=op.f("pk_file_written")),
+        sa.PrimaryKeyConstraint("path_sha256", "content", "execution_id", name=op.f("pk_file_written")),
     )
     op.create_index("ix_file_written_time", "file_written", ["time"], unique=False)
     op.create_table(
@@ -133,16 +133,18 @@ def upgrade() -> None:
         "file_seen",
         sa.Column("source_id", Id, nullable=False),
         sa.Column("path_sha256", sa.String(length=64), nullable=False),
-        sa.Column("path", Words(), nullable=False),
+        sa.Column("path", sa.LargeBinary(), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("mtime_ns", sa.BigInteger(), nullable=False),
+        sa.Column("ctime_ns", sa.BigInteger(), nullable=False),
         sa.Column("inode", sa.String(length=48), nullable=False),
         sa.Column("sha256", sa.String(length=64), nullable=True),
-        sa.Column("event_id", Id, nullable=True),
+        sa.Column("problem", Words(), nullable=True),
         sa.Column("seen_at", Instant(), nullable=False),
         sa.ForeignKeyConstraint(["source_id"], ["source.id"], name=op.f("fk_file_seen_source_id_source")),
         sa.PrimaryKeyConstraint("source_id", "path_sha256", name=op.f("pk_file_seen")),
     )
+    op.create_index("ix_file_seen_inode", "file_seen", ["source_id", "inode"], unique=False)
     op.create_table(
         "receipt",
         sa.Column("source_id", Id, nullable=False),
@@ -156,10 +158,13 @@ def upgrade() -> None:
     op.create_table(
         "schedule",
         sa.Column("source_id", Id, nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("timing", sa.String(length=64), nullable=False),
         sa.Column("next_at", Instant(), nullable=True),
         sa.Column("fire_at", Instant(), nullable=True),
         sa.Column("last_at", Instant(), nullable=True),
         sa.Column("missed", sa.BigInteger(), nullable=False),
+        sa.Column("watched_from", Instant(), nullable=True),
         sa.ForeignKeyConstraint(["source_id"], ["source.id"], name=op.f("fk_schedule_source_id_source")),
         sa.PrimaryKeyConstraint("source_id", name=op.f("pk_schedule")),
     )
@@ -171,22 +176,33 @@ def upgrade() -> None:
         postgresql_where=sa.text("next_at IS NOT NULL"),
         sqlite_where=sa.text("next_at IS NOT NULL"),
     )
+    op.create_index(
+        "ix_schedule_watched",
+        "schedule",
+        ["watched_from"],
+        unique=False,
+        postgresql_where=sa.text("watched_from IS NOT NULL"),
+        sqlite_where=sa.text("watched_from IS NOT NULL"),
+    )
     op.create_table(
         "schedule_tick",
         sa.Column("schedule_id", Id, nullable=False),
         sa.Column("fire_time_utc", Instant(), nullable=False),
         sa.Column("event_id", Id, nullable=False),
-        sa.Column("backfill", sa.Boolean(), nullable=False),
+        sa.Column("origin", sa.String(length=16), nullable=False),
         sa.Column("time", Instant(), nullable=False),
         sa.ForeignKeyConstraint(
             ["schedule_id"], ["source.id"], name=op.f("fk_schedule_tick_schedule_id_source")
         ),
         sa.PrimaryKeyConstraint("schedule_id", "fire_time_utc", name=op.f("pk_schedule_tick")),
     )
+    op.create_index("ix_schedule_tick_event_id", "schedule_tick", ["event_id"], unique=False)
     op.create_table(
         "slot",
         sa.Column("lane", sa.String(length=32), nullable=False),
         sa.Column("execution_id", Id, nullable=False),
+        sa.Column("rule", sa.Integer(), nullable=False),
+        sa.Column("capacity", sa.Integer(), nullable=False),
         sa.Column("position", Id, nullable=False),
         sa.Column("queue_at", Instant(), nullable=False),
         sa.Column("taken_at", Instant(), nullable=True),
@@ -204,6 +220,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("taken_at IS NULL"),
         sqlite_where=sa.text("taken_at IS NULL"),
     )
+    op.create_index(
+        "ix_slot_taken",
+        "slot",
+        ["lane"],
+        unique=False,
+        postgresql_where=sa.text("taken_at IS NOT NULL"),
+        sqlite_where=sa.text("taken_at IS NOT NULL"),
+    )
     op.add_column("execution", sa.Column("queue_at", Instant(), nullable=True))
     op.add_column("execution", sa.Column("held", sa.Boolean(), server_default=sa.false(), nullable=False))
     op.add_column("execution", sa.Column("laned", sa.Boolean(), server_default=sa.false(), nullable=False))
@@ -218,6 +242,14 @@ def upgrade() -> None:
         sqlite_where=sa.text("state = 'queued'"),
     )
     op.create_index(
+        "ix_execution_held",
+        "execution",
+        ["run_at"],
+        unique=False,
+        postgresql_where=sa.text("held AND state = 'queued'"),
+        sqlite_where=sa.text("held AND state = 'queued'"),
+    )
+    op.create_index(
         "ix_execution_open_trigger",
         "execution",
         ["trigger_id"],
@@ -229,6 +261,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_execution_open_trigger", table_name="execution")
+    op.drop_index("ix_execution_held", table_name="execution")
     op.drop_index("ix_execution_queued", table_name="execution")
     op.create_index(
         "ix_execution_queued",
