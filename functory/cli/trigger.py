@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import given, guard, screen, session, view
+from functory.cli import debug, given, guard, screen, session, view
 from functory.cli.noun import Yes, confirm, noun
 from functory.cli.screen import AsJson, Quiet, Screen
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = noun("Rules that turn events into executions.")
 
-for _verb, _example in guard.VERBS:
+for _verb, _example in (*guard.VERBS, (debug.debug, "functory trigger debug reorder --key ada")):
     app.command(epilog=f"Example: {_example}")(_verb)
 
 Name = Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)]

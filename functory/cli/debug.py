@@ -1,0 +1,63 @@
+"""``functory trigger debug``: what a trigger has waiting, for which key, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from functory.cli import screen, session
+from functory.cli.screen import AsJson, Screen
+
+if TYPE_CHECKING:
+    from engine.waiting import Standing
+
+
+def debug(
+    name: Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)],
+    key: Annotated[
+        str | None, typer.Option(help="Only what this key has waiting.", show_default=False)
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """What waits in its flow control, for which key and why, and what to do. Nothing is changed."""
+    from engine import waiting, workers
+    from functory.cli import standing
+
+    with session.engine() as engine:
+        found = waiting.of(engine.database, name, key=key)
+        alive = len(workers.alive(engine.database, engine.settings.lease_seconds))
+        embedded = engine.settings.embedded
+    advice = standing.advice(found, workers=alive, embedded=embedded)
+    out = Screen(json=json)
+    if json:
+        out.value(_data(found) | {"advice": advice})
+        return
+    row = found.trigger
+    out.styled(
+        (f"{row['name']} v{row['version']}", "bold"),
+        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+        (f"   {row['note']}" if row["note"] else "", "dim"),
+    )
+    for section in standing.sections(found):
+        out.title(section.title)
+        out.styled((f"  {section.summary}", "dim"))
+        for line in section.lines:
+            out.styled((f"  {line}", ""))
+    out.styled(("", ""))
+    out.styled((advice, "yellow"))
+
+
+def _data(found: Standing) -> dict[str, Any]:
+    """The facts as JSON shows them."""
+    row, data = found.trigger, asdict(found)
+    definition = row["definition"]
+    return {
+        "trigger": row["name"],
+        **{name: row[name] for name in ("version", "state", "note")},
+        "function": definition["function"],
+        "flow": definition.get("flow"),
+        "composite": definition.get("composite"),
+        **{name: value for name, value in data.items() if name != "trigger"},
+    }

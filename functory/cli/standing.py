@@ -1,0 +1,307 @@
+"""What a trigger has waiting, in words: pure, rows in and lines out (``engine.waiting`` reads the rows)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from engine import durations
+from engine.waiting import Part, Standing
+from functory.cli import flow, screen
+
+# A bucket is decided about within a moment of its time, so one that is this late has nobody to do it (seconds).
+OVERDUE = 10.0
+
+
+@dataclass(frozen=True)
+class Section:
+    """One control: its name, what waits in it as a whole, and a line for each key or execution."""
+
+    title: str
+    summary: str
+    lines: Sequence[str] = ()
+
+
+def sections(standing: Standing) -> list[Section]:
+    """Every control of the trigger in the order in which a match passes them, and its open executions."""
+    definition = standing.trigger["definition"]
+    controls = definition.get("flow") or {}
+    found = [
+        *_idempotency(standing, controls),
+        *_rate_limit(standing, controls),
+        *_buckets(standing, definition, controls),
+        *_throttle(standing, controls),
+        *_lanes(standing),
+        *_cancellations(standing, controls),
+        *_executions(standing),
+    ]
+    if standing.suppressed:
+        told = ", ".join(f"{count:,} {reason}" for reason, count in standing.suppressed.items())
+        found.append(Section("suppressed so far", told))
+    return found
+
+
+def advice(standing: Standing, *, workers: int, embedded: bool) -> str:
+    """What keeps it, and what to do about it: one sentence, about the first thing in the way."""
+    name = standing.trigger["name"]
+    state = standing.trigger["state"]
+    if standing.halted:
+        return "all triggers are halted: functory trigger unhalt"
+    if state == "paused":
+        held = f", with {_count(standing.matches, 'match', 'matches')} waiting" if standing.matches else ""
+        return f"it is paused{held}: functory trigger resume {name}"
+    if state == "shadow":
+        return f"it only records what it would do: functory trigger promote {name}"
+    until = standing.breaker["open_until"] if standing.breaker else None
+    if until is not None and until > standing.now:
+        return f"its breaker is open, {when(until, standing.now)} it closes: functory trigger resume {name}"
+    late = next((row for row in standing.buckets.rows if _overdue(row["due_at"], standing.now)), None)
+    if late is not None:
+        start = "functory dev" if embedded else "functory router"
+        since = ago(late["due_at"], standing.now)
+        return f"{_key(late)} should have been decided {since}: is a router running? {start}"
+    full = next(
+        (row for row in standing.lanes.rows if row["waiting"] and row["taken"] >= row["capacity"]), None
+    )
+    if full is not None and full["holders"]:
+        holder = full["holders"][0]
+        if holder["state"] == "running" or workers:
+            return (
+                f"{_key(full)} is full; {holder['id']} has been in it longest: "
+                f"functory execution show {holder['id']}"
+            )
+    if not workers and (standing.states.get("ready") or (full is not None)):
+        start = "functory dev" if embedded else "functory worker"
+        return f"executions are ready and no worker is alive: {start}"
+    if standing.states.get("delayed"):
+        first = min(row["run_at"] for row in standing.executions.rows if row["state"] == "queued")
+        return f"nothing is stuck; the next start is {when(first, standing.now)}"
+    due = [row["due_at"] for row in standing.buckets.rows if row["due_at"] is not None]
+    if due:
+        return f"nothing is stuck; the next decision is {when(min(due), standing.now)}"
+    if standing.buckets.count:
+        return "nothing is stuck; it waits for further events"
+    if standing.states:
+        return f"nothing is stuck: functory execution list --function {standing.trigger['definition']['function']}"
+    if standing.pending:
+        return f"nothing of it waits; {standing.pending:,} events are not routed yet"
+    return f"nothing waits; why an event did not start it: functory trigger test {name} --event ID"
+
+
+def when(moment: datetime, now: datetime) -> str:
+    """A moment from now on as people read it."""
+    ahead = (moment - now).total_seconds()
+    return f"in {screen.seconds(ahead)}" if ahead > 0.001 else "now"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """A moment that has passed as people read it."""
+    return f"{screen.seconds(max(0.0, (now - moment).total_seconds()))} ago"
+
+
+def free_at(next_at: datetime, settings: Mapping[str, Any]) -> datetime:
+    """When GCRA lets the next one through, by its moment (``engine.controls.Pace``)."""
+    step = durations.seconds(settings["period"], "period") / settings["limit"]
+    return next_at - timedelta(seconds=step * (settings.get("burst", 1) - 1))
+
+
+def _idempotency(standing: Standing, controls: Mapping[str, Any]) -> Iterator[Section]:
+    part = standing.once
+    if "idempotency" in controls or part.count:
+        lines = [
+            f"{_key(row)}  ran for event {row['event_id']}, free {when(row['expires_at'], standing.now)}"
+            for row in part.rows
+        ]
+        yield Section(
+            "idempotency", f"{_count(part.count, 'key')} remembered, the newest first", _cut(lines, part)
+        )
+
+
+def _rate_limit(standing: Standing, controls: Mapping[str, Any]) -> Iterator[Section]:
+    part, settings = standing.rate_limit, controls.get("rate_limit")
+    if settings is None and not part.count:
+        return
+    lines = []
+    for row in part.rows:
+        free = free_at(row["next_at"], settings) if settings else row["next_at"]
+        lines.append(f"{_key(row)}  {row['dropped']:,} dropped, free {when(free, standing.now)}")
+    yield Section("rate limit", f"{standing.dropped:,} dropped so far", _cut(lines, part))
+
+
+def _buckets(
+    standing: Standing, definition: Mapping[str, Any], controls: Mapping[str, Any]
+) -> Iterator[Section]:
+    part = standing.buckets
+    composite = definition.get("composite")
+    title = "debounce" if "debounce" in controls else "batch" if "batch" in controls else "matches that wait"
+    if composite is not None:
+        title = f"composite {flow.kind(composite)}"
+    elif title == "matches that wait" and not part.count:
+        return
+    summary = f"{_count(standing.matches, 'match', 'matches')} waiting, for {_count(part.count, 'key')}"
+    now = standing.now
+    lines: list[str] = []
+    for row in part.rows:
+        if composite is not None:
+            lines += _composite(row, composite, now)
+        elif "debounce" in controls:
+            lines.append(_debounce(row, controls["debounce"], now))
+        elif "batch" in controls:
+            lines.append(_batch(row, controls["batch"], now))
+        else:
+            lines.append(f"{_key(row)}  {_matches(row)}, due {_due(row, now)}")
+    yield Section(title, summary, _cut(lines, part))
+
+
+def _debounce(row: Mapping[str, Any], settings: Mapping[str, Any], now: datetime) -> str:
+    timeout = settings.get("timeout")
+    most = row["opened_at"] + timedelta(seconds=durations.seconds(timeout, "timeout")) if timeout else None
+    why = (
+        f"the most that is waited, {timeout}"
+        if most is not None and row["due_at"] is not None and row["due_at"] >= most
+        else f"unless another event comes (quiet for {settings['period']})"
+    )
+    return (
+        f"{_key(row)}  {_matches(row)} since {screen.moment(row['opened_at'])}, due {_due(row, now)}: {why}"
+    )
+
+
+def _batch(row: Mapping[str, Any], settings: Mapping[str, Any], now: datetime) -> str:
+    size = settings.get("max_size", 100)
+    most = settings.get("max_bytes")
+    bytes_ = f", {row['bytes']:,} bytes" + (f" of {most:,}" if most is not None else "")
+    return (
+        f"{_key(row)}  {row['matches']:,} of {size:,} events{bytes_}, due {_due(row, now)} or when it is full"
+    )
+
+
+def _composite(row: Mapping[str, Any], composite: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    named = flow.parts(composite)
+    there = {int(number): count for number, count in row["parts"].items()}
+    due = "when a further event comes" if row["due_at"] is None else f"at the latest {_due(row, now)}"
+    first = f", the first of {screen.moment(row['first_time'])}" if row["first_time"] else ""
+    yield f"{_key(row)}  {_matches(row)}{first}; decided {due}"
+    if flow.kind(composite) == "threshold":
+        yield f"    {row['matches']:,} of {composite['threshold']['count']}"
+        return
+    for number, (name, _) in enumerate(named):
+        count = there.get(number, 0)
+        yield f"    {'✓' if count else '·'} {name}" + (f"  {count:,}" if count else "  missing")
+
+
+def _throttle(standing: Standing, controls: Mapping[str, Any]) -> Iterator[Section]:
+    part, settings = standing.throttle, controls.get("throttle")
+    if settings is None and not part.count:
+        return
+    lines = []
+    for row in part.rows:
+        free = free_at(row["next_at"], settings) if settings else row["next_at"]
+        lines.append(f"{_key(row)}  one more starts {when(free, standing.now)} at the soonest")
+    delayed = standing.states.get("delayed", 0)
+    yield Section("throttle", f"{_count(delayed, 'execution')} wait for their time", _cut(lines, part))
+
+
+def _lanes(standing: Standing) -> Iterator[Section]:
+    now = standing.now
+    for row in standing.lanes.rows:
+        lines = []
+        for one in row["holders"]:
+            on = f" on {one['worker']}" if one["state"] == "running" and one["worker"] else ""
+            lines.append(
+                f"holds  {one['id']}  {_whose(one, standing)}{one['state']}{on}, since {_since(one, now)}"
+            )
+        lines += _rest(row["taken"] - len(row["holders"]), "hold a slot")
+        for place, one in enumerate(row["line"], 1):
+            later = f", not before {when(one['run_at'], now)}" if one["run_at"] > now else ""
+            lines.append(
+                f"{place:>3}.   {one['id']}  {_whose(one, standing)}came {ago(one['queue_at'], now)}{later}"
+            )
+        lines += _rest(row["waiting"] - len(row["line"]), "wait in this line")
+        yield Section(
+            f"lane {_key(row)}", f"{row['taken']} of {row['capacity']} taken, {row['waiting']} waiting", lines
+        )
+    yield from ([Section("lanes", f"and {standing.lanes.more:,} more")] if standing.lanes.more else [])
+
+
+def _cancellations(standing: Standing, controls: Mapping[str, Any]) -> Iterator[Section]:
+    part = standing.cancellations
+    if "cancel_on" in controls or part.count:
+        lines = [
+            f"event {row['event_id']}  {row['type']} {row['subject'] or ''}  rule {row['rule'] + 1}, "
+            f"waits until every event before it is routed"
+            for row in part.rows
+        ]
+        yield Section(
+            "cancel on", f"{_count(part.count, 'cancellation')} not carried out yet", _cut(lines, part)
+        )
+
+
+def _executions(standing: Standing) -> Iterator[Section]:
+    part, now = standing.executions, standing.now
+    if not part.count:
+        yield Section("executions", "none is open")
+        return
+    words = {
+        "running": "running",
+        "ready": "ready",
+        "held": "waiting for a slot",
+        "delayed": "waiting for their time",
+    }
+    summary = ", ".join(
+        f"{standing.states[name]:,} {word}" for name, word in words.items() if name in standing.states
+    )
+    lines = []
+    for row in part.rows:
+        if row["state"] == "running":
+            asked = ", asked to end" if row["cancel_requested_at"] else ""
+            said = f"runs since {screen.moment(row['started_at'])} on {row['worker']}{asked}"
+        elif row["run_at"] > now:
+            said = f"starts {when(row['run_at'], now)} at the soonest"
+        else:
+            said = "waits for a slot" if row["held"] else "is ready for a worker"
+        if row["expires_at"] is not None and row["state"] == "queued":
+            said += f", expires {when(row['expires_at'], now)}"
+        lines.append(f"{row['id']}  {said}")
+    yield Section("executions", summary, _cut(lines, part))
+
+
+def _whose(one: Mapping[str, Any], standing: Standing) -> str:
+    """The trigger of an execution in a shared lane, when it is another one."""
+    other = one["trigger"] or one["function"]
+    return "" if other == standing.trigger["name"] else f"{other}, "
+
+
+def _since(one: Mapping[str, Any], now: datetime) -> str:
+    return f"{screen.moment(one['taken_at'])} ({ago(one['taken_at'], now)})"
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return row["key"] or "(no key)"
+
+
+def _matches(row: Mapping[str, Any]) -> str:
+    return _count(row["matches"], "match", "matches")
+
+
+def _due(row: Mapping[str, Any], now: datetime) -> str:
+    if row["due_at"] is None:
+        return "never by itself"
+    return when(row["due_at"], now)
+
+
+def _overdue(due: datetime | None, now: datetime) -> bool:
+    return due is not None and (now - due).total_seconds() > OVERDUE
+
+
+def _cut(lines: Sequence[str], part: Part) -> list[str]:
+    return [*lines, *([f"… and {part.more:,} more"] if part.more else [])]
+
+
+def _rest(count: int, what: str) -> list[str]:
+    return [f"… and {count:,} more {what}"] if count > 0 else []
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

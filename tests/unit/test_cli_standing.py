@@ -1,0 +1,231 @@
+"""What `functory trigger debug` says about the rows that it finds."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from engine.waiting import Part, Standing
+from functory.cli import standing
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+PAID = {"type": ["order.paid"]}
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def made(
+    flow: dict[str, Any] | None = None, composite: dict[str, Any] | None = None, **fields: Any
+) -> Standing:
+    """A standing of the trigger `reorder` with this flow control, and nothing waiting but what `fields` say."""
+    definition: dict[str, Any] = {"on": PAID, "function": "work"}
+    if flow is not None:
+        definition["flow"] = flow
+    if composite is not None:
+        definition = {"function": "work", "composite": composite}
+    trigger = {"name": "reorder", "version": 3, "state": "enabled", "note": None, "definition": definition}
+    trigger |= fields.pop("trigger", {})
+    return Standing(
+        **({"now": NOW, "trigger": trigger, "halted": False, "pending": 0, "breaker": None} | fields)
+    )
+
+
+def bucket(key: str = "ada", **fields: Any) -> dict[str, Any]:
+    return {
+        "key": key,
+        "opened_at": at(-7),
+        "due_at": at(3),
+        "memory": None,
+        "matches": 2,
+        "bytes": 400,
+        "first_time": at(-7),
+        "last_time": at(-2),
+        "parts": {0: 2},
+    } | fields
+
+
+def queued(id_: str = "e1", **fields: Any) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "function": "work",
+        "state": "queued",
+        "held": False,
+        "run_at": at(-1),
+        "queue_at": at(-1),
+        "expires_at": None,
+        "started_at": None,
+        "worker": None,
+        "cancel_requested_at": None,
+    } | fields
+
+
+def standing_in(key: str = "ada", capacity: int = 1, **fields: Any) -> dict[str, Any]:
+    holder = {
+        "id": "e1",
+        "function": "work",
+        "trigger": "reorder",
+        "state": "running",
+        "worker": "w1",
+        "started_at": at(-30),
+        "run_at": at(-60),
+        "position": "v1",
+        "queue_at": at(-60),
+        "taken_at": at(-30),
+    }
+    waiter = holder | {"id": "e2", "trigger": "other", "state": "queued", "worker": None, "taken_at": None}
+    return {
+        "key": key,
+        "capacity": capacity,
+        "taken": 1,
+        "waiting": 1,
+        "holders": [holder],
+        "line": [waiter],
+    } | fields
+
+
+def told(one: Standing) -> str:
+    """All sections as text."""
+    return "\n".join(
+        "\n".join([section.title, section.summary, *section.lines]) for section in standing.sections(one)
+    )
+
+
+def advice(one: Standing, workers: int = 1) -> str:
+    return standing.advice(one, workers=workers, embedded=False)
+
+
+DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (
+            made(DEBOUNCE, buckets=Part([bucket()], 1), matches=2),
+            [
+                "2 matches waiting, for 1 key",
+                "ada  2 matches since",
+                "due in 3 s: unless another event comes",
+            ],
+        ),
+        (
+            made(DEBOUNCE, buckets=Part([bucket(opened_at=at(-57))], 1), matches=2),
+            ["due in 3 s: the most that is waited, 1m"],
+        ),
+        (
+            made({"batch": {"max_size": 100, "timeout": "60s"}}, buckets=Part([bucket()], 21), matches=50),
+            ["2 of 100 events, 400 bytes, due in 3 s or when it is full", "… and 20 more"],
+        ),
+        (
+            made(
+                composite={"all": [{"name": "paid", "on": PAID}, {"on": PAID}], "within": "10m"},
+                buckets=Part([bucket(parts={0: 2})], 1),
+                matches=2,
+            ),
+            ["composite all", "✓ paid  2", "· part 2  missing", "decided at the latest in 3 s"],
+        ),
+        (
+            made(
+                composite={"threshold": {"count": 5, "on": PAID}, "within": "1m"},
+                buckets=Part([bucket(due_at=None)], 1),
+            ),
+            ["2 of 5", "decided when a further event comes"],
+        ),
+        (
+            made(
+                {"throttle": {"limit": 3, "period": "1m"}},
+                throttle=Part([{"key": "", "next_at": at(20), "dropped": 0}], 1),
+                states={"delayed": 4},
+            ),
+            ["4 executions wait for their time", "(no key)  one more starts in 20 s at the soonest"],
+        ),
+        (
+            made(
+                {"throttle": {"limit": 3, "period": "1m", "burst": 2}},
+                throttle=Part([{"key": "a", "next_at": at(20), "dropped": 0}], 1),
+            ),
+            ["a  one more starts now at the soonest"],
+        ),
+        (
+            made(
+                {"rate_limit": {"limit": 1, "period": "1m"}},
+                rate_limit=Part([{"key": "ada", "next_at": at(50), "dropped": 1200}], 1),
+                dropped=1200,
+            ),
+            ["1,200 dropped so far", "ada  1,200 dropped, free in 50 s"],
+        ),
+        (
+            made(
+                {"idempotency": {"key": "data.order"}},
+                once=Part([{"key": "o1", "event_id": "v1", "expires_at": at(3600)}], 1),
+            ),
+            ["1 key remembered", "o1  ran for event v1, free in 60 min"],
+        ),
+        (
+            made({"concurrency": {"limit": 1}}, lanes=Part([standing_in()], 1)),
+            [
+                "lane ada",
+                "1 of 1 taken, 1 waiting",
+                "holds  e1  running on w1, since",
+                "(30 s ago)",
+                "  1.   e2  other, came 60 s ago",
+            ],
+        ),
+        (
+            made(
+                {"cancel_on": [{"on": PAID}]},
+                cancellations=Part(
+                    [{"event_id": "v9", "rule": 0, "type": "order.gone", "subject": "o1", "time": NOW}], 1
+                ),
+            ),
+            ["1 cancellation not carried out yet", "order.gone o1  rule 1"],
+        ),
+        (
+            made(
+                executions=Part([queued(held=True, expires_at=at(30))], 1),
+                states={"held": 1},
+                suppressed={"debounced": 7},
+            ),
+            ["1 waiting for a slot", "e1  waits for a slot, expires in 30 s", "7 debounced"],
+        ),
+        (made(), ["executions", "none is open"]),
+    ],
+)
+def test_each_control_tells_what_waits_in_it_and_until_when(one: Standing, words: list[str]) -> None:
+    said = told(one)
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    ("one", "workers", "said"),
+    [
+        (made(halted=True), 1, "functory trigger unhalt"),
+        (
+            made(trigger={"state": "paused"}, matches=1),
+            1,
+            "it is paused, with 1 match waiting: functory trigger resume reorder",
+        ),
+        (made(trigger={"state": "shadow"}), 1, "functory trigger promote reorder"),
+        (made(breaker={"open_until": at(60)}), 1, "its breaker is open, in 60 s it closes"),
+        (made(breaker={"open_until": at(-60)}), 1, "nothing waits"),
+        (made(buckets=Part([bucket(due_at=at(-20))], 1)), 1, "ada should have been decided 20 s ago"),
+        (made(lanes=Part([standing_in()], 1)), 1, "ada is full; e1 has been in it longest"),
+        (made(states={"ready": 2}), 0, "no worker is alive: functory worker"),
+        (
+            made(states={"delayed": 1}, executions=Part([queued(run_at=at(5))], 1)),
+            1,
+            "nothing is stuck; the next start is in 5 s",
+        ),
+        (made(buckets=Part([bucket()], 1)), 1, "the next decision is in 3 s"),
+        (made(buckets=Part([bucket(due_at=None)], 1)), 1, "it waits for further events"),
+        (made(pending=3), 1, "3 events are not routed yet"),
+        (made(), 1, "functory trigger test reorder --event ID"),
+    ],
+)
+def test_the_last_line_says_what_to_do_about_the_first_thing_in_the_way(
+    one: Standing, workers: int, said: str
+) -> None:
+    assert said in advice(one, workers)
