@@ -1,0 +1,275 @@
+"""What watches know of files, and what executions wrote into them.
+
+A watch tells of a file when its content is another than the one it knows (table ``file_seen``); its rows and its
+events are written in one transaction, so that neither a second report nor a restart tells anything twice. What an
+execution leaves in the files that it may write is noted when it ends (table ``file_written``): a watch that finds the
+same content in the same place knows whose work it is, and the event carries that execution as its cause.
+
+Paths are bytes, as the file system has them. Those of ``file_seen`` are below the watch's root, those of
+``file_written`` are absolute and without symbolic links.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.causes import Cause
+from engine.database import Database
+from engine.errors import NotFound
+from engine.grants import Grants
+from engine.tables import attempt, execution, file_seen, file_written, source
+from engine.tx import Tx
+
+KIND = "file"
+
+# Contents of larger files are not compared unless a watch says so: reading them takes seconds.
+HASH_BYTES = 10_000_000
+
+# A note of who wrote what is of use until the watch has looked, which takes seconds; a watcher may be away for longer.
+NOTE_AGE = timedelta(days=7)
+# A file that was changed later than this after its note is somebody else's work, though its content is the same.
+NOTE_SLACK = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as a watch knows it. Times are nanoseconds since 1970; ``inode`` is ``device:number``.
+
+    ``sha256`` is None for a file larger than what is read, and for one that cannot be: ``problem`` says why.
+    """
+
+    path: bytes
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: str
+    sha256: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A running attempt that may write files: absolute ``folders`` (or files), from ``started_at`` on."""
+
+    execution_id: str
+    folders: tuple[str, ...]
+    started_at: datetime
+
+
+def content_of(sha256: str | None, size: int, mtime_ns: int) -> str:
+    """What stands for a file's content: its hash, else its size and time."""
+    return sha256 or f"{size}:{mtime_ns}"
+
+
+def known(tx: Tx, source_id: str, paths: Sequence[bytes]) -> dict[bytes, Seen]:
+    """The rows of those of ``paths`` that the watch knows."""
+    wanted = file_seen.c.path_sha256.in_([_key(path) for path in paths])
+    rows = tx.execute(sa.select(*_SEEN).where(file_seen.c.source_id == source_id, wanted))
+    return {seen.path: seen for seen in map(_seen, rows)}
+
+
+def of_inodes(tx: Tx, source_id: str, inodes: Sequence[str]) -> list[Seen]:
+    """The rows that these inodes had; several paths may share one (hard links)."""
+    wanted = file_seen.c.inode.in_(sorted(set(inodes)))
+    return [
+        _seen(row) for row in tx.execute(sa.select(*_SEEN).where(file_seen.c.source_id == source_id, wanted))
+    ]
+
+
+def page(tx: Tx, source_id: str, after: str, limit: int) -> tuple[list[Seen], str]:
+    """Up to ``limit`` rows behind the place ``after`` (empty at first), and the place behind them."""
+    rows = tx.execute(
+        sa.select(*_SEEN, file_seen.c.path_sha256)
+        .where(file_seen.c.source_id == source_id, file_seen.c.path_sha256 > after)
+        .order_by(file_seen.c.path_sha256)
+        .limit(limit)
+    ).all()
+    return [_seen(row) for row in rows], rows[-1][-1] if rows else after
+
+
+def remember(tx: Tx, source_id: str, seen: Sequence[Seen], gone: Sequence[bytes] = ()) -> None:
+    """Write what the watch knows now: ``seen`` as it is, ``gone`` no longer. In the transaction of the events."""
+    keys = sorted({_key(path) for path in (*(one.path for one in seen), *gone)})
+    if keys:
+        tx.execute(
+            sa.delete(file_seen).where(file_seen.c.source_id == source_id, file_seen.c.path_sha256.in_(keys))
+        )
+    tx.insert(
+        file_seen,
+        [
+            {
+                "source_id": source_id,
+                "path_sha256": _key(one.path),
+                "path": one.path,
+                "size": one.size,
+                "mtime_ns": one.mtime_ns,
+                "ctime_ns": one.ctime_ns,
+                "inode": one.inode,
+                "sha256": one.sha256,
+                "problem": one.problem,
+                "seen_at": tx.now,
+            }
+            for one in seen
+        ],
+    )
+
+
+def forget(tx: Tx, source_id: str) -> None:
+    """The watch knows nothing any more: it is deleted, or looks elsewhere."""
+    tx.execute(sa.delete(file_seen).where(file_seen.c.source_id == source_id))
+
+
+def written(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
+    """Note what an execution left: (absolute real path, :func:`content_of`) pairs. Old notes go."""
+    if not found:
+        return
+    tx.insert_missing(
+        file_written,
+        [
+            {"path_sha256": key, "content": content, "execution_id": execution_id, "time": tx.now}
+            for key, content in sorted({(_key(path), content) for path, content in found})
+        ],
+    )
+    old = sa.select(file_written.c.time).where(file_written.c.time < tx.now - NOTE_AGE).limit(1)
+    if tx.scalar(old) is not None:
+        tx.execute(sa.delete(file_written).where(file_written.c.time < tx.now - NOTE_AGE))
+
+
+def causes(
+    tx: Tx, looked: Mapping[bytes, Sequence[str]], changed: Mapping[bytes, datetime]
+) -> dict[bytes, Cause]:
+    """Whose work these files are: absolute real path and what stands for its content, and when each changed.
+
+    The latest execution that left the content there; none for what nobody noted.
+    """
+    wanted = {_key(path): path for path in looked}
+    rows = tx.rows(
+        sa.select(
+            file_written.c.path_sha256.label("path_key"),
+            file_written.c.content,
+            file_written.c.time.label("noted_at"),
+            execution,
+        )
+        .join(execution, execution.c.id == file_written.c.execution_id)
+        .where(file_written.c.path_sha256.in_(sorted(wanted)))
+        .order_by(file_written.c.time, file_written.c.execution_id)
+    )
+    found: dict[bytes, Cause] = {}
+    for row in rows:
+        path = wanted[row["path_key"]]
+        if row["content"] in looked[path] and changed[path] <= row["noted_at"] + NOTE_SLACK:
+            found[path] = Cause.of(row)
+    return found
+
+
+def writers(tx: Tx) -> list[Writer]:
+    """The running attempts that may write files."""
+    rows = tx.rows(
+        sa.select(attempt.c.execution_id, attempt.c.sandbox, attempt.c.started_at)
+        .join(
+            execution,
+            sa.and_(execution.c.id == attempt.c.execution_id, execution.c.fence == attempt.c.fence),
+        )
+        .where(execution.c.state == "running")
+    )
+    found = [
+        Writer(
+            row["execution_id"],
+            Grants.from_json((row["sandbox"] or {}).get("grants")).write,
+            row["started_at"],
+        )
+        for row in rows
+    ]
+    return [writer for writer in found if writer.folders]
+
+
+def roots(database: Database) -> list[str]:
+    """The paths of all watches that are enabled: only what is left below one of them has to be noted."""
+    with database.read() as tx:
+        configs = tx.execute(
+            sa.select(source.c.config).where(source.c.kind == KIND, source.c.state == "enabled")
+        ).scalars()
+        return sorted({config["path"] for config in configs if isinstance(config.get("path"), str)})
+
+
+def own(tx: Tx) -> list[str]:
+    """The files of the database itself: to watch them would be to watch oneself."""
+    file = tx.connection.engine.url.database if tx.dialect == "sqlite" else None
+    return [file + suffix for suffix in ("", "-wal", "-shm", "-journal")] if file else []
+
+
+def shown(database: Database, name: str, after: str = "", limit: int = 1000) -> list[dict[str, Any]]:
+    """A page of what the watch knows, for people: rows with ``place``, which the next page begins after.
+
+    Raises :class:`NotFound`.
+    """
+    with database.read() as tx:
+        rows, place = page(tx, _id(tx, name), after, limit)
+        return [
+            {
+                "path": text_of(one.path),
+                "size": one.size,
+                "mtime_ns": one.mtime_ns,
+                "sha256": one.sha256,
+                "problem": one.problem,
+                "place": place,
+            }
+            for one in rows
+        ]
+
+
+def count(database: Database, name: str) -> int:
+    """How many files the watch knows. Raises :class:`NotFound`."""
+    with database.read() as tx:
+        rows = sa.select(sa.func.count()).select_from(file_seen)
+        return int(tx.scalar(rows.where(file_seen.c.source_id == _id(tx, name))) or 0)
+
+
+def rescan(database: Database, name: str, *, content: bool = False) -> None:
+    """Have the watch compare everything again, at once; with ``content`` every file is read, whatever its times say.
+
+    Whoever runs it lets go of it and begins anew. Raises :class:`NotFound`.
+    """
+    with database.write() as tx:
+        id_ = _id(tx, name)
+        if content:
+            tx.execute(sa.update(file_seen).where(file_seen.c.source_id == id_).values(ctime_ns=0))
+        tx.execute(
+            sa.update(source)
+            .where(source.c.id == id_)
+            .values(fence=source.c.fence + 1, holder=None, lease_until=None)
+        )
+        tx.wake("sources")
+
+
+def text_of(path: bytes) -> str:
+    """A path as text: bytes that are no UTF-8 become ``\\xff``."""
+    return path.decode("utf-8", "backslashreplace")
+
+
+def _id(tx: Tx, name: str) -> str:
+    id_ = tx.scalar(
+        sa.select(source.c.id).where(
+            source.c.kind == KIND, source.c.name == name, source.c.state != "deleted"
+        )
+    )
+    if id_ is None:
+        raise NotFound(f"watch {name!r} not found", try_="functory watch list")
+    return id_
+
+
+def _key(path: bytes) -> str:
+    return hashlib.sha256(path).hexdigest()
+
+
+_SEEN = [file_seen.c[name] for name in ("path", "size", "mtime_ns", "ctime_ns", "inode", "sha256", "problem")]
+
+
+def _seen(row: Any) -> Seen:
+    return Seen(bytes(row[0]), *row[1:7])
