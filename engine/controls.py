@@ -18,6 +18,9 @@ from engine import codec
 # Temporal's six (CANCEL_OTHER and TERMINATE_OTHER act on what is open; the others on the newcomer).
 Policy = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"]
 
+# Whose executions count together in a concurrency limit.
+Scope = Literal["trigger", "function", "global"]
+
 # What a BUFFER_ALL line holds at the most (Temporal's limit of buffered starts).
 MAX_BUFFERED = 1000
 
@@ -61,10 +64,11 @@ class Pace:
 
 @dataclass(frozen=True)
 class Lane:
-    """A concurrency limit: of all executions with this key, ``capacity`` run at a time."""
+    """A concurrency limit: of all executions with this key in its scope, ``capacity`` run at a time."""
 
     key: Key
     capacity: int
+    scope: Scope = "trigger"
 
 
 @dataclass(frozen=True)

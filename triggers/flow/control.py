@@ -1,29 +1,115 @@
-"""A trigger's ``flow``: read, checked, and evaluated for one match."""
+"""A trigger's ``flow``: read, checked, and evaluated for one match.
+
+Each control is optional; ``engine.controls`` says in which order they work. What does not go together is refused when
+the trigger is saved:
+
+- ``debounce`` with ``batch``: both decide how long a match waits for others;
+- a composite with ``debounce`` or ``batch``, for the same reason;
+- ``singleton`` with ``overlap``: both decide what happens while an execution of the same key is open;
+- ``cancel_on`` with ``batch`` or a composite: an execution of several events has not one that it was started by.
+
+Every other pair combines. Idempotency and the rate limit look at each event before it waits for others; all that comes
+after (singleton, overlap, throttle, concurrency, priority, expiry) looks at the event that decides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from engine.controls import NONE, Controls
+from engine.durations import seconds
 from engine.errors import Invalid
+from triggers.flow import fields
+from triggers.flow.cancelling import YEAR, CancelOn
+from triggers.flow.holding import Batch, Debounce, compile_batch, compile_debounce
+from triggers.flow.limits import Concurrency, Idempotency, OverlapRule, Priority, Rate
+
+# Why two controls cannot work together. ``composite`` is the definition's own field.
+REFUSED: Mapping[frozenset[str], str] = {
+    frozenset({"debounce", "batch"}): "both decide how long a match waits for others",
+    frozenset({"debounce", "composite"}): "a composite decides itself how long its events wait",
+    frozenset({"batch", "composite"}): "a composite decides itself which events belong together",
+    frozenset(
+        {"singleton", "overlap"}
+    ): "both decide what happens while an execution of the same key is open",
+    frozenset({"cancel_on", "batch"}): "an execution of several events has not one event that started it",
+    frozenset({"cancel_on", "composite"}): "an execution of several events has not one event that started it",
+}
 
 
 @dataclass(frozen=True)
 class Flow:
     """Flow control, ready to be asked."""
 
+    debounce: Debounce | None = None
+    batch: Batch | None = None
+    throttle: Rate | None = None
+    rate_limit: Rate | None = None
+    concurrency: tuple[Concurrency, ...] = ()
+    priority: Priority | None = None
+    overlap: OverlapRule | None = None
+    idempotency: Idempotency | None = None
+    cancel_on: tuple[CancelOn, ...] = ()
+    expires: float | None = None
+
     def controls(self, event: Mapping[str, Any]) -> Controls:
-        """What it says of a match. Raises :class:`Invalid` when a key cannot be worked out."""
-        return NONE
+        """What it says of a match by this envelope. Raises :class:`Invalid` when a key cannot be worked out."""
+        if self is NOTHING:
+            return NONE
+        variables = {"event": event, "data": event.get("data")}
+        return Controls(
+            once=None if self.idempotency is None else self.idempotency.once(variables),
+            rate_limit=None if self.rate_limit is None else self.rate_limit.pace(variables),
+            throttle=None if self.throttle is None else self.throttle.pace(variables),
+            lanes=tuple(limit.lane(variables) for limit in self.concurrency),
+            overlap=None if self.overlap is None else self.overlap.rule(variables),
+            priority=0.0 if self.priority is None else self.priority.of(variables),
+            expires=self.expires,
+        )
 
 
 NOTHING = Flow()
 
+# How each control is read, and the field of Flow that it becomes.
+_READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "debounce": ("debounce", compile_debounce),
+    "batch": ("batch", compile_batch),
+    "throttle": ("throttle", lambda given: Rate.read(given, "throttle")),
+    "rate_limit": ("rate_limit", lambda given: Rate.read(given, "rate_limit")),
+    "concurrency": ("concurrency", Concurrency.read),
+    "priority": ("priority", Priority.read),
+    "overlap": ("overlap", OverlapRule.overlap),
+    "singleton": ("overlap", OverlapRule.singleton),
+    "idempotency": ("idempotency", Idempotency.read),
+    "cancel_on": ("cancel_on", CancelOn.read),
+    "expires": ("expires", lambda given: seconds(given, "expires", 0.001, YEAR)),
+}
+
+CONTROLS = tuple(_READERS)
+
 
 def compile_flow(given: Mapping[str, Any] | None, *, composite: bool) -> Flow:
-    """Read the ``flow`` of a definition. Raises :class:`Invalid`."""
-    if given:
-        raise Invalid("flow control is not there yet")
-    return NOTHING
+    """Read the ``flow`` of a definition; ``composite`` says that the trigger is one. Raises :class:`Invalid`."""
+    if given is None:
+        return NOTHING
+    found = fields.members(given, "flow", CONTROLS, '"flow": {"concurrency": {"limit": 1}}')
+    there = [
+        name
+        for name in (*CONTROLS, "composite")
+        if found.get(name) is not None or (name, composite) == ("composite", True)
+    ]
+    for pair in combinations(there, 2):
+        why = REFUSED.get(frozenset(pair))
+        if why is not None:
+            raise Invalid(
+                f"{pair[0]} and {pair[1]} cannot be combined", why, f"leave out {pair[0]} or {pair[1]}"
+            )
+    made: dict[str, Any] = {}
+    for name in there:
+        if name in _READERS:
+            field, read = _READERS[name]
+            made[field] = read(found[name])
+    return Flow(**made) if made else NOTHING

@@ -1,0 +1,56 @@
+"""Cancel-on: which events cancel what a trigger has started.
+
+Inngest's ``cancelOn``: an event, a condition over it and the event that started the execution, and for how long after
+the start it may come. At most five of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from engine.durations import seconds
+from engine.errors import Invalid
+from triggers.conditions import Condition, Verdict, compile_condition
+from triggers.flow import fields
+from triggers.patterns import Pattern, compile_pattern
+
+MOST = 5
+YEAR = 366 * 86_400.0
+_EXAMPLE = '"cancel_on": [{"on": {"type": ["order.cancelled"]}, "when": "data.id == started.data.id"}]'
+
+
+@dataclass(frozen=True)
+class CancelOn:
+    """One rule. ``timeout``: seconds after its start in which an execution may still be cancelled by it."""
+
+    pattern: Pattern
+    condition: Condition | None
+    timeout: float | None
+
+    @classmethod
+    def read(cls, given: Any) -> tuple[CancelOn, ...]:
+        """A list of rules. Raises :class:`Invalid`."""
+        if not isinstance(given, list | tuple):
+            raise Invalid("wrong cancel_on", "it is a list of rules", _EXAMPLE)
+        if not 1 <= len(given) <= MOST:
+            raise Invalid("wrong cancel_on", f"it has 1 to {MOST} rules, got {len(given)}", _EXAMPLE)
+        return tuple(cls._one(one) for one in given)
+
+    @classmethod
+    def _one(cls, given: Any) -> CancelOn:
+        found = fields.members(given, "cancel_on", ("on", "when", "timeout"), _EXAMPLE)
+        when, timeout = found.get("when"), found.get("timeout")
+        return cls(
+            compile_pattern(fields.needed(found, "on", "a rule of cancel_on", _EXAMPLE)),
+            None if when is None else compile_condition(when, ("started",)),
+            None if timeout is None else seconds(timeout, "timeout of cancel_on", 1, YEAR),
+        )
+
+    def holds(self, event: Mapping[str, Any], started: Mapping[str, Any], now: datetime) -> Verdict:
+        """Whether ``event`` cancels what the event ``started`` has started; both are envelopes. Never raises."""
+        if self.condition is None:
+            return Verdict(True)
+        return self.condition.holds(event, now, {}, started=started)
