@@ -1,66 +1,185 @@
-"""The controls that let a match wait for others: debounce and batch.
+"""Debounce and batch: matches of one key that wait for others of their kind.
 
-The names, the limits and the meanings are Inngest's (its documentation of flow control, 2026).
+**Debounce** runs once a key has been quiet for ``period``, and at the latest ``timeout`` after its first match. With
+``keep`` ``last`` the newest event runs (by event id, which is the order in which events were written) and the others
+are recorded as suppressed, ``debounced``; with ``all`` one execution gets all of them. What comes after that opens a
+new wait.
+
+**Batch** runs as soon as ``max_size`` events or ``max_bytes`` of their data wait, with exactly the first of them in the
+order of their ids, and ``timeout`` after the first began to wait. What is left begins a wait of its own. An event for
+which ``if`` is false, or cannot be worked out, does not wait: it runs at once, in a list of one.
+
+Both go by the time at which events are routed, not by the events' own. The semantics and limits are Inngest's
+(its documentation of debounce and batching, 2026) but for two: batches go together with concurrency keys, priority,
+idempotency and rate limits here, and a timeout may be as long as ten minutes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal
 
+from engine.controls import NO_KEY, Key
 from engine.durations import seconds
+from engine.errors import Invalid
 from triggers.conditions import Condition, compile_condition
 from triggers.flow import fields
+from triggers.flow.waiting import Dropped, Firing, Outcome, State, Waiting
 from triggers.values import Value
 
-WEEK = 7 * 86_400.0
-# Bytes of the events of one batch.
-MOST_BYTES = 10_485_760
+DAY = 86_400.0
+
+# What one execution may be given at the most, in bytes of data and in events (Inngest's 10 MiB, and ten times its 100).
+MAX_BYTES = 10_485_760
+MAX_EVENTS = 1000
+
+# A debounced key with more matches than these gives up all but the newest before it is quiet.
+CROWD = 1000
 
 
 @dataclass(frozen=True)
 class Debounce:
-    """The match waits until ``period`` seconds have passed without another one of its key, at most ``timeout``."""
+    """Seconds of silence, the most seconds of delay (None: no end), the key, and which events run."""
 
     period: float
-    timeout: float | None
-    key: Value | None
-    keep: Literal["last", "all"]
+    timeout: float | None = None
+    key: Value | None = None
+    keep: Literal["last", "all"] = "last"
+
+    kind: ClassVar[str] = "debounce"
+
+    @property
+    def listed(self) -> bool:
+        return self.keep == "all"
+
+    def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
+        """``min(now + period, opened + timeout)``, and at once when too many wait."""
+        if count > CROWD or (self.listed and (count >= MAX_EVENTS or size >= MAX_BYTES)):
+            return now
+        return self._end(state, now)
+
+    def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
+        """Fire what is due; before that, only give up what is too much."""
+        line = sorted(waiting, key=lambda one: one.id)
+        if not line:
+            return Outcome()
+        due = self._end(state, max(one.since for one in line))
+        if self.listed:
+            fired, rest = _cut(line, MAX_EVENTS, MAX_BYTES, whole=due <= now)
+            if not rest:
+                return Outcome(fired)
+            return Outcome(fired, due=due)
+        last = line[-1].id
+        if due > now:
+            crowd = line[:-1] if len(line) > CROWD else []
+            return Outcome(dropped=[_passed_over(one, last) for one in crowd], due=due)
+        return Outcome([Firing((last,), last)], [_passed_over(one, last) for one in line[:-1]])
+
+    def _end(self, state: State, latest: datetime) -> datetime:
+        quiet = latest + timedelta(seconds=self.period)
+        if self.timeout is None:
+            return quiet
+        return min(quiet, state.opened_at + timedelta(seconds=self.timeout))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Matches wait until there are ``max_size`` of their key, or ``max_bytes``, or for ``timeout`` seconds. Events for
-    which ``condition`` does not hold run alone."""
+    """How many events, seconds and bytes fill a batch, the key, and which events wait for one at all."""
 
     max_size: int
     timeout: float
-    max_bytes: int
-    key: Value | None
-    condition: Condition | None
+    max_bytes: int = MAX_BYTES
+    key: Value | None = None
+    condition: Condition | None = None
+
+    kind: ClassVar[str] = "batch"
+    listed: ClassVar[bool] = True
+
+    def takes(self, event: Mapping[str, Any], now: datetime) -> bool:
+        """Whether an event waits for others; the others run alone."""
+        return self.condition is None or self.condition.holds(event, now, {}).matched
+
+    def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
+        """At once when it is full, else when the first has waited long enough."""
+        if count >= self.max_size or size >= self.max_bytes:
+            return now
+        return state.opened_at + timedelta(seconds=self.timeout)
+
+    def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
+        """Full batches from the front of the line; what is left too, when its first has waited long enough."""
+        line = sorted(waiting, key=lambda one: one.id)
+        fired, rest = _cut(line, self.max_size, self.max_bytes, whole=False)
+        if not rest:
+            return Outcome(fired)
+        due = min(one.since for one in rest) + timedelta(seconds=self.timeout)
+        if due > now:
+            return Outcome(fired, due=due)
+        return Outcome([*fired, _together(rest)])
+
+
+def _cut(line: Sequence[Waiting], most: int, size: int, *, whole: bool) -> tuple[list[Firing], list[Waiting]]:
+    """The full groups from the front of a line, and what is left; nothing is left of the ``whole``."""
+    groups: list[Firing] = []
+    group: list[Waiting] = []
+    bytes_ = 0
+    for one in line:
+        if group and bytes_ + one.size > size:
+            groups.append(_together(group))
+            group, bytes_ = [], 0
+        group.append(one)
+        bytes_ += one.size
+        if len(group) >= most or bytes_ >= size:
+            groups.append(_together(group))
+            group, bytes_ = [], 0
+    if group and whole:
+        groups.append(_together(group))
+        group = []
+    return groups, group
+
+
+def _together(group: Sequence[Waiting]) -> Firing:
+    return Firing(tuple(one.id for one in group), group[-1].id)
+
+
+def _passed_over(one: Waiting, by: str) -> Dropped:
+    return Dropped(one.id, "debounced", f"the event {by} came after it")
 
 
 def compile_debounce(given: Any) -> Debounce:
-    """Raises :class:`Invalid`."""
-    example = '"debounce": {"period": "10s", "timeout": "5m"}'
+    """Read a ``debounce``. Raises :class:`Invalid`."""
+    example = '"debounce": {"period": "10s"}'
     found = fields.members(given, "debounce", ("period", "timeout", "key", "keep"), example)
-    period = seconds(fields.needed(found, "period", "debounce", example), "period of debounce", 1, WEEK)
+    period = seconds(fields.needed(found, "period", "debounce", example), "period of debounce", 1.0, 7 * DAY)
     timeout = found.get("timeout")
+    most = None if timeout is None else seconds(timeout, "timeout of debounce", 1.0, 365 * DAY)
+    if most is not None and most < period:
+        raise Invalid(
+            "the timeout of debounce is shorter than its period",
+            "it would end every wait before the key was quiet",
+            "make it longer than the period, or leave it out",
+        )
     keep: Any = fields.choice(found.get("keep", "last"), "keep of debounce", ("last", "all"))
-    longest = None if timeout is None else seconds(timeout, "timeout of debounce", period, WEEK)
-    return Debounce(period, longest, fields.key(found, "debounce"), keep)
+    return Debounce(period, most, fields.key(found, "debounce"), keep)
 
 
 def compile_batch(given: Any) -> Batch:
-    """Raises :class:`Invalid`."""
+    """Read a ``batch``. Raises :class:`Invalid`."""
     example = '"batch": {"max_size": 100, "timeout": "60s"}'
-    known = ("max_size", "timeout", "max_bytes", "key", "if")
-    found = fields.members(given, "batch", known, example)
+    found = fields.members(given, "batch", ("max_size", "timeout", "max_bytes", "key", "if"), example)
     condition = found.get("if")
     return Batch(
-        fields.whole(found.get("max_size", 100), "max_size of batch", 1, 1000),
-        seconds(found.get("timeout", 60.0), "timeout of batch", 1, 600),
-        fields.whole(found.get("max_bytes", MOST_BYTES), "max_bytes of batch", 1, MOST_BYTES),
+        fields.whole(fields.needed(found, "max_size", "batch", example), "max_size of batch", 1, MAX_EVENTS),
+        seconds(fields.needed(found, "timeout", "batch", example), "timeout of batch", 1.0, 600.0),
+        fields.whole(found.get("max_bytes", MAX_BYTES), "max_bytes of batch", 1, MAX_BYTES),
         fields.key(found, "batch"),
         None if condition is None else compile_condition(condition),
     )
+
+
+def key_of(value: Value | None, event: Mapping[str, Any]) -> Key:
+    """The key of an event (its envelope). Raises :class:`Invalid` when it cannot be worked out."""
+    if value is None:
+        return NO_KEY
+    return Key.of(value.of({"event": event, "data": event.get("data")}))
