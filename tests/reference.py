@@ -16,6 +16,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from engine import metrics, migrate
 from engine.database import Database
 from engine.settings import Settings
+from triggers.flow.control import CONTROLS, REFUSED
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -78,9 +79,26 @@ def families() -> list[tuple[str, str, tuple[str, ...], str]]:
     return found
 
 
+def combinations_table() -> str:
+    """Which controls of a trigger combine: asked of the code that refuses them."""
+    names = [*CONTROLS, "composite"]
+    numbers: dict[str, int] = {}
+    rows = []
+    for name in names[1:]:
+        cells = [f"`{name}`"]
+        for other in names[: names.index(name)]:
+            why = REFUSED.get(frozenset({name, other}))
+            cells.append("✓" if why is None else f"[{numbers.setdefault(why, len(numbers) + 1)}]")
+        rows.append([*cells, *[""] * (len(names) - len(cells))])
+    notes = [f"- [{number}] {why}" for why, number in numbers.items()]
+    heads = ["", *(f"`{name}`" for name in names[:-1])]
+    return "\n".join([_table(heads, rows), "", *notes])
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings_table),
     "metrics": ("metrics.md", metrics_table),
+    "combinations": ("flow-control.md", combinations_table),
 }
 
 
