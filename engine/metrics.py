@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from engine.database import Database
 from engine.errors import FunctoryError
-from engine.tables import event, execution, function, outbox, worker
+from engine.tables import event, execution, function, outbox, source, worker
 
 OTHER = "_other"
 TIERS = ("A", "B", "C", "none")
@@ -47,6 +47,7 @@ class LabelBudget:
 function_label = LabelBudget(200)
 trigger_label = LabelBudget(200)
 type_label = LabelBudget(40)
+kind_label = LabelBudget(20)
 
 build_info = Gauge(
     "functory_build_info",
@@ -142,6 +143,9 @@ sandbox_tier = Gauge(
 dispatched = Counter(
     "functory_executions_dispatched_total", "Executions sent to the broker.", registry=registry
 )
+source_events = Counter(
+    "functory_source_events_total", "Events that sources have brought in.", ["kind"], registry=registry
+)
 
 
 class StateCollector(Collector):
@@ -169,6 +173,11 @@ class StateCollector(Collector):
                     sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted")
                 )
                 workers = tx.scalar(sa.select(sa.func.count()).select_from(worker))
+                troubled = tx.pairs(
+                    sa.select(source.c.kind, sa.func.count(source.c.problem))
+                    .where(source.c.state == "enabled")
+                    .group_by(source.c.kind)
+                )
                 now = tx.now
         except FunctoryError:
             return
@@ -196,6 +205,12 @@ class StateCollector(Collector):
         )
         yield GaugeMetricFamily("functory_functions", "Stored functions.", value=functions or 0)
         yield GaugeMetricFamily("functory_worker_up", "Workers by heartbeat.", value=workers or 0)
+        problems = GaugeMetricFamily(
+            "functory_source_problems", "Enabled sources that something keeps from working.", labels=["kind"]
+        )
+        for kind, count in sorted(troubled.items()):
+            problems.add_metric([kind_label(kind)], count)
+        yield problems
 
 
 def describe(role: str, version: str) -> None:

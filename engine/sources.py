@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from engine import audit, codec, counters, events, intake
+from engine import audit, codec, counters, events, intake, metrics
 from engine.database import Database
 from engine.errors import Conflict, Invalid, NotFound, Stale
 from engine.intake import Arrival
@@ -26,6 +26,8 @@ from engine.tx import Tx
 Hook = Callable[[Tx, Mapping[str, Any]], None]
 
 KEEP: Any = object()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -141,12 +143,19 @@ class Sources:
         """Delete a source; the events that it brought stay."""
         self._move(kind, name, "deleted", "source.deleted", "", author, hook)
 
+    def waiting(self, kinds: Collection[str]) -> set[str]:
+        """Those of ``kinds`` with an enabled source that nobody runs."""
+        with self._database.read() as tx:
+            return set(
+                tx.execute(
+                    sa.select(source.c.kind).distinct().where(source.c.kind.in_(sorted(kinds)), _free(tx.now))
+                ).scalars()
+            )
+
     def claim(self, kinds: Collection[str], holder: str, lease: float, limit: int = 100) -> list[Held]:
         """Take the enabled sources of ``kinds`` that nobody runs, for ``lease`` seconds."""
-        free = sa.or_(source.c.lease_until.is_(None), source.c.lease_until < self._database.clock.now())
-        wanted = sa.select(source.c.id).where(
-            source.c.state == "enabled", source.c.kind.in_(sorted(kinds)), free
-        )
+        free = _free(self._database.clock.now())
+        wanted = sa.select(source.c.id).where(source.c.kind.in_(sorted(kinds)), free)
         with self._database.read() as tx:
             # Most rounds find nothing: they should not take the one writer of SQLite.
             if tx.scalar(wanted.limit(1)) is None:
@@ -172,24 +181,27 @@ class Sources:
             )
         return [Held(row, row["fence"]) for row in rows]
 
+    def standing(self, held: Sequence[Held]) -> list[Held]:
+        """Those of ``held`` that still are ours and unchanged; nothing is renewed."""
+        if not held:
+            return []
+        with self._database.read() as tx:
+            ids = set(tx.execute(sa.select(source.c.id).where(_ours(held))).scalars())
+        return [one for one in held if one.id in ids]
+
     def beat(self, held: Sequence[Held], lease: float) -> list[Held]:
         """Renew the leases. Returns those that still are ours and unchanged; the others are to be let go."""
         if not held:
             return []
         mine = {one.id: one for one in held}
         with self._database.write() as tx:
-            rows = tx.rows(
+            ids = tx.execute(
                 sa.update(source)
-                .where(
-                    sa.tuple_(source.c.id, source.c.fence, source.c.version).in_(
-                        [(one.id, one.fence, one.row["version"]) for one in held]
-                    ),
-                    source.c.state == "enabled",
-                )
+                .where(_ours(held))
                 .values(lease_until=tx.now + timedelta(seconds=lease))
                 .returning(source.c.id)
-            )
-        return [mine[row["id"]] for row in rows]
+            ).scalars()
+            return [mine[id_] for id_ in ids]
 
     def release(self, held: Held) -> None:
         """Let another process have it at once."""
@@ -212,7 +224,7 @@ class Sources:
         """Write the events of ``arrivals``, and with them how far the source has read, in one transaction.
 
         Returns an event id each; None for what had arrived before. ``also`` writes what the kind keeps beside.
-        Raises :class:`Stale` when another process runs the source by now.
+        Raises :class:`Stale` when another process runs the source by now, or it was changed, paused or deleted.
         """
         with self._database.write() as tx:
             hold(tx, held)
@@ -224,7 +236,15 @@ class Sources:
                 tx.execute(sa.update(source).where(source.c.id == held.id).values(**values))
             if also is not None:
                 also(tx, held.row)
+        metrics.source_events.labels(metrics.kind_label(held.row["kind"])).inc(
+            sum(id_ is not None for id_ in taken)
+        )
         return taken
+
+    def read(self, held: Held, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
+        """What ``look`` finds, given a reading transaction and the source's row."""
+        with self._database.read() as tx:
+            return look(tx, held.row)
 
     def tell_problem(self, held: Held, problem: str | None) -> None:
         """Note what keeps a source from working; None once it works."""
@@ -284,16 +304,34 @@ def move(
 
 
 def hold(tx: Tx, held: Held) -> None:
-    """Make sure, inside the writing transaction, that this process still runs the source. Raises :class:`Stale`."""
-    statement = sa.select(source.c.id).where(source.c.id == held.id, source.c.fence == held.fence)
+    """Make sure, inside the writing transaction, that this process still runs the source, as it was claimed.
+
+    Raises :class:`Stale`: from the commit of a pause or a change on, nothing more is written under the old row.
+    """
+    statement = sa.select(source.c.id).where(_ours([held]))
     if tx.dialect == "postgresql":
         statement = statement.with_for_update()
     if tx.scalar(statement) is None:
         raise Stale(
-            f"the {held.row['kind']} {held.row['name']} is run by another process",
-            f"fence {held.fence} is not the current one",
+            f"the {held.row['kind']} {held.row['name']} is no longer run here",
+            f"it was changed, paused or deleted, or another process runs it; the fence {held.fence} is over",
             "nothing was written; this process lets go of it",
         )
+
+
+def _ours(held: Sequence[Held]) -> Any:
+    return sa.and_(
+        sa.tuple_(source.c.id, source.c.fence, source.c.version).in_(
+            [(one.id, one.fence, one.row["version"]) for one in held]
+        ),
+        source.c.state == "enabled",
+    )
+
+
+def _free(now: datetime) -> Any:
+    return sa.and_(
+        source.c.state == "enabled", sa.or_(source.c.lease_until.is_(None), source.c.lease_until < now)
+    )
 
 
 def address(row: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict
 
 from engine.intake import Arrival
-from engine.sources import Hook
+from engine.sources import KEEP, Hook
 from engine.tx import Tx
 
 T = TypeVar("T")
@@ -47,12 +47,13 @@ class Desk(Protocol):
     log: structlog.typing.FilteringBoundLogger
 
     def put(
-        self, arrivals: Sequence[Arrival], *, cursor: Any = ..., also: Hook | None = None
+        self, arrivals: Sequence[Arrival], *, cursor: Any = KEEP, also: Hook | None = None
     ) -> Sequence[str | None]:
         """Write events, and how far the source has read, in one transaction. An event id each, None for what had
         arrived before. ``also`` writes rows of the kind's own in the same transaction; it gets the source's row.
-        Raises :class:`Stale` when another process runs the source, :class:`Unavailable` without a database: let
-        both through."""
+        Raises :class:`Invalid` for an arrival that cannot become an event (its type is none of the kind's, its data
+        are too large); nothing is written then. Raises :class:`Stale` when the source was changed, paused or
+        deleted, or another process runs it, :class:`Unavailable` without a database: let both through."""
         ...
 
     def read(self, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:

@@ -1,0 +1,75 @@
+"""Keepers and kinds of sources for tests, and plug-ins as another distribution would install them."""
+
+import random
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engine.settings import Settings
+from tests.engine import World
+from triggers.sources.keeper import Keeper
+from triggers.sources.kind import Kind
+
+PATIENCE = 30.0
+
+
+def wait_for(fact: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
+    """The first true value of ``fact``, asked again and again."""
+    deadline = time.monotonic() + timeout
+    while not (found := fact()):
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.02)
+    return found
+
+
+@contextmanager
+def keeping(world: World, installed: Mapping[str, Kind] | None = None, **options: Any) -> Iterator["Kept"]:
+    """A keeper whose rounds the test decides about; closed at the end."""
+    kept = Kept(world, installed, **options)
+    try:
+        yield kept
+    finally:
+        kept.keeper.close()
+
+
+class Kept:
+    """A keeper of a world; its leases follow the world's clock."""
+
+    def __init__(self, world: World, installed: Mapping[str, Kind] | None, **options: Any) -> None:
+        settings: Settings = options.pop("settings", world.settings)
+        self.keeper = Keeper(
+            world.database,
+            settings,
+            installed=installed,
+            monotonic=world.clock.monotonic,
+            rng=random.Random(1),
+            **options,
+        )
+
+    def until(self, fact: Callable[[], Any], what: str) -> Any:
+        """Rounds until ``fact`` is true."""
+
+        def look() -> Any:
+            self.keeper.look()
+            return fact()
+
+        return wait_for(look, what)
+
+    def runs(self, *names: str) -> None:
+        """Rounds until exactly these sources run here."""
+        self.until(lambda: self.keeper.running == sorted(names), f"{self.keeper.running} → {sorted(names)}")
+
+
+def plug_in(folder: Path, kind: str, source: str) -> Path:
+    """A distribution in ``folder`` (to be put on the path) with one kind of source, class ``Source`` in ``source``."""
+    module = f"plugged_{kind}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{module}.py").write_text(textwrap.dedent(source))
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[functory.sources]\n{kind} = {module}:Source\n")
+    return folder

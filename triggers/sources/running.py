@@ -1,0 +1,221 @@
+"""One source at work in this process: its thread, its desk, and what becomes of it when it fails."""
+
+from __future__ import annotations
+
+import random
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from engine import events
+from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
+from engine.intake import Arrival
+from engine.secrets import Secrets
+from engine.sources import KEEP, Held, Hook, Sources
+from engine.tx import Tx
+from triggers.sources.kind import Kind
+from triggers.sources.registry import read
+
+log = structlog.get_logger("functory.source")
+
+T = TypeVar("T")
+
+# The pause before a failed source is started again doubles up to this: a server that is away is asked once a minute.
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 60.0
+# A source that has run this long since it failed works again, even if nothing has arrived.
+STEADY_SECONDS = 5.0
+
+
+def pause_after(failures: int, rng: random.Random) -> float:
+    """Seconds until the next try: doubling, capped, and spread so that many sources do not come back at once."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10)) * rng.uniform(0.5, 1.0)
+
+
+class Running(threading.Thread):
+    """Runs one held source until ``ending`` is set; it is started again whenever it fails or just returns."""
+
+    def __init__(
+        self,
+        held: Held,
+        load: Callable[[str], Kind],
+        rows: Sources,
+        secrets: Secrets,
+        *,
+        max_bytes: int,
+        monotonic: Callable[[], float],
+        rng: random.Random,
+        ended: Callable[[], None],
+    ) -> None:
+        super().__init__(name=f"functory-{held.row['kind']}-{held.row['name']}", daemon=True)
+        self.held = held
+        self.ending = threading.Event()
+        # On the monotonic clock: until when this process may run it without hearing of its lease.
+        self.deadline = 0.0
+        self._load = load
+        self._monotonic = monotonic
+        self._rng = rng
+        self._ended = ended
+        self._begun: float | None = None
+        self._desk = _Desk(self, rows, secrets, max_bytes)
+
+    def run(self) -> None:
+        failures = 0
+        try:
+            while not self.ending.is_set():
+                self._begun = self._monotonic()
+                try:
+                    self._work()
+                except Stale:
+                    return
+                except Unavailable as error:
+                    # The database is away, for everybody: no fault of the source, and nowhere to note it.
+                    self._desk.log.warning("source waits", why=self._desk.hide(said(error)))
+                except (Exception, SystemExit) as error:
+                    self._desk.fail(error)
+                else:
+                    if self.ending.is_set():
+                        return
+                    self._desk.fail(RuntimeError("it ended by itself; it is started again"))
+                if self._monotonic() - self._begun > LONGEST_PAUSE:
+                    failures = 0
+                self._begun = None
+                failures += 1
+                self.ending.wait(pause_after(failures, self._rng))
+        finally:
+            self._ended()
+
+    def settle(self) -> None:
+        """Take back the problem of an earlier failure once the source has run for a while."""
+        begun = self._begun
+        if begun is not None and self._monotonic() - begun > STEADY_SECONDS:
+            self._desk.recovered()
+
+    def _work(self) -> None:
+        row = self.held.row
+        plugin = self._load(row["kind"])
+        self._desk.types = tuple(plugin.types)
+        self._desk.config = read(plugin, row["config"])
+        plugin.run(self._desk)
+
+
+class _Desk:
+    """The desk of a running source (:class:`triggers.sources.kind.Desk`)."""
+
+    def __init__(self, running: Running, rows: Sources, secrets: Secrets, max_bytes: int) -> None:
+        row = running.held.row
+        self.name: str = row["name"]
+        self.config: Any = None
+        self.cursor: Any = row["cursor"]
+        self.since: datetime = row["updated_at"]
+        self.ending = running.ending
+        self.log = log.bind(kind=row["kind"], source=row["name"])
+        self.types: tuple[str, ...] = ()
+        self._running = running
+        self._rows = rows
+        self._secrets = secrets
+        self._max_bytes = max_bytes
+        self._hidden: set[str] = set()
+        self._lock = threading.Lock()
+        self._problem: str | None = row["problem"]
+        # Whether the problem is a failure that the next success disproves; what the source told, it takes back itself.
+        self._failed = self._problem is not None
+
+    def put(
+        self, arrivals: Sequence[Arrival], *, cursor: Any = KEEP, also: Hook | None = None
+    ) -> Sequence[str | None]:
+        for one in arrivals:
+            self._check(one)
+        try:
+            taken = self._rows.take(self._running.held, arrivals, cursor=cursor, also=also)
+        except Stale:
+            # A source that catches everything would go on for ever.
+            self.ending.set()
+            raise
+        if cursor is not KEEP:
+            self.cursor = cursor
+        self.recovered()
+        return taken
+
+    def read(self, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
+        return self._rows.read(self._running.held, look)
+
+    def secret(self, name: str) -> str:
+        try:
+            value = self._secrets.open(name).get_secret_value()
+        except NotFound as error:
+            kind = self._running.held.row["kind"]
+            raise NotFound(error.what, f"the {kind} {self.name} names it", error.try_) from None
+        self._hidden |= _forms(value)
+        return value
+
+    def troubled(self, problem: str) -> None:
+        self._tell(self.hide(problem), failed=False)
+
+    def well(self) -> None:
+        self._tell(None, failed=False)
+
+    def fail(self, error: BaseException) -> None:
+        """Note what ended the source."""
+        problem = self.hide(said(error))
+        self.log.warning("source failed", problem=problem)
+        self.log.debug("where it failed", trace=self.hide("".join(traceback.format_exception(error))))
+        self._tell(problem, failed=True)
+
+    def recovered(self) -> None:
+        """A success after a failure: the failure is history."""
+        if self._failed:
+            self.well()
+
+    def hide(self, text: str) -> str:
+        """``text`` without the secrets that the source was given: drivers put addresses into their errors."""
+        for secret in sorted(self._hidden, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def _tell(self, problem: str | None, *, failed: bool) -> None:
+        with self._lock:
+            if problem != self._problem:
+                try:
+                    self._rows.tell_problem(self._running.held, problem)
+                except FunctoryError as error:
+                    # It goes on all the same; the same is noted the next time.
+                    self.log.warning("the problem could not be noted", problem=problem, why=error.what)
+                    return
+            self._problem, self._failed = problem, failed
+
+    def _check(self, one: Arrival) -> None:
+        if one.type not in self.types:
+            if "*" not in self.types:
+                raise Invalid(
+                    f"the event type {one.type} is none of this source's",
+                    f"it writes {', '.join(self.types)}",
+                    "add it to the kind's types",
+                )
+            events.check_type(one.type)
+        events.check_data(one.data, self._max_bytes)
+        events.check_subject(one.subject)
+
+
+def said(error: BaseException) -> str:
+    """What an error says, in one paragraph."""
+    if isinstance(error, FunctoryError):
+        return " / ".join(part for part in (error.what, error.why, error.try_) if part)
+    return f"{type(error).__name__}: {error}".strip(": ")[:1000]
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret and, when it is an address, the password in it as drivers show it."""
+    forms = {secret}
+    try:
+        password = urlsplit(secret).password
+    except ValueError:
+        password = None
+    if password:
+        forms |= {password, unquote(password)}
+    return {form for form in forms if form}
