@@ -144,6 +144,7 @@ def _firing(tx: Tx, row: Mapping[str, Any], trigger: Mapping[str, Any]) -> dict[
         "detail": None,
         "chain": list(row["chain"]),
         "execution_id": None,
+        "joint": False,
         "root_id": row["root_id"],
         "time": tx.now,
     }

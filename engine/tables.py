@@ -254,12 +254,15 @@ firing = Table(
     Column("detail", Words),
     Column("chain", Json),
     Column("execution_id", Id),
+    # One of several events that started the execution together.
+    Column("joint", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
     Column("root_id", Id, nullable=False),
     Column("time", Instant, nullable=False),
 )
 Index("ix_firing_event_id", firing.c.event_id)
 Index("ix_firing_root_id", firing.c.root_id)
 _open("ix_firing_suppressed", firing, [firing.c.time], "decision = 'suppressed'")
+_open("ix_firing_joint", firing, [firing.c.execution_id], "joint")
 
 execution = Table(
     "execution",
@@ -562,9 +565,17 @@ bucket = Table(
     Column("trigger_id", Id, primary_key=True),
     Column("key", sa.String(32), primary_key=True),  # a hash; empty without a key
     Column("text", Words, nullable=False),  # the key as people read it
+    Column("kind", sa.String(16), nullable=False, server_default="", default=""),  # debounce, batch, composite
     Column("opened_at", Instant, nullable=False),
     Column("due_at", Instant),  # when it is looked at next; none when only an event can change it
     Column("memory", Json(null=True), nullable=False),  # what a composite keeps beyond its events
+    # How many matches wait in it, and the bytes of their data where they count.
+    Column("count", sa.Integer, nullable=False, server_default="0", default=0),
+    Column("bytes", sa.BigInteger, nullable=False, server_default="0", default=0),
+    # How often it was decided about: a match with the same number has not been looked at yet.
+    Column("round", sa.Integer, nullable=False, server_default="0", default=0),
+    # What the trigger's ``changed`` was when it was decided about last.
+    Column("changed", sa.BigInteger, nullable=False, server_default="0", default=0),
 )
 _open("ix_bucket_due", bucket, [bucket.c.due_at], "due_at IS NOT NULL")
 
@@ -573,11 +584,13 @@ hold = Table(
     metadata,
     Column("trigger_id", Id, primary_key=True),
     Column("event_id", Id, primary_key=True),
-    Column("part", sa.Integer, primary_key=True),  # of a composite; 0 for all others
+    Column("part", sa.Integer, nullable=False),  # the first part of a composite that it matches; 0 for all others
+    Column("parts", sa.Integer, nullable=False, server_default="1", default=1),  # a bit for each part that it matches
     Column("key", sa.String(32), nullable=False),
     Column("trigger_version", sa.Integer, nullable=False),
     Column("event_time", Instant, nullable=False),
     Column("bytes", sa.Integer, nullable=False),
+    Column("round", sa.Integer, nullable=False, server_default="0", default=0),
     Column("root_id", Id, nullable=False),
     Column("time", Instant, nullable=False),
 )

@@ -33,9 +33,14 @@ def upgrade() -> None:
         sa.Column("trigger_id", Id, nullable=False),
         sa.Column("key", sa.String(length=32), nullable=False),
         sa.Column("text", Words(), nullable=False),
+        sa.Column("kind", sa.String(length=16), server_default="", nullable=False),
         sa.Column("opened_at", Instant(), nullable=False),
         sa.Column("due_at", Instant(), nullable=True),
         sa.Column("memory", Json(null=True), nullable=False),
+        sa.Column("count", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("bytes", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("round", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("changed", sa.BigInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("trigger_id", "key", name=op.f("pk_bucket")),
     )
     op.create_index(
@@ -68,13 +73,15 @@ def upgrade() -> None:
         sa.Column("trigger_id", Id, nullable=False),
         sa.Column("event_id", Id, nullable=False),
         sa.Column("part", sa.Integer(), nullable=False),
+        sa.Column("parts", sa.Integer(), server_default="1", nullable=False),
         sa.Column("key", sa.String(length=32), nullable=False),
         sa.Column("trigger_version", sa.Integer(), nullable=False),
         sa.Column("event_time", Instant(), nullable=False),
         sa.Column("bytes", sa.Integer(), nullable=False),
+        sa.Column("round", sa.Integer(), server_default="0", nullable=False),
         sa.Column("root_id", Id, nullable=False),
         sa.Column("time", Instant(), nullable=False),
-        sa.PrimaryKeyConstraint("trigger_id", "event_id", "part", name=op.f("pk_hold")),
+        sa.PrimaryKeyConstraint("trigger_id", "event_id", name=op.f("pk_hold")),
     )
     op.create_index("ix_hold_bucket", "hold", ["trigger_id", "key", "event_id"], unique=False)
     op.create_table(
@@ -231,6 +238,15 @@ def upgrade() -> None:
     op.add_column("execution", sa.Column("queue_at", Instant(), nullable=True))
     op.add_column("execution", sa.Column("held", sa.Boolean(), server_default=sa.false(), nullable=False))
     op.add_column("execution", sa.Column("laned", sa.Boolean(), server_default=sa.false(), nullable=False))
+    op.add_column("firing", sa.Column("joint", sa.Boolean(), server_default=sa.false(), nullable=False))
+    op.create_index(
+        "ix_firing_joint",
+        "firing",
+        ["execution_id"],
+        unique=False,
+        postgresql_where=sa.text("joint"),
+        sqlite_where=sa.text("joint"),
+    )
     # Those that are there already keep the place that they have.
     op.execute("UPDATE execution SET queue_at = run_at")
     op.drop_index("ix_execution_queued", table_name="execution")
@@ -260,6 +276,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_index("ix_firing_joint", table_name="firing")
+    op.drop_column("firing", "joint")
     op.drop_index("ix_execution_open_trigger", table_name="execution")
     op.drop_index("ix_execution_held", table_name="execution")
     op.drop_index("ix_execution_queued", table_name="execution")
