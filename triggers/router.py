@@ -15,7 +15,9 @@ import structlog
 
 from engine import events, metrics, routing, suppressions
 from engine.admission import Fire, Suppress
+from engine.cancellations import Cancel
 from engine.database import Database, Tx
+from engine.errors import Invalid
 from engine.routing import Decide, Decision, Routed
 from engine.settings import Settings
 from triggers.definition import Compiled
@@ -52,6 +54,9 @@ class Router:
         decisions: list[Decision] = []
         for place in self._triggers.matching(event):
             compiled = place.compiled
+            if place.role == "cancel":
+                decisions.append(Cancel(compiled.row, place.number))
+                continue
             verdict = compiled.holds(event, tx.now)
             if verdict is not None and not verdict.matched:
                 if verdict.problem is not None:
@@ -78,11 +83,21 @@ class Router:
                 compiled.row, "shadow", detail="it would have fired; functory trigger promote makes it do so"
             )
 
+        try:
+            controls = compiled.flow.controls(event)
+        except Invalid as error:
+            return Suppress(compiled.row, "condition_error", detail=str(error))
+
         def make_input(target: Mapping[str, Any]) -> Mapping[str, Any]:
             return compiled.make_input(event, target["parameters"])
 
         return Fire(
-            compiled.row, compiled.function, make_input, budget=limits.budget, per_minute=limits.rate or None
+            compiled.row,
+            compiled.function,
+            make_input,
+            budget=limits.budget,
+            per_minute=limits.rate or None,
+            controls=controls,
         )
 
     @staticmethod

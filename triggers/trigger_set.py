@@ -99,4 +99,6 @@ class TriggerSet:
 
 def _places(compiled: Compiled) -> list[Place]:
     """The patterns by which events come to a trigger."""
-    return [] if compiled.pattern is None else [Place(compiled, "on", 0, compiled.pattern)]
+    places = [] if compiled.pattern is None else [Place(compiled, "on", 0, compiled.pattern)]
+    rules = enumerate(compiled.flow.cancel_on)
+    return [*places, *(Place(compiled, "cancel", number, rule.pattern) for number, rule in rules)]
