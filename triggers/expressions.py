@@ -35,7 +35,8 @@ LIST_ELEMENTS = 1
 STRUCT_ENTRIES, ENTRY_KEY, ENTRY_VALUE = 2, 3, 4
 ITER_VAR, ITER_RANGE, ACCU_INIT, LOOP_CONDITION, LOOP_STEP, RESULT = 1, 2, 4, 5, 6, 7
 
-OUTER = frozenset((b"event", b"data", b"vars"))
+# What is as large as what came from outside: events, and the requests of webhooks.
+OUTER = frozenset((b"event", b"data", b"vars", b"events", b"started", b"headers", b"body", b"query"))
 
 # A protobuf message of nested messages: field number to its values.
 Message = dict[int, list[bytes]]

@@ -28,6 +28,11 @@ class Value:
         self.text = expression.text
         self._expression = expression
 
+    @property
+    def kind(self) -> str:
+        """CEL's name of the type that it gives; DYN when only an evaluation can tell."""
+        return self._expression.kind.split("<")[0]
+
     def of(self, variables: Mapping[str, Any]) -> Any:
         """Its value for ``variables`` (those it was compiled with). Raises :class:`Invalid` that says why not."""
         try:
