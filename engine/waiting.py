@@ -156,18 +156,20 @@ class _Look:
         for row in self.tx.rows(
             sa.select(
                 hold.c.key,
-                hold.c.part,
+                hold.c.parts,
                 sa.func.count().label("matches"),
                 sa.func.sum(hold.c.bytes).label("bytes"),
                 sa.func.min(hold.c.event_time).label("first_time"),
                 sa.func.max(hold.c.event_time).label("last_time"),
             )
             .where(hold.c.trigger_id == self.id, hold.c.key.in_(sorted(counted)))
-            .group_by(hold.c.key, hold.c.part)
-            .order_by(hold.c.key, hold.c.part)
+            .group_by(hold.c.key, hold.c.parts)
+            .order_by(hold.c.key, hold.c.parts)
         ):
             one = counted[row["key"]]
-            one["parts"][row["part"]] = row["matches"]
+            for number in range(row["parts"].bit_length()):
+                if row["parts"] >> number & 1:
+                    one["parts"][number] = one["parts"].get(number, 0) + row["matches"]
             one["matches"] += row["matches"]
             one["bytes"] += int(row["bytes"])
             one["first_time"] = min(filter(None, (one["first_time"], row["first_time"])))
