@@ -37,6 +37,7 @@ SCANNED = (
     "subject",
     "time",
     "data",
+    "extensions",
     "root_id",
     "cause_execution_id",
     "depth",
@@ -58,11 +59,12 @@ def record(
     dedup_key: str | None = None,
     inert: bool = False,
     time: datetime | None = None,
+    extensions: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """One event row of the engine's own, ready to insert; :func:`add` writes it.
 
     ``inert`` events are published and kept but fire nothing (they are routed from the start). ``time`` is when
-    it happened, where that is known and not now.
+    it happened, where that is known and not now. ``extensions`` are attributes of the envelope beyond ours.
     """
     id_ = tx.new_id()
     return {
@@ -72,6 +74,7 @@ def record(
         "subject": subject,
         "time": time or tx.now,
         "data": data,
+        "extensions": dict(extensions) if extensions else None,
         "root_id": cause.root_id if cause else id_,
         "cause_execution_id": cause.execution_id if cause else None,
         "depth": cause.depth if cause else 0,
@@ -96,13 +99,14 @@ def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
 
     Lineage goes along as extension attributes, whose names are lower-case letters by the spec.
     """
-    result: dict[str, Any] = {
+    result: dict[str, Any] = dict(row.get("extensions") or {})
+    result |= {
         "specversion": "1.0",
         "id": row["id"],
         "source": row["source"],
         "type": row["type"],
         "time": row["time"].isoformat().replace("+00:00", "Z"),
-        "datacontenttype": "application/json",
+        "datacontenttype": result.get("datacontenttype", "application/json"),
         "data": row["data"],
         "functoryroot": row["root_id"],
         "functorydepth": row["depth"],
@@ -232,10 +236,15 @@ class Events:
 
 
 def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
-    # A UUIDv7 begins with its milliseconds: the primary key finds the place, the time does the rest.
-    least = f"{max(0, int(since.timestamp() * 1000) - 1000):012x}"
-    conditions = [event.c.id >= f"{least[:8]}-{least[8:]}-7000-8000-000000000000", event.c.time >= since]
+    # The primary key finds the place, the time does the rest.
+    conditions = [event.c.id >= least_id(since), event.c.time >= since]
     return conditions if types is None else [*conditions, event.c.type.in_(sorted(types))]
+
+
+def least_id(since: datetime) -> str:
+    """What no id is below that was made from ``since`` on, or in the second before: a UUIDv7 begins with its time."""
+    least = f"{max(0, int(since.timestamp() * 1000) - 1000):012x}"
+    return f"{least[:8]}-{least[8:]}-7000-8000-000000000000"
 
 
 def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
@@ -276,6 +285,19 @@ def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
     """Lock one event if it is still to be decided about: a list of it, or an empty one."""
     statement = _pending(tx, event).where(event.c.id == id_)
     return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+
+
+def first_unrouted(tx: Tx) -> str | None:
+    """The first event that no router has decided about or failed at; None when there is none.
+
+    Read before anything that depends on the order of events: what was routed up to then is seen by later reads.
+    """
+    return tx.scalar(
+        sa.select(event.c.id)
+        .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
+        .order_by(event.c.id)
+        .limit(1)
+    )
 
 
 def mark_routed(tx: Tx, ids: Sequence[str]) -> None:

@@ -217,6 +217,8 @@ event = Table(
     Column("subject", Words),
     Column("time", Instant, nullable=False),
     Column("data", Json),
+    # Attributes of its envelope beyond ours (CloudEvents 1.0.2, 1.5), of an event that came from outside.
+    Column("extensions", Json),
     Column("root_id", Id, nullable=False),
     Column("cause_execution_id", Id),
     Column("depth", sa.Integer, nullable=False),

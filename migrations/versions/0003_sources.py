@@ -235,6 +235,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("taken_at IS NOT NULL"),
         sqlite_where=sa.text("taken_at IS NOT NULL"),
     )
+    op.add_column("event", sa.Column("extensions", Json(), nullable=True))
     op.add_column("execution", sa.Column("queue_at", Instant(), nullable=True))
     op.add_column("execution", sa.Column("held", sa.Boolean(), server_default=sa.false(), nullable=False))
     op.add_column("execution", sa.Column("laned", sa.Boolean(), server_default=sa.false(), nullable=False))
@@ -290,5 +291,6 @@ def downgrade() -> None:
     )
     for column in ("laned", "held", "queue_at"):
         op.drop_column("execution", column)
+    op.drop_column("event", "extensions")
     for table in _TABLES:
         op.drop_table(table)
