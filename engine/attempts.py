@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from engine import dependencies, events, grants, limits, outputs, versions, widenings
+from engine import dependencies, events, grants, lanes, limits, outputs, versions, widenings
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import FunctoryError, NotFound, Stale
@@ -156,6 +156,11 @@ class Attempts:
                 execution.c.state == "queued",
                 sa.not_(execution.c.held),
                 sa.or_(execution.c.run_at <= tx.now, execution.c.dispatched_at.is_not(None)),
+                sa.or_(
+                    execution.c.expires_at.is_(None),
+                    execution.c.expires_at > tx.now,
+                    execution.c.started_at.is_not(None),
+                ),
             )
             .values(
                 state="running",
@@ -341,6 +346,8 @@ class Attempts:
         ).rowcount
         if not changed:
             raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
+        if claim.row["laned"]:
+            (lanes.leave if final else lanes.step_back)(tx, claim.id)
         tx.execute(
             sa.update(attempt)
             .where(attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence)

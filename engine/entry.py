@@ -1,12 +1,24 @@
-"""What a match has to pass before it may fire or wait: idempotency, then the rate limit."""
+"""What a match has to pass before it may fire or wait: idempotency, then the rate limit.
+
+Both are decided event by event in the order of the batch, under the locks of their keys: the first wins, and what the
+rate limit drops has not used up its idempotency key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from engine.admission import Fire, Refused
+import sqlalchemy as sa
+
+from engine import latches
+from engine.admission import Fire, Refused, Suppress
+from engine.controls import Once
+from engine.durations import text
 from engine.holds import Hold
+from engine.tables import once
+from engine.throttles import Paces
 from engine.tx import Tx
 
 Match = tuple[Mapping[str, Any], Fire | Hold]
@@ -14,4 +26,102 @@ Match = tuple[Mapping[str, Any], Fire | Hold]
 
 def enter(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Refused]]:
     """Sort matches into those that go on and those that their trigger's flow control drops."""
-    return list(matches), []
+    asked = [(row, d.trigger, d.controls) for row, d in matches if d.controls.once or d.controls.rate_limit]
+    if not asked:
+        return list(matches), []
+    seen = _Keys(tx, [(row["id"], trigger["id"], c.once) for row, trigger, c in asked if c.once is not None])
+    paces = Paces(
+        tx,
+        "rate_limit",
+        [(trigger["id"], c.rate_limit) for _, trigger, c in asked if c.rate_limit is not None],
+    )
+    kept: list[Match] = []
+    refused: list[Refused] = []
+    for row, decision in matches:
+        trigger, controls = decision.trigger, decision.controls
+        first = None if controls.once is None else seen.first(trigger["id"], controls.once)
+        pace = controls.rate_limit
+        if controls.once is not None and first is not None:
+            detail = (
+                f"{_named(controls.once.key.text)}event {first} was first within {text(controls.once.window)}"
+            )
+            refused.append((row, Suppress(trigger, "idempotent", detail=detail)))
+        elif pace is not None and not paces.conforms(trigger["id"], pace):
+            detail = f"{_named(pace.key.text)}more than {pace.limit} in {text(pace.period)}"
+            refused.append((row, Suppress(trigger, "rate_limited", pace.limit, detail=detail)))
+        else:
+            if controls.once is not None:
+                seen.use(trigger["id"], controls.once, row["id"])
+            kept.append((row, decision))
+    seen.write()
+    paces.write()
+    return kept, refused
+
+
+class _Keys:
+    """Idempotency keys, locked until the commit."""
+
+    def __init__(self, tx: Tx, wanted: Sequence[tuple[str, str, Once]]) -> None:
+        self._tx = tx
+        # A key that is made here counts from when a match uses it.
+        rows = [
+            {
+                "trigger_id": trigger,
+                "key": one.key.hash,
+                "text": one.key.text,
+                "event_id": event,
+                "expires_at": latches.LONG_AGO,
+            }
+            for event, trigger, one in wanted
+        ]
+        self._known: dict[tuple[str, str], tuple[str, datetime]] = {
+            (key[0], key[1]): (row["event_id"], row["expires_at"])
+            for key, row in latches.lock(tx, once, rows).items()
+        }
+        self._used: set[tuple[str, str]] = set()
+
+    def first(self, trigger_id: str, one: Once) -> str | None:
+        """The event that has used the key, as long as that counts."""
+        event, expires_at = self._known[trigger_id, one.key.hash]
+        return event if expires_at > self._tx.now else None
+
+    def use(self, trigger_id: str, one: Once, event_id: str) -> None:
+        """Let ``event_id`` have the key from now on."""
+        place = trigger_id, one.key.hash
+        self._known[place] = event_id, self._tx.now + timedelta(seconds=one.window)
+        self._used.add(place)
+
+    def write(self) -> None:
+        """Store the keys that were used."""
+        if self._used:
+            self._tx.execute(
+                sa.update(once)
+                .where(
+                    once.c.trigger_id == sa.bindparam("t", type_=once.c.trigger_id.type),
+                    once.c.key == sa.bindparam("k"),
+                )
+                .values(
+                    event_id=sa.bindparam("e", type_=once.c.event_id.type),
+                    expires_at=sa.bindparam("at", type_=once.c.expires_at.type),
+                ),
+                [
+                    {"t": key[0], "k": key[1], "e": self._known[key][0], "at": self._known[key][1]}
+                    for key in sorted(self._used)
+                ],
+            )
+
+
+def forget(tx: Tx, limit: int) -> int:
+    """Delete keys that no longer count. Returns how many."""
+    old = sa.select(once.c.trigger_id, once.c.key).where(once.c.expires_at <= tx.now)
+    old = old.order_by(*once.primary_key.columns).limit(limit)
+    if tx.dialect == "postgresql":
+        old = old.with_for_update(skip_locked=True)
+    keys = [tuple(row) for row in tx.connection.execute(old).all()]
+    if keys:
+        tx.execute(sa.delete(once).where(sa.tuple_(*once.primary_key.columns).in_(keys)))
+    return len(keys)
+
+
+def _named(key: str) -> str:
+    return f"key {key!r}: " if key else ""

@@ -94,6 +94,15 @@ def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
         tx.wake("events", "outbox")
 
 
+def add_new(tx: Tx, rows: Sequence[dict[str, Any]]) -> set[str]:
+    """Write those event rows whose ``dedup_key`` was not used before. Returns the ids of those that were written."""
+    written = tx.insert_returning(event, rows, event.c.id)
+    if written:
+        tx.insert(outbox, [{"event_id": row["id"], "time": row["time"]} for row in rows if row["id"] in written])
+        tx.wake("events", "outbox")
+    return written
+
+
 def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
     """An event row as a CloudEvents 1.0.2 structured-mode JSON object (spec sections 3.1 and 3.2).
 
@@ -151,10 +160,7 @@ class Events:
             row = record(tx, type_, subject, data, source=source, cause=cause, dedup_key=dedup_key)
             if dedup_key is None:
                 add(tx, [row])
-            elif tx.insert_new(event, row):
-                tx.insert(outbox, [{"event_id": row["id"], "time": row["time"]}])
-                tx.wake("events", "outbox")
-            else:
+            elif not add_new(tx, [row]):
                 return str(tx.scalar(sa.select(event.c.id).where(event.c.dedup_key == dedup_key)))
             return row["id"]
 

@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from engine import attempts as attempts_
-from engine import budgets, causes, events, functions, limits, schemas, versions
+from engine import budgets, causes, events, functions, lanes, limits, schemas, versions
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
@@ -288,15 +288,8 @@ class Executions:
             found = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
             if found is None:
                 raise NotFound(f"execution {id_} not found", try_="functory execution list")
-            if found["state"] == "queued":
-                cancel_queued(tx, found, author)
-            elif found["state"] == "running":
-                tx.execute(
-                    sa.update(execution)
-                    .where(execution.c.id == found["id"], execution.c.cancel_requested_at.is_(None))
-                    .values(cancel_requested_at=tx.now)
-                )
-                tx.wake("executions")
+            if found["state"] in OPEN:
+                _cancel(tx, found, author)
             else:
                 raise Conflict(
                     f"execution {id_} is {found['state']}", "a finished execution cannot be cancelled"
@@ -338,6 +331,29 @@ class Executions:
         return new
 
 
+def cancel_open(tx: Tx, id_: str, author: str) -> str | None:
+    """Cancel an execution if it is open, on behalf of ``author``. Returns its state before, None for a finished one."""
+    statement = sa.select(execution).where(execution.c.id == id_, execution.c.state.in_(OPEN))
+    found = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+    if found is None:
+        return None
+    _cancel(tx, found, author)
+    return found["state"]
+
+
+def _cancel(tx: Tx, found: Mapping[str, Any], author: str) -> None:
+    """queued → cancelled at once; for a locked row that is running, ask its worker."""
+    if found["state"] == "queued":
+        cancel_queued(tx, found, author)
+        return
+    tx.execute(
+        sa.update(execution)
+        .where(execution.c.id == found["id"], execution.c.cancel_requested_at.is_(None))
+        .values(cancel_requested_at=tx.now)
+    )
+    tx.wake("executions")
+
+
 def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
     """queued → cancelled, with its one terminal event."""
     changed = tx.execute(
@@ -350,6 +366,8 @@ def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
         )
     ).rowcount
     if changed:
+        if found["laned"]:
+            lanes.leave(tx, found["id"])
         data = attempts_.describe(found, "cancelled") | {"author": author}
         events.add(tx, [attempts_.event_of(tx, found, "execution.cancelled", data)])
         tx.wake("finished")

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import attempts, events
+from engine import attempts, events, lanes
 from engine.database import Database, Tx
 from engine.tables import attempt, execution, worker
 
@@ -39,7 +39,13 @@ def reap(database: Database, *, cancel_grace: float) -> dict[str, int]:
             tx, sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < patience)
         ):
             done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker did not stop it in time")
-        for row in _locked(tx, sa.and_(execution.c.state == "queued", execution.c.expires_at < tx.now)):
+        late = sa.and_(
+            execution.c.state == "queued",
+            execution.c.expires_at <= tx.now,
+            # What waits for its next try has been started in time.
+            execution.c.started_at.is_(None),
+        )
+        for row in _locked(tx, late):
             done["expired"] += _end(tx, row, "expired", "Expired", "it was not started in time")
     return done
 
@@ -104,6 +110,8 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
         .values(state=state, fence=execution.c.fence + 1, finished_at=tx.now, lease_until=None, error=error)
     ).rowcount
     if changed:
+        if row["laned"]:
+            lanes.leave(tx, row["id"])
         if row["state"] == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
         data = attempts.describe(row, state) | {"error": error}

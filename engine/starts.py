@@ -1,14 +1,26 @@
-"""From an admitted match to a queued execution: singleton and overlap, throttle, lanes, priority, expiry."""
+"""From an admitted match to a queued execution: singleton and overlap, throttle, lanes, priority, expiry.
+
+Matches are decided one after the other, in the order of their events, under the locks of their keys: a later one of
+the same batch meets the earlier ones as it would meet those of another batch.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from engine import executions
-from engine.admission import Admitted, Refused
-from engine.tables import execution
+import sqlalchemy as sa
+
+from engine import budgets, executions, lanes, overlaps
+from engine.admission import Admitted, Refused, Suppress
+from engine.controls import NONE
+from engine.lanes import OVERLAP, UNLIMITED, Place
+from engine.overlaps import Open
+from engine.tables import execution, slot
+from engine.throttles import Paces
 from engine.tx import Tx
 
 
@@ -22,11 +34,132 @@ class Start:
 
 def start(tx: Tx, admitted: Sequence[Admitted]) -> tuple[list[Start], list[Refused]]:
     """Write the executions of ``admitted`` as their flow control allows. Returns those written, and those refused."""
-    starts = [Start(item, _row(tx, item)) for item in admitted]
-    tx.insert(execution, [one.row for one in starts])
+    if all(item.fire.controls is NONE for item in admitted):
+        starts = [Start(item, _row(tx, item)) for item in admitted]
+        tx.insert(execution, [one.row for one in starts])
+        refused: list[Refused] = []
+    else:
+        starts, refused = _Line(tx, admitted).run()
     if starts:
         tx.wake("executions")
-    return starts, []
+    return starts, refused
+
+
+class _Line:
+    """The matches of one transaction on their way to executions."""
+
+    def __init__(self, tx: Tx, admitted: Sequence[Admitted]) -> None:
+        self._tx = tx
+        self._admitted = admitted
+        self._overlaps = {
+            id(item): lanes.overlap_place(item.fire.trigger, item.fire.controls.overlap.key, 1)
+            for item in admitted
+            if item.fire.controls.overlap is not None
+        }
+        self._places = {
+            id(item): lanes.places(item.fire.trigger, item.version["name"], item.fire.controls)
+            for item in admitted
+        }
+        # Decided by what is open of the key, so nobody else may decide at the same time.
+        lanes.make(tx, self._overlaps.values())
+        lanes.make(tx, [place for found in self._places.values() for place in found], keep=True)
+        self._open = self._find_open()
+        self._paces = Paces(
+            tx,
+            "throttle",
+            [
+                (item.fire.trigger["id"], item.fire.controls.throttle)
+                for item in admitted
+                if item.fire.controls.throttle is not None
+            ],
+        )
+        self._unwritten: list[dict[str, Any]] = []
+        self._slots: list[tuple[dict[str, Any], Place, datetime, bool]] = []
+
+    def run(self) -> tuple[list[Start], list[Refused]]:
+        """Decide and write all of them."""
+        starts: list[Start] = []
+        refused: list[Refused] = []
+        for item in self._admitted:
+            found = self._decide(item)
+            if isinstance(found, Start):
+                starts.append(found)
+            else:
+                refused.append((item.event, found))
+        self._write()
+        self._paces.write()
+        # They were admitted, and have caused nothing after all.
+        returned = Counter(row["root_id"] for row, _ in refused)
+        budgets.spend(self._tx, {root: -count for root, count in returned.items()})
+        return starts, refused
+
+    def _decide(self, item: Admitted) -> Start | Suppress:
+        controls = item.fire.controls
+        row = _row(self._tx, item)
+        moment = lanes.queue_at(item.event["id"], controls.priority)
+        mine = [(place, False) for place in self._places[id(item)]]
+        place, rule = self._overlaps.get(id(item)), controls.overlap
+        if place is not None and rule is not None:
+            answer = overlaps.decide(rule.policy, item.event["id"], self._open[place.lane])
+            for other in answer.cancel:
+                self._cancel(other, item, place.lane)
+            if answer.what == "drop":
+                key = f"key {rule.key.text!r}: " if rule.key.text else ""
+                return Suppress(item.fire.trigger, rule.reason, detail=key + answer.detail)
+            beside = rule.policy in ("allow_all", "terminate_other")
+            self._open[place.lane].append(Open(row["id"], item.event["id"], answer.what == "now"))
+            mine.append((place if not beside else _beside(place), answer.what == "now"))
+        self._time(row, item, moment)
+        row |= {"laned": bool(mine), "held": any(not taken for _, taken in mine)}
+        self._unwritten.append(row)
+        self._slots += [(row, place, moment, taken) for place, taken in mine]
+        return Start(item, row)
+
+    def _time(self, row: dict[str, Any], item: Admitted, moment: datetime) -> None:
+        """When it may start, and until when."""
+        controls = item.fire.controls
+        if controls.throttle is not None:
+            row["run_at"] = self._paces.reserve(item.fire.trigger["id"], controls.throttle)
+        row["queue_at"] = row["run_at"] - timedelta(seconds=controls.priority)
+        if controls.expires is not None:
+            latest = self._tx.now + timedelta(seconds=controls.expires)
+            row["expires_at"] = min(filter(None, (row["expires_at"], latest)))
+
+    def _find_open(self) -> dict[str, list[Open]]:
+        """What is open in the lanes of overlap rules, in the order of its events."""
+        found: dict[str, list[Open]] = defaultdict(list)
+        keys = sorted({place.lane for place in self._overlaps.values()})
+        if keys:
+            rows = self._tx.rows(
+                sa.select(slot)
+                .join(execution, execution.c.id == slot.c.execution_id)
+                .where(slot.c.lane.in_(keys), execution.c.state.in_(executions.OPEN))
+                .order_by(slot.c.position)
+            )
+            for row in rows:
+                one = Open(row["execution_id"], row["position"], row["taken_at"] is not None)
+                found[row["lane"]].append(one)
+        return found
+
+    def _cancel(self, id_: str, item: Admitted, lane: str) -> None:
+        """Cancel an open execution of the same key: at once, or by its worker where it runs."""
+        if any(row["id"] == id_ for row in self._unwritten):
+            self._write()
+        because = f"trigger {item.fire.trigger['name']}, by event {item.event['id']}"
+        if executions.cancel_open(self._tx, id_, because) != "running":
+            self._open[lane] = [one for one in self._open[lane] if one.id != id_]
+
+    def _write(self) -> None:
+        """Write what is decided so far."""
+        self._tx.insert(execution, self._unwritten)
+        if self._slots:
+            lanes.enter(self._tx, self._slots)
+        self._unwritten, self._slots = [], []
+
+
+def _beside(place: Place) -> Place:
+    """A place that is free whoever else is in."""
+    return Place(place.lane, place.text, OVERLAP, UNLIMITED)
 
 
 def _row(tx: Tx, item: Admitted) -> dict[str, Any]:

@@ -1,0 +1,341 @@
+"""Lanes: of all executions with a key, so many run at a time, and the others stand in line.
+
+An execution has a row of table ``slot`` for each lane that it needs, written in the transaction that starts it. It is
+*held* until it has a place in all of them, which it takes together: one that has to wait for one lane does not block
+another. It gives its places back in the transaction that ends it; one that waits for its next try gives back those of
+concurrency limits (Inngest: what sleeps does not count) and keeps the one that says that its key is open. A lost or
+released attempt keeps them all: it runs again at once. So the lease of a place is that of the execution itself.
+
+In line stands first who has the earliest ``queue_at`` (the time of its event, moved by its priority), then who has the
+smallest event id. Nobody is let in as long as an event with a smaller id than its own is not routed: with a capacity
+of 1 the executions of a key start in the order of their events, with any number of routers. A lane of capacity 1 keeps
+that order strictly; in a wider one those that cannot start yet (they need another lane that is full) are passed.
+
+A lane's own row is what is locked to let anybody in. Each place keeps the capacity that its trigger gives it: triggers
+that share a lane with different limits each stop at their own number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import codec, events, latches
+from engine.controls import Controls, Key
+from engine.tables import execution, lane, slot
+from engine.tx import Tx
+
+# The rule of a slot: 0 and 1 are the trigger's concurrency limits, in their order.
+OVERLAP = 2
+# The capacity of what may run beside anything.
+UNLIMITED = 2**31 - 1
+
+# The latest moment that a datetime can be, as the milliseconds of a UUIDv7.
+_LATEST = 253_402_300_799_000
+
+_OPEN = execution.c.state.in_(("queued", "running"))
+# As the partial index has it.
+_HELD = sa.text("execution.held AND execution.state = 'queued'")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place that an execution needs: in which lane, for which limit of its trigger, beside how many others."""
+
+    lane: str
+    text: str
+    rule: int
+    capacity: int
+
+
+def places(trigger: Mapping[str, Any], function: str, controls: Controls) -> list[Place]:
+    """The places that a trigger's concurrency limits ask for; two limits that come to one lane are one place."""
+    found: dict[str, Place] = {}
+    for rule, limit in enumerate(controls.lanes):
+        owner, name = {
+            "trigger": (f"{trigger['id']}/{rule}", trigger["name"]),
+            "function": (function, function),
+            "global": ("", ""),
+        }[limit.scope]
+        text = " ".join(filter(None, (limit.scope, name, limit.key.text)))
+        place = Place(_hash(limit.scope, owner, limit.key), text, rule, limit.capacity)
+        other = found.get(place.lane)
+        if other is None or other.capacity > place.capacity:
+            found[place.lane] = place
+    return list(found.values())
+
+
+def overlap_place(trigger: Mapping[str, Any], key: Key, capacity: int) -> Place:
+    """The place that shows that an execution of this key is open."""
+    text = " ".join(filter(None, ("overlap", trigger["name"], key.text)))
+    return Place(_hash("overlap", trigger["id"], key), text, OVERLAP, capacity)
+
+
+def queue_at(event_id: str, priority: float) -> datetime:
+    """An event's place in a line: the milliseconds of its id (a UUIDv7), moved by ``priority`` seconds."""
+    milliseconds = min(int(event_id.replace("-", "")[:12], 16), _LATEST)
+    return (
+        datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds) - timedelta(seconds=priority)
+    )
+
+
+def make(tx: Tx, wanted: Iterable[Place], *, keep: bool = False) -> None:
+    """Lock the rows of these lanes; with ``keep`` only against being swept away."""
+    rows = {one.lane: {"key": one.lane, "text": one.text, "capacity": one.capacity} for one in wanted}
+    found = latches.lock(tx, lane, list(rows.values()), keep=keep)
+    for key in sorted(rows):
+        if found[key,]["capacity"] != rows[key]["capacity"]:
+            tx.execute(sa.update(lane).where(lane.c.key == key).values(capacity=rows[key]["capacity"]))
+
+
+def enter(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], Place, datetime, bool]]) -> None:
+    """Put executions in line: (row, place, queue_at, whether it is in at once) each. The lanes must be made."""
+    tx.insert(
+        slot,
+        [
+            {
+                "lane": place.lane,
+                "execution_id": row["id"],
+                "rule": place.rule,
+                "capacity": place.capacity,
+                "position": row["event_id"] or row["id"],
+                "queue_at": moment,
+                "taken_at": tx.now if taken else None,
+            }
+            for row, place, moment, taken in wanted
+        ],
+    )
+    tx.wake("flow")
+
+
+def leave(tx: Tx, execution_id: str) -> None:
+    """An execution has ended: give all its places back."""
+    tx.execute(sa.delete(slot).where(slot.c.execution_id == execution_id))
+    tx.wake("flow")
+
+
+def step_back(tx: Tx, execution_id: str) -> None:
+    """An execution waits for its next try: what it holds by concurrency limits is free, and it stands in line again."""
+    freed = tx.execute(
+        sa.update(slot)
+        .where(slot.c.execution_id == execution_id, slot.c.rule != OVERLAP)
+        .values(taken_at=None)
+    ).rowcount
+    if freed:
+        tx.execute(sa.update(execution).where(execution.c.id == execution_id).values(held=True))
+    tx.wake("flow")
+
+
+def next_due(tx: Tx) -> datetime | None:
+    """When the next one that is held may stand in line; None when no time has to pass."""
+    return tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(_HELD, execution.c.run_at > tx.now))
+
+
+@dataclass(frozen=True)
+class _Waiter:
+    """One that could start now, as the line stands: its places as (lane, how many are in, capacity)."""
+
+    id: str
+    lanes: tuple[tuple[str, int, int], ...]
+
+
+def ready(tx: Tx, limit: int) -> list[str]:
+    """The lanes in which somebody could be let in. A look that locks nothing."""
+    waiters = _waiters(tx, events.first_unrouted(tx), limit)
+    return sorted({key for one in waiters for key, _, _ in one.lanes})
+
+
+def grant(tx: Tx, limit: int) -> list[str]:
+    """Let in up to ``limit`` of those that wait. Returns their ids."""
+    # Before the line is read: who is routed in between is then seen in it.
+    first = events.first_unrouted(tx)
+    locked = None
+    if tx.dialect == "postgresql":
+        keys = sorted({key for one in _waiters(tx, first, limit) for key, _, _ in one.lanes})
+        statement = sa.select(lane.c.key).where(lane.c.key.in_(keys)).order_by(lane.c.key)
+        statement = statement.with_for_update(key_share=True, skip_locked=True)
+        locked = set(tx.connection.execute(statement).scalars()) if keys else set()
+    # Read again under the locks: nobody else lets anybody in now.
+    chosen = _fitting(_waiters(tx, first, limit), locked)
+    return _let_in(tx, chosen)
+
+
+def _fitting(waiters: Sequence[_Waiter], locked: set[str] | None) -> list[str]:
+    """Those that fit in together, in their order. A pure function."""
+    more: dict[str, int] = defaultdict(int)
+    chosen: list[str] = []
+    for one in waiters:
+        if locked is not None and not all(key in locked for key, _, _ in one.lanes):
+            continue
+        if all(taken + more[key] < capacity for key, taken, capacity in one.lanes):
+            chosen.append(one.id)
+            for key, _, _ in one.lanes:
+                more[key] += 1
+    return chosen
+
+
+def _let_in(tx: Tx, ids: Sequence[str]) -> list[str]:
+    if not ids:
+        return []
+    # Those that somebody else is changing (cancelling, expiring) are left for the next time. Executions before
+    # slots, as everybody who ends one takes them.
+    statement = sa.select(execution.c.id).where(execution.c.id.in_(ids), _HELD).order_by(execution.c.id)
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(skip_locked=True)
+    mine = [row["id"] for row in tx.rows(statement)]
+    if mine:
+        tx.execute(
+            sa.update(slot)
+            .where(slot.c.execution_id.in_(mine), slot.c.taken_at.is_(None))
+            .values(taken_at=tx.now)
+        )
+        tx.execute(sa.update(execution).where(execution.c.id.in_(mine)).values(held=False))
+        tx.wake("executions")
+    return mine
+
+
+def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
+    """Those that are due and for whom every lane has room, in their order; the lanes are not locked by this.
+
+    ``first`` is the first event that is not routed: who comes after it may not start yet.
+    """
+    load = (
+        sa.select(slot.c.lane, sa.func.count().label("taken"))
+        .where(sa.text("slot.taken_at IS NOT NULL"))
+        .group_by(slot.c.lane)
+        .cte("load")
+    )
+    taken = sa.func.coalesce(load.c.taken, 0)
+    due = [
+        sa.text("slot.taken_at IS NULL"),
+        _HELD,
+        execution.c.run_at <= tx.now,
+        sa.or_(
+            execution.c.expires_at.is_(None),
+            execution.c.expires_at > tx.now,
+            execution.c.started_at.is_not(None),
+        ),
+    ]
+    if first is not None:
+        due.append(slot.c.position <= first)
+    line = (
+        sa.select(
+            slot.c.execution_id,
+            slot.c.lane,
+            slot.c.queue_at,
+            slot.c.position,
+            slot.c.capacity,
+            taken.label("taken"),
+            sa.func.row_number()
+            .over(partition_by=slot.c.lane, order_by=(slot.c.queue_at, slot.c.position))
+            .label("place"),
+        )
+        .join(execution, execution.c.id == slot.c.execution_id)
+        .outerjoin(load, load.c.lane == slot.c.lane)
+        .where(*due)
+        .cte("line")
+    )
+    blocked = sa.or_(line.c.taken >= line.c.capacity, sa.and_(line.c.capacity == 1, line.c.place > 1))
+    free = (
+        sa.select(line.c.execution_id)
+        .group_by(line.c.execution_id)
+        .having(sa.func.max(sa.case((blocked, 1), else_=0)) == 0)
+        .order_by(sa.func.min(line.c.queue_at), sa.func.min(line.c.position))
+        .limit(limit)
+        .cte("free")
+    )
+    rows = tx.rows(
+        sa.select(line.c.execution_id, line.c.lane, line.c.taken, line.c.capacity)
+        .join(free, free.c.execution_id == line.c.execution_id)
+        .order_by(line.c.queue_at, line.c.position, line.c.lane)
+    )
+    found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for row in rows:
+        found[row["execution_id"]].append((row["lane"], row["taken"], row["capacity"]))
+    return [_Waiter(id_, tuple(lanes)) for id_, lanes in found.items()]
+
+
+def retune(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
+    """A trigger's limits are now these, by rule: they hold for what waits already. A rule that is not there any more
+    holds nobody back."""
+    waiting = sa.select(execution.c.id).where(execution.c.trigger_id == trigger_id, _HELD)
+    for rule in (0, 1, OVERLAP):
+        capacity = capacities.get(rule, UNLIMITED)
+        changed = tx.execute(
+            sa.update(slot)
+            .where(
+                slot.c.execution_id.in_(waiting),
+                slot.c.rule == rule,
+                slot.c.taken_at.is_(None),
+                slot.c.capacity != capacity,
+            )
+            .values(capacity=capacity)
+        ).rowcount
+        if changed:
+            tx.wake("flow")
+
+
+def sweep(tx: Tx, limit: int) -> int:
+    """Give back the places of executions that have ended, whatever went wrong there, and delete lanes that nobody is
+    in. Returns how many."""
+    ended = (
+        sa.select(slot.c.execution_id)
+        .join(execution, execution.c.id == slot.c.execution_id)
+        .where(sa.not_(_OPEN))
+        .limit(limit)
+    )
+    done = tx.execute(sa.delete(slot).where(slot.c.execution_id.in_(ended))).rowcount
+    if done:
+        tx.wake("flow")
+    used = sa.exists(sa.select(slot.c.lane).where(slot.c.lane == lane.c.key))
+    empty = sa.select(lane.c.key).where(sa.not_(used)).order_by(lane.c.key).limit(limit)
+    if tx.dialect == "postgresql":
+        empty = empty.with_for_update(skip_locked=True)
+    keys = list(tx.connection.execute(empty).scalars())
+    if keys:
+        # Asked again under the locks: somebody may have come in before them.
+        done += tx.execute(sa.delete(lane).where(lane.c.key.in_(keys), sa.not_(used))).rowcount
+    return done
+
+
+def of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
+    """The places of an execution: ``lane`` as people read it, ``capacity``, ``taken_at``, and ``ahead``, the number of
+    those that stand before it."""
+    other = slot.alias()
+    before = (
+        sa.select(sa.func.count())
+        .select_from(other)
+        .where(
+            other.c.lane == slot.c.lane,
+            other.c.taken_at.is_(None),
+            sa.tuple_(other.c.queue_at, other.c.position) < sa.tuple_(slot.c.queue_at, slot.c.position),
+        )
+        .scalar_subquery()
+    )
+    inside = (
+        sa.select(sa.func.count())
+        .select_from(other)
+        .where(other.c.lane == slot.c.lane, other.c.taken_at.is_not(None))
+        .scalar_subquery()
+    )
+    return tx.rows(
+        sa.select(
+            lane.c.text.label("lane"),
+            slot.c.capacity,
+            slot.c.taken_at,
+            before.label("ahead"),
+            inside.label("running"),
+        )
+        .join(lane, lane.c.key == slot.c.lane)
+        .where(slot.c.execution_id == execution_id)
+        .order_by(slot.c.rule)
+    )
+
+
+def _hash(scope: str, owner: str, key: Key) -> str:
+    return codec.digest([scope, owner, key.hash])[:32]
