@@ -71,9 +71,7 @@ def families() -> list[tuple[str, str, tuple[str, ...], str]]:
     try:
         migrate.upgrade(database)
         for family in metrics.StateCollector(database).collect():
-            found.append(
-                (_exposed(family), family.type, tuple(family.samples[0].labels), family.documentation)
-            )
+            found.append((_exposed(family), family.type, tuple(family._labelnames), family.documentation))
     finally:
         database.close()
     return found
