@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from engine import events, rates
+from engine.errors import Invalid
 from engine.settings import Settings
 from triggers.definition import Compiled
 from triggers.guards import effective, trip
@@ -83,6 +84,12 @@ class Rehearsal:
         self._compiled = compiled
         # The index reads only the paths that the pattern names, not the whole event.
         self._index = Index()
+        if compiled.pattern is None:
+            raise Invalid(
+                f"the trigger {compiled.name} is a composite",
+                "a backtest looks at each event by itself",
+                "save it as a shadow trigger instead: it records what it would do",
+            )
         self._index.add(compiled.name, compiled.pattern)
         self._limits = effective(
             compiled.guards, by_agent=compiled.row.get("origin") == "agent", settings=settings

@@ -41,6 +41,8 @@ CHANGES = {
 
 ANY = "*"
 
+Pair = tuple[Pattern | None, Pattern | None]
+
 
 @dataclass(frozen=True)
 class Emission:
@@ -227,9 +229,14 @@ def witness(ring: Sequence[Step]) -> str:
     return " → ".join([*(step.text() for step in ring), ring[0].trigger])
 
 
-def _parts(compiled: Compiled) -> tuple[Pattern | None, Pattern | None]:
-    """The parts of a pattern that can be judged from a type and a subject alone."""
-    on = compiled.row["definition"]["on"]
+def _parts(compiled: Compiled) -> list[Pair]:
+    """The parts of each of its patterns that can be judged from a type and a subject alone."""
+    if compiled.composite is not None:
+        return [_judged(part.on) for part in compiled.composite.starting]
+    return [_judged(compiled.row["definition"]["on"])]
+
+
+def _judged(on: Mapping[str, Any]) -> Pair:
     parts: list[Pattern | None] = []
     for key in ("type", "subject"):
         try:
@@ -239,8 +246,12 @@ def _parts(compiled: Compiled) -> tuple[Pattern | None, Pattern | None]:
     return parts[0], parts[1]
 
 
-def _may_match(parts: tuple[Pattern | None, Pattern | None], emission: Emission) -> bool:
-    type_, subject = parts
+def _may_match(patterns: Iterable[Pair], emission: Emission) -> bool:
+    return any(_may(pair, emission) for pair in patterns)
+
+
+def _may(pair: Pair, emission: Emission) -> bool:
+    type_, subject = pair
     if emission.certain and type_ is not None and not type_.matches({"type": emission.type}):
         return False
     return not (

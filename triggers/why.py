@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 from engine import events
 from engine.errors import FunctoryError
-from triggers.definition import compile_definition
+from triggers.definition import Compiled, compile_definition
 from triggers.patterns import Clause
 
 
@@ -61,8 +61,7 @@ def _decided(row: Mapping[str, Any]) -> dict[str, Any]:
 def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     try:
         compiled = compile_definition(row)
-        clauses = compiled.pattern.explain(envelope)
-        matched = compiled.pattern.matches(envelope)
+        matched, clauses = judge(compiled, envelope, now)
         verdict = compiled.holds(envelope, now) if matched else None
         if compiled.criteria is not None:
             clauses = [*clauses, *compiled.criteria.explain(envelope, now)]
@@ -79,6 +78,21 @@ def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetim
             "it matches now, but the event was routed before this version of the trigger, or is not routed yet"
         )
     return answer
+
+
+def judge(compiled: Compiled, envelope: Mapping[str, Any], now: datetime) -> tuple[bool, list[Clause]]:
+    """Whether an event matches the pattern, and its clauses; with a composite, those of the parts that it matches, else
+    those of all its parts."""
+    if compiled.composite is None:
+        assert compiled.pattern is not None
+        return compiled.pattern.matches(envelope), list(compiled.pattern.explain(envelope))
+    parts = compiled.composite.parts
+    matching = [part for part in parts if part.holds(envelope, now)]
+    return bool(matching), [
+        replace(clause, path=f"part {part.name}: {clause.path}")
+        for part in matching or parts
+        for clause in part.explain(envelope, now)
+    ]
 
 
 def _unmet(clause: Clause) -> str:

@@ -12,6 +12,7 @@ from engine.errors import FunctoryError
 from functory.cli import given, screen
 from functory.cli.screen import Screen
 from triggers.definition import compile_definition
+from triggers.why import judge
 
 if TYPE_CHECKING:
     from functory.local import Functory
@@ -37,18 +38,18 @@ def read_event(engine: Functory, place: str) -> dict[str, Any]:
 def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
     """What the trigger would do about an event, without the guards: those need a real chain."""
     compiled = compile_definition(row)
-    matches = compiled.pattern.matches(envelope)
+    now = engine.database.clock.now()
+    matches, clauses = judge(compiled, envelope, now)
     answer: dict[str, Any] = {
         "trigger": row["name"],
         "version": row["version"],
         "fires": matches,
-        "clauses": [asdict(clause) for clause in compiled.pattern.explain(envelope)],
+        "clauses": [asdict(clause) for clause in clauses],
         "condition": None,
         "function": compiled.function,
         "input": None,
         "problem": None,
     }
-    now = engine.database.clock.now()
     criteria = compiled.criteria.explain(envelope, now) if compiled.criteria is not None else []
     answer["clauses"] += [asdict(clause) for clause in criteria]
     verdict = compiled.holds(envelope, now) if matches else None

@@ -60,11 +60,12 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Silence:
-    """Nothing has come: since when, and which event was the last, if there was one."""
+class Quiet:
+    """Nothing has come: since when, the last event if there was one, and the moment that made it a silence."""
 
     since: datetime
     last: str | None
+    at: datetime
 
 
 @dataclass
@@ -77,7 +78,7 @@ class Outcome:
 
     fired: list[Firing] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    silence: Silence | None = None
+    quiet: list[Quiet] = field(default_factory=list)
     due: datetime | None = None
     memory: Mapping[str, Any] | None = None
     keep: bool = False

@@ -1,0 +1,190 @@
+"""A trigger's ``composite``: read and checked, its parts with their patterns, and its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from engine.controls import Key
+from engine.durations import seconds
+from engine.errors import Invalid
+from triggers.composites import rules
+from triggers.composites.part import FIELDS, Part, compile_part
+from triggers.composites.rules import Rule, Silence
+from triggers.flow import fields
+from triggers.flow.holding import key_of
+from triggers.flow.waiting import Outcome, State, Waiting
+from triggers.values import Value
+
+DAY = 86_400.0
+
+# Parts that a composite may have; a set of them is a number of so many bits.
+MAX_PARTS = 16
+
+# Matches of one key that may wait at a time; the oldest leave for the newest.
+MAX_WAITING = 5000
+
+KINDS = ("all", "any", "n_of", "sequence", "threshold", "absence")
+EXAMPLE = '"composite": {"all": [{"on": {"type": ["a"]}}, {"on": {"type": ["b"]}}], "within": "10m"}'
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A composite, ready to be asked. ``form`` is how it was written, ``allowance`` and ``within`` are seconds."""
+
+    form: str
+    parts: tuple[Part, ...]
+    within: float
+    allowance: float
+    rule: Rule | Silence
+
+    kind: ClassVar[str] = "composite"
+    listed: ClassVar[bool] = True
+
+    @property
+    def armed(self) -> bool:
+        """Whether its trigger begins to wait by itself: for an event of any kind, without a key."""
+        return isinstance(self.rule, Silence) and not self.rule.keyed
+
+    @property
+    def starting(self) -> tuple[Part, ...]:
+        """The parts whose events can make it fire: not those whose absence it waits for."""
+        if isinstance(self.rule, Silence):
+            return ()
+        return self.parts[1:] if isinstance(self.rule, rules.Absence) else self.parts
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """The only event types that its parts can match; None when one can match any."""
+        found: set[str] = set()
+        for part in self.parts:
+            if part.types is None:
+                return None
+            found |= part.types
+        return frozenset(found)
+
+    def place(self, event: Mapping[str, Any], numbers: Sequence[int]) -> tuple[Key, int]:
+        """The key of an event (its envelope) that matches the parts ``numbers`` (ascending), and the bits of those that
+        it stands for. Raises :class:`Invalid` when the key cannot be worked out."""
+        key = key_of(self.parts[numbers[0]].key, event)
+        mask = 1 << numbers[0]
+        for number in numbers[1:]:
+            other = self.parts[number].key
+            if other is self.parts[numbers[0]].key or key_of(other, event).hash == key.hash:
+                mask |= 1 << number
+        return key, mask
+
+    def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
+        """When the match can be decided about; see :class:`triggers.flow.waiting.Control`."""
+        return match.at + timedelta(seconds=self.allowance)
+
+    def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
+        """Decide about all that is older than the allowance; ``now`` is how far the events have been routed."""
+        lag = timedelta(seconds=self.allowance)
+        span = timedelta(seconds=self.within)
+        outcome = rules.decide(self.rule, state, waiting, now - lag, span, MAX_WAITING)
+        if outcome.due is not None:
+            outcome.due += lag
+        return outcome
+
+
+def compile_composite(given: Any) -> Composite:
+    """Read the ``composite`` of a definition. Raises :class:`Invalid`."""
+    found = fields.members(given, "composite", (*KINDS, "within", "key", "allowance"), EXAMPLE)
+    forms = [kind for kind in KINDS if found.get(kind) is not None]
+    if len(forms) != 1:
+        raise Invalid(
+            f"the composite has {' and '.join(forms) if forms else 'no rule'}",
+            "it has exactly one of " + ", ".join(KINDS),
+            EXAMPLE,
+        )
+    (form,) = forms
+    within = seconds(
+        fields.needed(found, "within", "composite", EXAMPLE), "within of composite", 0.001, 365 * DAY
+    )
+    allowance = seconds(found.get("allowance", 5.0), "allowance of composite", 0.0, DAY)
+    key = fields.key(found, "composite")
+    parts, rule = _READERS[form](found[form], key)
+    return Composite(form, parts, within, allowance, rule)
+
+
+Read = tuple[tuple[Part, ...], Rule | Silence]
+
+
+def _parts(given: Any, what: str, least: int, key: Value | None) -> tuple[Part, ...]:
+    if not isinstance(given, list | tuple) or not least <= len(given) <= MAX_PARTS:
+        raise Invalid(f"wrong {what} of composite", f"it is a list of {least} to {MAX_PARTS} parts", EXAMPLE)
+    parts = tuple(compile_part(one, str(number), key) for number, one in enumerate(given, 1))
+    _same_kind_of_key(parts)
+    names = [part.name for part in parts]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise Invalid(
+            f"two parts of the composite are called {double[0]}", "each has a name of its own", EXAMPLE
+        )
+    return parts
+
+
+def _same_kind_of_key(parts: Sequence[Part]) -> None:
+    if len({part.key is None for part in parts}) > 1:
+        raise Invalid(
+            "some parts of the composite have a key and others have none",
+            "events belong together by their keys",
+            'write "key" at the composite, or at every part',
+        )
+
+
+def _all(given: Any, key: Value | None) -> Read:
+    parts = _parts(given, "all", 2, key)
+    return parts, rules.Several(len(parts), len(parts))
+
+
+def _any(given: Any, key: Value | None) -> Read:
+    parts = _parts(given, "any", 1, key)
+    return parts, rules.Several(1, len(parts))
+
+
+def _n_of(given: Any, key: Value | None) -> Read:
+    example = '"n_of": {"n": 2, "parts": [{"on": …}, {"on": …}, {"on": …}]}'
+    found = fields.members(given, "n_of", ("n", "parts"), example)
+    parts = _parts(fields.needed(found, "parts", "n_of", example), "n_of", 1, key)
+    n = fields.whole(fields.needed(found, "n", "n_of", example), "n of n_of", 1, len(parts))
+    return parts, rules.Several(n, len(parts))
+
+
+def _sequence(given: Any, key: Value | None) -> Read:
+    parts = _parts(given, "sequence", 2, key)
+    return parts, rules.Sequence(len(parts))
+
+
+def _threshold(given: Any, key: Value | None) -> Read:
+    example = '"threshold": {"count": 5, "on": {"type": ["login.failed"]}}'
+    found = fields.members(given, "threshold", (*FIELDS, "count"), example)
+    count = fields.whole(fields.needed(found, "count", "threshold", example), "count of threshold", 1, 1000)
+    part = compile_part({name: found[name] for name in found if name != "count"}, "1", key)
+    return (part,), rules.Threshold(count)
+
+
+def _absence(given: Any, key: Value | None) -> Read:
+    example = (
+        '"absence": {"of": {"on": {"type": ["order.paid"]}}, "after": {"on": {"type": ["order.created"]}}}'
+    )
+    found = fields.members(given, "absence", ("of", "after"), example)
+    of = compile_part(fields.needed(found, "of", "absence", example), "of", key)
+    if found.get("after") is None:
+        return (of,), rules.Silence(of.key is not None)
+    after = compile_part(found["after"], "after", key)
+    _same_kind_of_key((of, after))
+    return (of, after), rules.Absence()
+
+
+_READERS: Mapping[str, Callable[[Any, Value | None], Read]] = {
+    "all": _all,
+    "any": _any,
+    "n_of": _n_of,
+    "sequence": _sequence,
+    "threshold": _threshold,
+    "absence": _absence,
+}

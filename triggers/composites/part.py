@@ -1,0 +1,74 @@
+"""A part of a composite: which events it is about, and under which key they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from engine import codec
+from engine.errors import Invalid
+from triggers.conditions import Condition, compile_condition
+from triggers.flow import fields
+from triggers.patterns import Clause, Pattern, compile_pattern
+from triggers.values import Value
+
+FIELDS = ("name", "on", "when", "key")
+
+EXAMPLE = '{"name": "paid", "on": {"type": ["order.paid"]}, "key": "data.order"}'
+
+
+@dataclass(frozen=True)
+class Part:
+    """A pattern with a name, and a condition and a key if it has them. ``on`` is the pattern as it was written."""
+
+    name: str
+    on: Mapping[str, Any]
+    pattern: Pattern
+    condition: Condition | None = None
+    key: Value | None = None
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """The only event types that it can match, when it lists plain ones."""
+        listed = self.on.get("type")
+        if isinstance(listed, list) and all(isinstance(item, str) for item in listed):
+            return frozenset(listed)
+        return None
+
+    def holds(self, event: Mapping[str, Any], now: datetime) -> bool:
+        """Whether an event (its envelope) stands for this part; not when the condition cannot be worked out."""
+        if not self.pattern.matches(event):
+            return False
+        return self.condition is None or self.condition.holds(event, now, {}).matched
+
+    def explain(self, event: Mapping[str, Any], now: datetime) -> list[Clause]:
+        """What was expected and what was there, the condition last."""
+        clauses = list(self.pattern.explain(event))
+        if self.condition is not None and self.pattern.matches(event):
+            verdict = self.condition.holds(event, now, {})
+            found = verdict.problem or ("true" if verdict.matched else "false")
+            clauses.append(Clause("when", self.condition.text, found, verdict.matched))
+        return clauses
+
+
+def compile_part(given: Any, name: str, key: Value | None, more: tuple[str, ...] = ()) -> Part:
+    """Read a part; ``name`` and ``key`` are what it has without its own, ``more`` fields are its owner's.
+
+    Raises :class:`Invalid`.
+    """
+    what = f"part {name} of the composite"
+    found = fields.members(given, what, (*FIELDS, *more), EXAMPLE)
+    on = fields.needed(found, "on", what, EXAMPLE)
+    chosen = found.get("name") or name
+    if not isinstance(chosen, str) or len(chosen) > 100:
+        raise Invalid(f"wrong name of {what}", "it is a text of at most 100 letters", EXAMPLE)
+    condition = found.get("when")
+    return Part(
+        chosen,
+        codec.loads(codec.encode(on)),
+        compile_pattern(on),
+        None if condition is None else compile_condition(condition),
+        fields.key(found, what) or key,
+    )
