@@ -90,7 +90,7 @@ def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
     """Write event rows into the outbox and wake router and publisher after the commit."""
     if rows:
         tx.insert(event, rows)
-        tx.insert(outbox, [{"event_id": row["id"], "time": row["time"]} for row in rows])
+        tx.insert(outbox, [{"event_id": row["id"], "time": tx.now} for row in rows])
         tx.wake("events", "outbox")
 
 
@@ -98,7 +98,7 @@ def add_new(tx: Tx, rows: Sequence[dict[str, Any]]) -> set[str]:
     """Write those event rows whose ``dedup_key`` was not used before. Returns the ids of those that were written."""
     written = tx.insert_returning(event, rows, event.c.id)
     if written:
-        tx.insert(outbox, [{"event_id": row["id"], "time": row["time"]} for row in rows if row["id"] in written])
+        tx.insert(outbox, [{"event_id": row["id"], "time": tx.now} for row in rows if row["id"] in written])
         tx.wake("events", "outbox")
     return written
 

@@ -147,6 +147,44 @@ source_events = Counter(
     "functory_source_events_total", "Events that sources have brought in.", ["kind"], registry=registry
 )
 
+schedule_ticks = Counter(
+    "functory_schedule_ticks_total",
+    "Events of schedules: fired on time, late (caught up after a downtime), backfill, manual.",
+    ["result"],
+    registry=registry,
+)
+schedule_missed = Counter(
+    "functory_schedule_missed_catchup_window_total",
+    "Times of schedules that became nothing after a downtime: beyond the catch-up window, or by the catch-up policy.",
+    ["reason"],
+    registry=registry,
+)
+schedule_lag = Histogram(
+    "functory_schedule_lag_seconds",
+    "From when a time was due to the commit's moment of its event.",
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300),
+    registry=registry,
+)
+
+webhook_requests = Counter(
+    "functory_webhook_requests_total",
+    "Requests to webhooks by answer and reason.",
+    ["status_class", "reason"],
+    registry=registry,
+)
+webhook_seconds = Histogram(
+    "functory_webhook_seconds",
+    "Time from a request's headers to its answer.",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20),
+    registry=registry,
+)
+events_received = Counter(
+    "functory_events_received_total",
+    "CloudEvents sent to /events, by mode and result; a refused batch is one.",
+    ["mode", "result"],
+    registry=registry,
+)
+
 
 class StateCollector(Collector):
     """Gauges that are one SQL query each, asked at the scrape. Only the scheduler and the embedded

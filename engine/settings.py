@@ -141,6 +141,14 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address of the server role")
     port: int = Field(7400, ge=0, le=65535, description="port of the server role; 0 takes a free one")
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
+        description="address under which others reach the server, for example https://events.example.com",
+    )
+    events_token: SecretStr | None = Field(
+        None, description="bearer token of POST /events; without it, only this machine may send there"
+    )
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="port of /metrics of the other roles; 0 takes a free one"
     )

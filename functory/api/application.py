@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from engine import metrics
 from functory import __version__
-from functory.api import problem
+from functory.api import cloudevents, problem, webhooks
 from functory.api.health import Health
 from functory.local import Functory
 
@@ -18,6 +18,8 @@ def create_app(functory: Functory) -> FastAPI:
     app = FastAPI(title="Functory", version=__version__, docs_url=None, redoc_url=None)
     problem.install(app)
     health = Health(functory)
+    webhooks.mount(app, functory)
+    cloudevents.mount(app, functory)
 
     @app.get("/healthz", tags=["health"])
     def healthz() -> dict[str, str]:

@@ -1,0 +1,260 @@
+"""Events that others send as CloudEvents 1.0.2: read from the envelope's three forms, taken in once each.
+
+The forms are those of the HTTP binding (https://github.com/cloudevents/spec, tag v1.0.2, ``http-protocol-binding.md``)
+and of the JSON format (``json-format.md``). An event of the same ``source`` and ``id`` is the same event (spec 3.1):
+the second one writes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import sqlalchemy as sa
+
+from engine import codec, events, media
+from engine.database import Database
+from engine.errors import Invalid
+from engine.tables import event
+from engine.tx import Tx
+
+STRUCTURED = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch+json"
+# What an event says of its data when that is bytes: the data is their base64 then.
+ENCODING = "datacontentencoding"
+# The id that its sender gave it; in the envelope ``id`` is ours.
+SENDER_ID = "functorysenderid"
+
+MAX_BATCH = 1000
+MAX_TEXT = 1024
+MAX_EXTENSIONS = 50
+
+_CORE = frozenset({"specversion", "id", "source", "type", "subject", "time", "datacontenttype"})
+# Spec 3.1: lower-case letters and digits; 20 is what it asks senders to keep to, 100 what is taken.
+_NAME = re.compile(r"[a-z0-9]{1,100}")
+# RFC 3339, section 5.6; the date's fields are checked when it is read.
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_MEDIA = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}( *;.{0,200})?")
+_INT32 = range(-(2**31), 2**31)
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A checked event from outside. ``extensions`` are attributes that have no column of their own."""
+
+    type: str
+    source: str
+    id: str
+    subject: str | None
+    time: datetime | None
+    data: Any
+    extensions: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """What it is known by: one text for each pair of source and id."""
+        return "ce:" + hashlib.sha256(codec.encode([self.source, self.id])).hexdigest()
+
+
+def structured(value: Any) -> Incoming:
+    """The event of a JSON object (JSON format 2 and 3.1). Raises :class:`Invalid`."""
+    if not isinstance(value, dict):
+        raise Invalid("this is no CloudEvent", "it is a JSON object")
+    given = {name: item for name, item in value.items() if name not in ("data", "data_base64")}
+    # A member that is null is one that is not there (JSON format 2.2).
+    given = {name: item for name, item in given.items() if item is not None}
+    data = value.get("data")
+    raw = value.get("data_base64")
+    if raw is None:
+        return _make(given, data, binary=False)
+    if data is not None:
+        raise Invalid("the event has data and data_base64", "it has one of them")
+    try:
+        body = base64.b64decode(raw if isinstance(raw, str) else "?", validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid("data_base64 is not base64", "RFC 4648, section 4") from None
+    return _of_bytes(given, body)
+
+
+def binary(headers: Sequence[tuple[str, str]], body: bytes) -> Incoming:
+    """The event of a request whose headers (lower-case names) are its attributes (HTTP binding 3.1). Raises
+    :class:`Invalid`."""
+    given: dict[str, Any] = {}
+    for name, value in headers:
+        attribute = "datacontenttype" if name == "content-type" else name.removeprefix("ce-")
+        if attribute == name:
+            continue
+        if attribute in given:
+            raise Invalid(f"the header {name} came twice", "each attribute has one value")
+        given[attribute] = value if name == "content-type" else _unescape(name, value)
+    if "specversion" not in given:
+        raise Invalid(
+            "this is no CloudEvent",
+            f"there is no header ce-specversion, and the content type is neither {STRUCTURED} nor {BATCH}",
+        )
+    return _of_bytes(given, body)
+
+
+class Inbox:
+    """Writes events from outside, each once."""
+
+    def __init__(self, database: Database, max_bytes: int) -> None:
+        self._database = database
+        self._max_bytes = max_bytes
+
+    def check(self, one: Incoming) -> None:
+        """Refuse an event whose data is too large. Raises :class:`Invalid`."""
+        events.check_data(one.data, self._max_bytes)
+
+    def take(self, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
+        """Write all of them in one transaction. Returns the id of each, and whether it was known before."""
+        for one in incoming:
+            self.check(one)
+        return self._database.group(lambda tx: _take(tx, incoming))
+
+
+def _take(tx: Tx, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
+    first: dict[str, Incoming] = {}
+    for one in incoming:
+        first.setdefault(one.key, one)
+    # In sorted order: two batches with the same events must not wait for each other.
+    rows = [
+        events.record(
+            tx,
+            one.type,
+            one.subject,
+            one.data,
+            source=one.source,
+            dedup_key=key,
+            time=one.time,
+            extensions=one.extensions,
+        )
+        for key, one in sorted(first.items())
+    ]
+    written = events.add_new(tx, rows)
+    ids = {row["dedup_key"]: row["id"] for row in rows if row["id"] in written}
+    fresh = set(ids)
+    old = sorted(set(first) - fresh)
+    if old:
+        ids |= tx.pairs(sa.select(event.c.dedup_key, event.c.id).where(event.c.dedup_key.in_(old)))
+    answers: list[tuple[str, bool]] = []
+    for one in incoming:
+        answers.append((str(ids[one.key]), one.key not in fresh))
+        # The same event once more in this batch is known by then.
+        fresh.discard(one.key)
+    return answers
+
+
+def _of_bytes(given: dict[str, Any], body: bytes) -> Incoming:
+    """An event whose data came as bytes: read by its content type, as JSON, text, or kept as bytes."""
+    content_type = given.get("datacontenttype")
+    try:
+        kind = media.parse(content_type) if isinstance(content_type, str) else ""
+    except media.Unsupported:
+        kind = ""
+    if not body:
+        return _make(given, None, binary=False)
+    if media.is_json(kind):
+        return _make(given, media.read_json(body), binary=False)
+    if kind.startswith("text/"):
+        return _make(given, media.read_text(body), binary=False)
+    return _make(given, base64.b64encode(body).decode(), binary=True)
+
+
+def _make(given: dict[str, Any], data: Any, *, binary: bool) -> Incoming:
+    if given.get("specversion") != "1.0":
+        raise Invalid(f"wrong specversion {_shown(given.get('specversion'))}", "it is 1.0")
+    source = _text(given, "source")
+    if source.startswith("/functory/") or source == "/functory":
+        raise Invalid(f"the source {source!r} is reserved", "sources under /functory are the engine's own")
+    type_ = _text(given, "type")
+    events.check_type(type_)
+    subject = given.get("subject")
+    events.check_subject(subject)
+    extensions = {name: _extension(name, value) for name, value in given.items() if name not in _CORE}
+    if len(extensions) > MAX_EXTENSIONS:
+        raise Invalid("the event has too many attributes", f"at most {MAX_EXTENSIONS} extensions are taken")
+    content_type = given.get("datacontenttype")
+    if content_type is not None:
+        if not isinstance(content_type, str) or not _MEDIA.fullmatch(content_type):
+            raise Invalid(
+                f"wrong datacontenttype {_shown(content_type)}", "it is a media type, application/json"
+            )
+        if content_type.lower() != "application/json":
+            extensions["datacontenttype"] = content_type
+    if binary:
+        extensions[ENCODING] = "base64"
+    id_ = _text(given, "id")
+    extensions[SENDER_ID] = id_
+    return Incoming(type_, source, id_, subject, _time(given.get("time")), data, extensions)
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or _unprintable(value):
+        raise Invalid(
+            f"wrong {name} {_shown(value)}" if value is not None else f"the event has no {name}",
+            f"it is a text of 1 to {MAX_TEXT} letters without control characters",
+        )
+    return value
+
+
+def _extension(name: str, value: Any) -> str | int | bool:
+    if not _NAME.fullmatch(name):
+        raise Invalid(f"wrong attribute name {name[:100]!r}", "it has lower-case letters and digits only")
+    if name.startswith("functory"):
+        raise Invalid(f"the attribute {name} is reserved", "lineage is what the engine knows itself")
+    if name == "data":
+        raise Invalid("wrong attribute data", "that name is taken by the event's data")
+    if isinstance(value, bool) or (isinstance(value, int) and value in _INT32):
+        return value
+    if not isinstance(value, str) or len(value) > MAX_TEXT or _unprintable(value):
+        raise Invalid(
+            f"wrong attribute {name}",
+            f"it is a text of at most {MAX_TEXT} letters without control characters, a boolean or a 32-bit integer",
+        )
+    return value
+
+
+def _unprintable(text: str) -> bool:
+    """Whether a text has what attributes may not hold (spec 3.1, String): control characters, lone surrogates."""
+    return any(c < " " or "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" for c in text)
+
+
+def _time(given: Any) -> datetime | None:
+    if given is None:
+        return None
+    found = _TIME.fullmatch(given) if isinstance(given, str) else None
+    if found is not None:
+        day, clock, fraction, zone = found.groups()
+        try:
+            # Python keeps microseconds.
+            return datetime.fromisoformat(
+                f"{day}T{clock}{(fraction or '')[:7]}{'+00:00' if zone in 'Zz' else zone}"
+            ).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    raise Invalid(f"wrong time {_shown(given)}", "it is written as RFC 3339 says, 2026-01-31T12:00:00Z")
+
+
+def _unescape(name: str, value: str) -> str:
+    """A header's value as an attribute (HTTP binding 3.1.3.2): quotes taken off, then percent-encoded UTF-8."""
+    if len(value) >= 2 and value[0] == value[-1] == '"':
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    try:
+        return unquote_to_bytes(value.encode("latin-1")).decode()
+    except (UnicodeDecodeError, UnicodeEncodeError):
+        raise Invalid(
+            f"the header {name} is not UTF-8", "other letters than ASCII are percent-encoded"
+        ) from None
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:100]

@@ -1,0 +1,132 @@
+"""Rows of webhooks: the source that a request is for, its rate, and the event that the request becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import intake, metrics, sources
+from engine.database import Database
+from engine.intake import Arrival
+from engine.source import NAME
+from engine.tables import pace, source
+from engine.tx import Tx
+
+CONTROL = "webhook"
+# The source's row says when it last brought an event, to this precision: not every request rewrites it.
+SEEN = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """``limit`` events in ``period`` seconds, ``burst`` of them at once."""
+
+    limit: int
+    period: float
+    burst: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a request came to: its event, new or ``duplicate``; or the seconds after which one is taken again."""
+
+    event_id: str = ""
+    duplicate: bool = False
+    wait: float = 0.0
+
+
+class Webhooks:
+    """Webhooks as the server asks for them; :class:`engine.sources.Sources` keeps what is configured."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """The row of a webhook that is not deleted, paused ones too; None for what cannot be a name as well."""
+        # It is looked for all the same, but not by a text that a database refuses.
+        name = name if NAME.fullmatch(name.replace("-", "_").replace(".", "_")) else ""
+        with self._database.read() as tx:
+            return tx.one(
+                sa.select(source).where(
+                    source.c.kind == "webhook", source.c.name == name, source.c.state != "deleted"
+                )
+            )
+
+    def take(self, row: Mapping[str, Any], arrival: Arrival, rate: Rate | None) -> Taken:
+        """Write the event of a request, once for each key, within the rate. Returns when it is durable.
+
+        What has come before is answered with its event, and costs nothing of the rate. Raises :class:`Unavailable`.
+        """
+        if rate is None:
+            taken = self._database.group(lambda tx: self._take(tx, row, arrival, None))
+        else:
+            # Alone: a shared transaction would hold the rates of several webhooks, locked in any order.
+            with self._database.write() as tx:
+                taken = self._take(tx, row, arrival, rate)
+        if taken.event_id and not taken.duplicate:
+            metrics.source_events.labels(metrics.kind_label(row["kind"])).inc()
+        return taken
+
+    def tell_problem(self, source_id: str, problem: str) -> None:
+        """Note why a request was not taken; the next one that is taken clears it."""
+        with self._database.write() as tx:
+            tx.execute(
+                sa.update(source)
+                .where(source.c.id == source_id)
+                .values(problem=problem[:2000], problem_at=tx.now)
+            )
+
+    @staticmethod
+    def _take(tx: Tx, row: Mapping[str, Any], arrival: Arrival, rate: Rate | None) -> Taken:
+        if rate is not None:
+            before = None if arrival.key is None else intake.known(tx, row["id"], arrival.key)
+            if before is not None:
+                return Taken(before, duplicate=True)
+            wait = _pay(tx, row, rate)
+            if wait > 0:
+                return Taken(wait=wait)
+        (event_id,) = intake.take(tx, row["id"], sources.address(row), [arrival])
+        if event_id is None:
+            return Taken(str(intake.known(tx, row["id"], arrival.key or "")), duplicate=True)
+        last = row["last_event_at"]
+        if row["problem"] is not None or last is None or tx.now - last > SEEN:
+            tx.execute(
+                sa.update(source)
+                .where(source.c.id == row["id"])
+                .values(last_event_at=tx.now, problem=None, problem_at=None)
+            )
+        return Taken(event_id)
+
+
+def conform(next_at: datetime | None, now: datetime, rate: Rate) -> tuple[float, datetime]:
+    """GCRA (ITU-T I.371, virtual scheduling) for one request: the seconds until it conforms, 0 when it does, and
+    the moment that is kept then."""
+    step = rate.period / rate.limit
+    moment = max(next_at or now, now)
+    wait = (moment - now).total_seconds() - step * (rate.burst - 1)
+    # A microsecond is what the database keeps of a moment.
+    return (wait, moment) if wait > 1e-6 else (0.0, moment + timedelta(seconds=step))
+
+
+def _pay(tx: Tx, row: Mapping[str, Any], rate: Rate) -> float:
+    """Take one from the webhook's rate, or say how long there is nothing to take."""
+    place = (pace.c.trigger_id == row["id"], pace.c.control == CONTROL, pace.c.key == "")
+    statement = sa.select(pace.c.next_at).where(*place)
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update()
+    next_at = tx.scalar(statement)
+    if next_at is None:
+        first = {"trigger_id": row["id"], "control": CONTROL, "key": "", "text": row["name"], "dropped": 0}
+        # Another server may write the row first: then it is waited for here.
+        tx.insert_missing(pace, [first | {"next_at": tx.now}])
+        next_at = tx.scalar(statement)
+    wait, moment = conform(next_at, tx.now, rate)
+    if wait > 0:
+        tx.execute(sa.update(pace).where(*place).values(dropped=pace.c.dropped + 1))
+    else:
+        tx.execute(sa.update(pace).where(*place).values(next_at=moment))
+    return wait

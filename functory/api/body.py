@@ -1,0 +1,45 @@
+"""The body of a request, read with limits: no more bytes than are wanted, and not for longer than is reasonable."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+# A sender that needs longer than this for its body holds a connection that others could use.
+SECONDS = 20.0
+
+
+async def read(request: Request, limit: int, seconds: float = SECONDS) -> bytes:
+    """The body as it was sent. Raises HTTPException: 413, 415 for a compressed body, 408, 400.
+
+    A length that the sender tells is believed only to refuse at once; what comes is counted.
+    """
+    encodings = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
+    if encodings not in ("", "identity"):
+        # A few bytes may unpack to gigabytes, and signatures are of what was sent.
+        raise HTTPException(415, "compressed bodies are not read", {"accept-encoding": "identity"})
+    told = request.headers.get("content-length", "0")
+    if not told.isdecimal() or int(told[:20]) > limit:
+        raise _too_large(limit)
+    found = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.stream():
+                found += piece
+                if len(found) > limit:
+                    raise _too_large(limit)
+    except TimeoutError:
+        raise HTTPException(
+            408, f"the body did not come within {seconds:g} seconds", {"connection": "close"}
+        ) from None
+    except ClientDisconnect:
+        # Nobody hears the answer; without one it would count as a defect.
+        raise HTTPException(400, "the sender went away") from None
+    return bytes(found)
+
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"at most {limit:,} bytes are taken", {"connection": "close"})

@@ -1,0 +1,170 @@
+"""``POST /events``: CloudEvents 1.0.2 in binary, structured and batch mode (HTTP binding, section 3).
+
+An event of the same source and id is taken once. A batch is taken as a whole or not at all. Who may send is settled by
+``events_token``; without it only this machine may, and only where the server listens to nobody else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from engine import cloudevents, media, metrics
+from engine.cloudevents import Inbox, Incoming
+from engine.errors import Invalid, Unavailable
+from engine.settings import Settings
+from functory.api import body
+from functory.api.problem import problem
+from functory.api.webhooks import RETRY_SECONDS
+from functory.local import Functory
+
+log = structlog.get_logger("functory.api")
+
+# What an envelope may take beside its data.
+ENVELOPE_BYTES = 65_536
+# Faults of a batch that are listed in an answer.
+LISTED = 100
+
+
+def mount(app: FastAPI, functory: Functory, *, body_seconds: float = body.SECONDS) -> None:
+    """Add the route to ``app``. A body must come within ``body_seconds``."""
+    inbox = Inbox(functory.database, functory.settings.max_event_bytes)
+    settings = functory.settings
+
+    @app.post("/events", tags=["events"], status_code=202)
+    async def events(request: Request) -> Response:
+        """Take CloudEvents in. 202 with their ids once they are committed."""
+        refused = refusal(settings, request.headers.getlist("authorization"), request.headers.getlist("host"))
+        if refused is not None:
+            metrics.events_received.labels("unknown", "refused").inc()
+            return refused
+        mode = "unknown"
+        try:
+            raw = await body.read(request, settings.max_event_bytes + ENVELOPE_BYTES, body_seconds)
+            headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
+            mode = mode_of(headers)
+            return await run_in_threadpool(_take, inbox, mode, headers, raw)
+        except (HTTPException, Invalid):
+            metrics.events_received.labels(mode, "refused").inc()
+            raise
+        except Unavailable as error:
+            log.warning("events could not be taken in", why=error.what, consequence="answered 503")
+            return problem(
+                503,
+                detail="it could not be stored; send it again",
+                headers={"retry-after": str(RETRY_SECONDS)},
+            )
+
+
+def refusal(settings: Settings, authorization: Sequence[str], host: Sequence[str]) -> Response | None:
+    """Why a caller may not send events; None when it may."""
+    if settings.events_token is None:
+        if is_local(settings.host) and len(host) == 1 and is_local(_without_port(host[0])):
+            return None
+        return problem(
+            403,
+            detail="no token is set, so events are taken from this machine only, under a name of this machine; "
+            "set FUNCTORY_EVENTS_TOKEN and send it as a bearer token",
+        )
+    scheme, _, token = (authorization[0] if len(authorization) == 1 else "").partition(" ")
+    wanted = settings.events_token.get_secret_value()
+    fits = hmac.compare_digest(_hash(token.strip()), _hash(wanted))
+    if scheme.lower() == "bearer" and fits:
+        return None
+    return problem(401, detail="send the token of this server", headers={"www-authenticate": "Bearer"})
+
+
+def mode_of(headers: Sequence[tuple[str, str]]) -> str:
+    """``binary``, ``structured`` or ``batch``, by the content type. Raises HTTPException (415)."""
+    given = [value for name, value in headers if name == "content-type"]
+    try:
+        kind = media.parse(given[0]) if given else ""
+    except media.Unsupported as error:
+        if "application/cloudevents" in given[0].lower():
+            raise HTTPException(415, str(error)) from None
+        kind = ""
+    if kind == cloudevents.STRUCTURED:
+        mode = "structured"
+    elif kind == cloudevents.BATCH:
+        mode = "batch"
+    elif kind.startswith("application/cloudevents"):
+        raise HTTPException(415, f"{cloudevents.STRUCTURED} and {cloudevents.BATCH} are read")
+    else:
+        mode = "binary"
+    if len(given) > 1:
+        raise HTTPException(415, "the request has two content types")
+    return mode
+
+
+def is_local(host: str) -> bool:
+    """Whether a host's name or address is one of this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _take(inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: bytes) -> Response:
+    if mode == "batch":
+        return _take_batch(inbox, raw)
+    one = (
+        cloudevents.binary(headers, raw) if mode == "binary" else cloudevents.structured(media.read_json(raw))
+    )
+    ((id_, known),) = inbox.take([one])
+    _count(mode, [known])
+    return JSONResponse({"event": id_, "duplicate": known}, status_code=202)
+
+
+def _take_batch(inbox: Inbox, raw: bytes) -> Response:
+    given = media.read_json(raw)
+    if not isinstance(given, list) or len(given) > cloudevents.MAX_BATCH:
+        raise Invalid("this is no batch of events", f"it is a JSON array of at most {cloudevents.MAX_BATCH}")
+    taken: list[Incoming] = []
+    faults: list[dict[str, Any]] = []
+    for number, value in enumerate(given):
+        try:
+            one = cloudevents.structured(value)
+            inbox.check(one)
+            taken.append(one)
+        except Invalid as error:
+            faults.append({"index": number, "what": error.what, "why": error.why})
+    if faults:
+        metrics.events_received.labels("batch", "refused").inc()
+        return problem(
+            400,
+            title="the batch was not taken",
+            detail=f"{len(faults)} of its {len(given)} events are wrong; none was taken",
+            errors=faults[:LISTED],
+        )
+    answers = inbox.take(taken) if taken else []
+    _count("batch", [known for _, known in answers])
+    return JSONResponse(
+        {"events": [{"event": id_, "duplicate": known} for id_, known in answers]}, status_code=202
+    )
+
+
+def _count(mode: str, known: Sequence[bool]) -> None:
+    for result, count in (("duplicate", sum(known)), ("accepted", len(known) - sum(known))):
+        if count:
+            metrics.events_received.labels(mode, result).inc(count)
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,86 @@
+"""``POST /webhooks/NAME``: what others send, handed to the door (``triggers.sources.webhooks``)."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from engine import metrics
+from engine.errors import FunctoryError, Unavailable
+from engine.webhooks import Webhooks
+from functory.api import body
+from functory.api.problem import problem
+from functory.local import Functory
+from triggers.sources.webhooks import Answer, Door
+from triggers.sources.webhooks import Request as Knock
+
+log = structlog.get_logger("functory.api")
+
+# After this many seconds a sender may try again when the database is away.
+RETRY_SECONDS = 5
+
+_REASONS = {413: "too_large", 415: "content_type", 408: "slow"}
+
+
+def mount(app: FastAPI, functory: Functory, *, body_seconds: float = body.SECONDS) -> None:
+    """Add the route to ``app``. A body must come within ``body_seconds``."""
+    door = Door(
+        Webhooks(functory.database),
+        functory.secrets,
+        functory.database.clock,
+        functory.settings.max_event_bytes,
+    )
+
+    @app.api_route("/webhooks/{name}", methods=["POST", "PUT"], tags=["webhooks"], status_code=202)
+    async def webhook(name: str, request: Request) -> Response:
+        """Take a request in. 202 with the event's id once it is committed."""
+        began = time.perf_counter()
+        try:
+            raw = await body.read(request, functory.settings.max_event_bytes, body_seconds)
+            knock = Knock(
+                request.method,
+                [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw],
+                request.url.query,
+                raw,
+            )
+            answer = await run_in_threadpool(door.knock, name, knock)
+        except HTTPException as error:
+            _count(error.status_code, _REASONS.get(error.status_code, "gone"), began)
+            raise
+        except Unavailable as error:
+            log.warning("a webhook could not be taken in", why=error.what, consequence="answered 503")
+            answer = Answer(
+                503, "unavailable", detail="it could not be stored; send it again", retry_after=RETRY_SECONDS
+            )
+        _count(answer.status, answer.reason, began)
+        response = _response(answer)
+        if answer.webhook_id is not None:
+            response.background = BackgroundTask(_tell, door, answer)
+        return response
+
+
+def _response(answer: Answer) -> Response:
+    if answer.status < 400:
+        return JSONResponse(dict(answer.body), status_code=answer.status)
+    headers: dict[str, str] = {}
+    if answer.retry_after is not None:
+        headers["retry-after"] = str(answer.retry_after)
+    return problem(answer.status, detail=answer.detail, headers=headers)
+
+
+def _count(status: int, reason: str, began: float) -> None:
+    metrics.webhook_requests.labels(f"{status // 100}xx", reason).inc()
+    metrics.webhook_seconds.observe(time.perf_counter() - began)
+
+
+def _tell(door: Door, answer: Answer) -> None:
+    try:
+        door.tell(answer)
+    except FunctoryError as error:
+        log.warning("a webhook's problem could not be noted", why=error.what)

@@ -1,0 +1,217 @@
+"""How a sender proves who it is: the configurations, and which headers each of them keeps to itself.
+
+A configuration names stored secrets and never holds a value. Several names are taken at a time, so that a secret can
+be rotated without losing a request: any of them that fits is enough.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from engine import durations
+from engine.source import NAME
+from triggers.sources.kind import Config
+
+MAX_SECRETS = 5
+# RFC 9110, section 5.6.2, in the lower case that HTTP/2 sends.
+HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
+FIVE_MINUTES = 300.0
+# Beyond an hour a timestamp protects from nothing.
+MAX_TOLERANCE = 3600.0
+
+# The headers that no event ever shows, whatever a webhook is configured to.
+CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+
+
+def header_name(given: str) -> str:
+    """A header's name in lower case. Raises ValueError."""
+    name = given.strip().lower()
+    if not HEADER.fullmatch(name):
+        raise ValueError(f"{given[:100]!r} is no name of a header")
+    return name
+
+
+class _Secretive(Config):
+    """What needs a secret; ``secret`` is the name of a stored one, or a list of names."""
+
+    secret: list[str] = Field(min_length=1, max_length=MAX_SECRETS)
+
+    # Headers that an event keeps when the sender is a known one.
+    keeps: ClassVar[tuple[str, ...]] = ()
+
+    @field_validator("secret", mode="before")
+    @classmethod
+    def _names(cls, given: Any) -> Any:
+        names = [given] if isinstance(given, str) else given
+        if isinstance(names, list) and not all(isinstance(one, str) and NAME.fullmatch(one) for one in names):
+            # Not shown: it may be the secret itself.
+            raise ValueError("it is the name of a stored secret (functory secret set NAME), not its value")
+        return names
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Headers that carry the proof."""
+        return frozenset()
+
+
+class _Timed(_Secretive):
+    """A signature with a timestamp, which must be within ``tolerance`` of the present."""
+
+    tolerance: str | float = FIVE_MINUTES
+
+    @field_validator("tolerance")
+    @classmethod
+    def _in_bounds(cls, given: str | float) -> str | float:
+        durations.seconds(given, "tolerance", 1, MAX_TOLERANCE)
+        return given
+
+
+class GitHub(_Secretive):
+    """https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries"""
+
+    type: Literal["github"]
+    keeps: ClassVar[tuple[str, ...]] = ("x-github-event", "x-github-delivery", "x-github-hook-id")
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset({"x-hub-signature", "x-hub-signature-256"})
+
+
+class Stripe(_Timed):
+    """https://docs.stripe.com/webhooks#verify-manually"""
+
+    type: Literal["stripe"]
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset({"stripe-signature"})
+
+
+class Slack(_Timed):
+    """https://docs.slack.dev/authentication/verifying-requests-from-slack"""
+
+    type: Literal["slack"]
+    keeps: ClassVar[tuple[str, ...]] = ("x-slack-retry-num", "x-slack-retry-reason")
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset({"x-slack-signature"})
+
+
+class Standard(_Timed):
+    """https://www.standardwebhooks.com, symmetric signatures: what many services send."""
+
+    type: Literal["standard"]
+    keeps: ClassVar[tuple[str, ...]] = ("webhook-id",)
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset({"webhook-signature"})
+
+
+class Hmac(_Timed):
+    """Any sender that signs with HMAC (RFC 2104).
+
+    ``signed`` says what: ``{body}`` and, with a ``timestamp_header``, ``{timestamp}`` stand for what they name.
+    """
+
+    type: Literal["hmac"]
+    header: str
+    algorithm: Literal["sha1", "sha256", "sha512"] = "sha256"
+    encoding: Literal["hex", "base64"] = "hex"
+    prefix: str = Field("", max_length=50)
+    timestamp_header: str | None = None
+    signed: str | None = Field(None, max_length=200)
+
+    @field_validator("header", "timestamp_header")
+    @classmethod
+    def _header(cls, given: str | None) -> str | None:
+        return None if given is None else header_name(given)
+
+    @model_validator(mode="after")
+    def _template(self) -> Hmac:
+        wanted = ["{body}"] if self.timestamp_header is None else ["{body}", "{timestamp}"]
+        if self.signed is not None and sorted(re.findall(r"\{[^}]*\}", self.signed)) != wanted:
+            raise ValueError(f"signed holds {' and '.join(wanted)} once, as in {self._usual!r}")
+        if self.timestamp_header == self.header:
+            raise ValueError("header and timestamp_header are two headers")
+        return self
+
+    @property
+    def template(self) -> str:
+        """What is signed."""
+        return self._usual if self.signed is None else self.signed
+
+    @property
+    def _usual(self) -> str:
+        return "{body}" if self.timestamp_header is None else "{timestamp}.{body}"
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset({self.header})
+
+
+class Token(_Secretive):
+    """A secret text in a header; in ``authorization`` it comes after ``Bearer`` (RFC 6750, section 2.1)."""
+
+    type: Literal["token"]
+    header: str = "authorization"
+
+    @field_validator("header")
+    @classmethod
+    def _header(cls, given: str) -> str:
+        return header_name(given)
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset({self.header})
+
+
+class Basic(_Secretive):
+    """A user and a secret password (RFC 7617)."""
+
+    type: Literal["basic"]
+    user: str = Field(min_length=1, max_length=200, pattern=r"^[^:\x00-\x1f\x7f]+$")
+
+
+class Nobody(Config):
+    """Anybody may send. It must be said twice, so that it is never an oversight."""
+
+    type: Literal["none"]
+    allow_unauthenticated: bool = False
+
+    secret: ClassVar[Sequence[str]] = ()
+    keeps: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="after")
+    def _meant(self) -> Nobody:
+        if not self.allow_unauthenticated:
+            raise ValueError(
+                "anybody who knows the address could write events; if that is meant, say allow_unauthenticated: true"
+            )
+        return self
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """No header is a proof."""
+        return frozenset()
+
+
+Authentication = Annotated[
+    GitHub | Stripe | Slack | Standard | Hmac | Token | Basic | Nobody, Field(discriminator="type")
+]
+
+KINDS: Mapping[str, type[Config]] = {
+    "github": GitHub,
+    "stripe": Stripe,
+    "slack": Slack,
+    "standard": Standard,
+    "hmac": Hmac,
+    "token": Token,
+    "basic": Basic,
+    "none": Nobody,
+}

@@ -1,0 +1,204 @@
+"""Takes requests in: who is there, what do they bring, one event for each delivery.
+
+The order is what makes it safe: nothing of a request is read before it has proved where it comes from, and nothing is
+answered with *accepted* before its event is committed. To whom proves nothing, a webhook that does not exist, one that
+is paused and a wrong signature are the same answer, after the same work.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine import codec, durations
+from engine.clock import Clock
+from engine.errors import FunctoryError, Invalid, NotFound
+from engine.intake import Arrival
+from engine.media import Unsupported
+from engine.secrets import Secrets
+from engine.webhooks import Rate, Webhooks
+from triggers.sources import registry
+from triggers.sources.webhooks import request as requests
+from triggers.sources.webhooks import signatures
+from triggers.sources.webhooks.authentication import GitHub, Slack
+from triggers.sources.webhooks.kind import Webhook
+from triggers.sources.webhooks.mapping import Mapping
+from triggers.sources.webhooks.request import Request
+
+# Asked for where there is no webhook, so that the same is asked of the database in any case.
+NOTHING = "_"
+# A problem of one webhook is written this often at the most: those who cause it may be many, and nobody we know.
+TELL_SECONDS = 5.0
+# Compiled webhooks that are kept; a deployment has tens.
+MAX_KEPT = 1000
+
+STRANGER = "no webhook takes this request: its name, its state, or what it proves itself with is not right"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is answered. ``reason`` is a word for the metrics; ``problem`` is for the operator of the webhook with
+    id ``webhook_id``, and never part of the answer."""
+
+    status: int
+    reason: str
+    body: Map[str, Any] = field(default_factory=dict)
+    detail: str = ""
+    retry_after: int | None = None
+    webhook_id: str | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A stored webhook, read and compiled."""
+
+    config: Any
+    mapping: Mapping
+    rate: Rate | None
+
+
+class Door:
+    """Answers the requests of all webhooks; any number of threads may knock."""
+
+    def __init__(self, webhooks: Webhooks, secrets: Secrets, clock: Clock, max_bytes: int) -> None:
+        self._webhooks = webhooks
+        self._secrets = secrets
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._kind = Webhook()
+        self._kept: dict[tuple[str, int], _Ready] = {}
+        self._told: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def knock(self, name: str, request: Request) -> Answer:
+        """Take a request in. Raises :class:`Unavailable` when the database cannot be used: nothing is written then,
+        and the sender is to send it again."""
+        try:
+            media = requests.content_type(request)
+        except Unsupported as error:
+            return Answer(415, "content_type", detail=str(error))
+        row = self._webhooks.find(name)
+        ready = self._ready(row) if row is not None else None
+        proof = self._prove(ready, request)
+        if row is None or ready is None or not proof.ok or row["state"] != "enabled":
+            told = row is not None and row["state"] == "enabled" and proof.problem
+            return Answer(
+                404,
+                "refused",
+                detail=STRANGER,
+                webhook_id=row["id"] if row is not None and told else None,
+                problem=f"a request was refused: {proof.problem}" if told else "",
+            )
+        return self._enter(row, ready, media, request, proof)
+
+    def tell(self, answer: Answer) -> None:
+        """Note an answer's problem on its webhook, if none was noted in the last seconds. Called after the answer was
+        sent: how long it takes tells nobody anything."""
+        if answer.webhook_id is None:
+            return
+        now = self._clock.monotonic()
+        with self._lock:
+            if now - self._told.get(answer.webhook_id, -math.inf) < TELL_SECONDS:
+                return
+            if len(self._told) >= MAX_KEPT:
+                self._told.clear()
+            self._told[answer.webhook_id] = now
+        self._webhooks.tell_problem(answer.webhook_id, answer.problem)
+
+    def _ready(self, row: Map[str, Any]) -> _Ready | None:
+        place = (row["id"], row["version"])
+        found = self._kept.get(place)
+        if found is None:
+            try:
+                config = registry.read(self._kind, row["config"])
+                found = _Ready(config, Mapping(row["name"], config), rate_of(config))
+            except Invalid:
+                # Stored by another version of the program, which knew more.
+                return None
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[place] = found
+        return found
+
+    def _prove(self, ready: _Ready | None, request: Request) -> signatures.Proof:
+        names = ready.config.auth.secret if ready is not None else ()
+        keys: list[str] = []
+        absent: list[str] = []
+        for secret in names or (NOTHING,):
+            try:
+                keys.append(self._secrets.open(secret).get_secret_value())
+            except (NotFound, Invalid) as error:
+                absent.append(f"{error.what}: {error.why}")
+        if ready is None or (names and not keys):
+            signatures.spend(request)
+            return signatures.Proof(False, "; ".join(absent) if ready is not None else "")
+        return signatures.verify(ready.config.auth, keys, request, self._clock.now().timestamp())
+
+    def _enter(
+        self, row: Map[str, Any], ready: _Ready, media: str, request: Request, proof: signatures.Proof
+    ) -> Answer:
+        def refuse(status: int, reason: str, detail: str) -> Answer:
+            return Answer(status, reason, detail=detail, webhook_id=row["id"], problem=detail)
+
+        limit = min(ready.config.max_bytes or self._max_bytes, self._max_bytes)
+        if len(request.body) > limit:
+            return refuse(413, "too_large", f"{len(request.body):,} bytes; at most {limit:,} are taken")
+        auth = ready.config.auth
+        try:
+            body = requests.read_body(media, request.body, payload=isinstance(auth, GitHub | Slack))
+            codec.encode(body)
+        except Invalid as error:
+            return refuse(400, "malformed", f"{error.what}: {error.why}")
+        answered = greeting(auth, body, request)
+        if answered is not None:
+            return answered
+        mapping = ready.mapping
+        try:
+            variables = mapping.variables(request, body)
+            if not mapping.wanted(variables):
+                return Answer(202, "ignored", {"event": None, "ignored": True})
+            made = mapping.make(variables)
+            size = len(codec.encode(made.data))
+        except FunctoryError as error:
+            return refuse(422, "mapping", f"{error.what}: {error.why}")
+        if size > self._max_bytes:
+            return refuse(
+                413, "too_large", f"the event has {size:,} bytes; at most {self._max_bytes:,} are taken"
+            )
+        arrival = Arrival(made.type, made.data, made.subject, key=made.delivery or proof.once)
+        taken = self._webhooks.take(row, arrival, ready.rate)
+        if taken.wait > 0:
+            return Answer(
+                429,
+                "limited",
+                detail=f"more than {ready.rate.limit if ready.rate else 0} requests came in too short a time",
+                retry_after=math.ceil(taken.wait),
+                webhook_id=row["id"],
+                problem=f"more requests came than its rate allows; one is taken again in {durations.text(taken.wait)}",
+            )
+        return Answer(
+            202,
+            "duplicate" if taken.duplicate else "accepted",
+            {"event": taken.event_id, "duplicate": taken.duplicate},
+        )
+
+
+def rate_of(config: Any) -> Rate | None:
+    """The rate of a configuration, in seconds."""
+    allowed = config.allowed
+    if allowed is None:
+        return None
+    return Rate(allowed.limit, durations.seconds(allowed.period, "period"), allowed.at_once)
+
+
+def greeting(auth: Any, body: Any, request: Request) -> Answer | None:
+    """The answer to a sender that only asks whether somebody is there; it becomes no event."""
+    if isinstance(auth, Slack) and isinstance(body, dict) and body.get("type") == "url_verification":
+        return Answer(200, "greeting", {"challenge": body.get("challenge")})
+    if isinstance(auth, GitHub) and request.one("x-github-event") == "ping":
+        return Answer(200, "greeting", {"pong": True})
+    return None

@@ -1,0 +1,87 @@
+"""The kind ``webhook`` of sources: its configuration."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator, model_validator
+
+from engine import durations
+from engine.errors import Invalid
+from triggers.sources.kind import Config, Kind
+from triggers.sources.webhooks.authentication import CREDENTIALS, Authentication, Nobody, header_name
+from triggers.sources.webhooks.mapping import Mapping
+
+MAX_PERIOD = 86_400.0
+
+
+class Rate(Config):
+    """So many requests become events in a ``period``; ``burst`` of them at once."""
+
+    limit: int = Field(ge=1, le=1_000_000)
+    period: str | float = "1m"
+    burst: int | None = Field(default=None, ge=1, le=1_000_000)
+
+    @field_validator("period")
+    @classmethod
+    def _in_bounds(cls, given: str | float) -> str | float:
+        durations.seconds(given, "period", 1, MAX_PERIOD)
+        return given
+
+    @property
+    def at_once(self) -> int:
+        """How many may come at once: all of them, unless it is said otherwise."""
+        return self.limit if self.burst is None else self.burst
+
+
+# What anybody may send to a webhook that asks for no proof, unless it is said otherwise.
+UNPROVEN = Rate(limit=60)
+
+
+class WebhookConfig(Config):
+    """How a sender proves who it is, what an event is made of, and how much is taken."""
+
+    auth: Authentication
+    type: str | None = None
+    subject: str | None = None
+    data: str | None = None
+    delivery: str | None = None
+    when: str | None = None
+    headers: list[str] = Field([], max_length=50)
+    max_bytes: int | None = Field(None, ge=1, le=16_777_216)
+    rate: Rate | None = None
+
+    @field_validator("headers")
+    @classmethod
+    def _names(cls, given: list[str]) -> list[str]:
+        return sorted({header_name(name) for name in given})
+
+    @model_validator(mode="after")
+    def _keeps_no_credentials(self) -> WebhookConfig:
+        shown = sorted(set(self.headers) & (CREDENTIALS | self.auth.hidden))
+        if shown:
+            raise ValueError(
+                f"headers: {', '.join(shown)} would put a proof into events, where many can read it"
+            )
+        return self
+
+    @property
+    def allowed(self) -> Rate | None:
+        """The rate that holds; None for none."""
+        return UNPROVEN if self.rate is None and isinstance(self.auth, Nobody) else self.rate
+
+
+class Webhook(Kind):
+    """Requests to ``/webhooks/NAME``."""
+
+    kind: ClassVar[str] = "webhook"
+    summary: ClassVar[str] = "what others send over HTTP, signed or with a token"
+    types: ClassVar[tuple[str, ...]] = ("webhook.received", "*")
+    Config = WebhookConfig
+
+    def check(self, config: Any) -> None:
+        """Raise :class:`Invalid` for an expression that is not CEL, or cannot be what it stands for."""
+        mapping = Mapping("check", config)
+        wrong = mapping.never()
+        if wrong:
+            raise Invalid("wrong webhook", wrong)

@@ -1,0 +1,144 @@
+"""What an event is made of: type, subject, data and delivery id, by CEL over the request, or as it is by default.
+
+The expressions see ``headers`` (lower-case names; without those that carry a proof), ``body`` (the parsed JSON, the
+fields of a form, or a text), ``query`` and ``method``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+from typing import Any
+
+from engine import codec, events
+from engine.errors import Invalid
+from triggers import values
+from triggers.sources.webhooks.authentication import CREDENTIALS, GitHub, Slack, Standard, Stripe
+from triggers.sources.webhooks.request import Request, read_fields
+
+TYPE = "webhook.received"
+NAMES = ("headers", "body", "query", "method")
+EXAMPLE = 'body.action + "/" + headers["x-event"]'
+# What any event tells of a request, beside what the webhook names.
+KEPT = ("content-type", "user-agent")
+
+TEXTS = frozenset({"STRING", "DYN", "NULL"})
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a request comes to. ``delivery`` is its id; None: none was found, each request is a new one."""
+
+    type: str
+    subject: str
+    data: Any
+    delivery: str | None
+
+
+def compile_one(text: str | None, what: str) -> values.Value | None:
+    """One expression of a webhook; None without a text. Raises :class:`Invalid`."""
+    return None if text is None else values.compile_value(text, what, NAMES, EXAMPLE)
+
+
+class Mapping:
+    """The compiled expressions of one webhook."""
+
+    def __init__(self, name: str, config: Any) -> None:
+        """Raises :class:`Invalid` for an expression that is not CEL."""
+        self._name = name
+        self._auth = config.auth
+        self._hidden = config.auth.hidden | CREDENTIALS
+        self._kept = tuple(dict.fromkeys((*KEPT, *config.auth.keeps, *config.headers)))
+        self._type = compile_one(config.type, "type")
+        self._subject = compile_one(config.subject, "subject")
+        self._data = compile_one(config.data, "data")
+        self._delivery = compile_one(config.delivery, "delivery")
+        self._when = compile_one(config.when, "when")
+
+    def never(self) -> str | None:
+        """What can be told of an expression without any request: that it gives no value of its kind."""
+        for one, what, kinds in (
+            (self._type, "type", TEXTS),
+            (self._subject, "subject", TEXTS),
+            (self._delivery, "delivery", TEXTS | {"INT", "UINT"}),
+            (self._when, "when", {"BOOL", "DYN"}),
+        ):
+            if one is not None and one.kind not in kinds:
+                wanted = "boolean" if what == "when" else "text"
+                return f"{what} gives a value of type {one.kind.lower()}, not a {wanted}"
+        return None
+
+    def variables(self, request: Request, body: Any) -> dict[str, Any]:
+        """What the expressions see. Raises :class:`Invalid` for a query that is none."""
+        headers: dict[str, str] = {}
+        for name, value in request.headers:
+            if name not in self._hidden:
+                # Several lines of one name are one list (RFC 9110, section 5.3).
+                headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return {
+            "headers": headers,
+            "body": body,
+            "query": read_fields(request.query),
+            "method": request.method,
+        }
+
+    def wanted(self, variables: Map[str, Any]) -> bool:
+        """Whether ``when`` lets the request become an event. Raises :class:`Invalid`."""
+        if self._when is None:
+            return True
+        answer = self._when.of(variables)
+        if not isinstance(answer, bool):
+            raise Invalid("when is not true or false for this request", f"it is {_shown(answer)}")
+        return answer
+
+    def make(self, variables: Map[str, Any]) -> Made:
+        """The event. Raises :class:`Invalid` that says which expression went wrong, and how."""
+        type_ = self._type.of(variables) if self._type is not None else None
+        if type_ is None:
+            type_ = TYPE
+        elif type_ != TYPE:
+            events.check_type(type_)
+        subject = self._subject.of(variables) if self._subject is not None else None
+        subject = self._name if subject is None else _text(subject, "subject")
+        events.check_subject(subject)
+        data = self._data.of(variables) if self._data is not None else self._plain(variables)
+        return Made(type_, subject, data, self._id(variables))
+
+    def _plain(self, variables: Map[str, Any]) -> dict[str, Any]:
+        headers = variables["headers"]
+        return {
+            "webhook": self._name,
+            "headers": {name: headers[name] for name in self._kept if name in headers},
+            "query": variables["query"],
+            "body": variables["body"],
+        }
+
+    def _id(self, variables: Map[str, Any]) -> str | None:
+        if self._delivery is not None:
+            found = self._delivery.of(variables)
+            return None if found is None else "delivery:" + _text(found, "delivery")
+        body, headers = variables["body"], variables["headers"]
+        match self._auth:
+            case GitHub():
+                found = headers.get("x-github-delivery")
+            case Standard():
+                found = headers.get("webhook-id")
+            case Stripe():
+                found = body.get("id") if isinstance(body, dict) else None
+            case Slack():
+                # Of the Events API; of what people do in a conversation.
+                found = (body.get("event_id") or body.get("trigger_id")) if isinstance(body, dict) else None
+            case _:
+                found = None
+        return f"delivery:{found}" if isinstance(found, str) and found else None
+
+
+def _text(value: Any, what: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise Invalid(f"{what} is no text for this request", f"it is {_shown(value)}")
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", bool: "a boolean", float: "a number", type(None): "null"}
+    return kinds.get(type(value)) or codec.dumps(value)[:80]

@@ -1,0 +1,83 @@
+"""A request as a webhook sees it, and how its body is read by its content type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from engine import media
+from engine.errors import Invalid
+
+FORM = "application/x-www-form-urlencoded"
+MAX_FIELDS = 1000
+
+
+@dataclass(frozen=True)
+class Request:
+    """``headers`` are pairs with lower-case names, as often as they came; ``body`` is as it was sent."""
+
+    method: str
+    headers: Sequence[tuple[str, str]]
+    query: str
+    body: bytes
+
+    def all(self, header: str) -> list[str]:
+        """Every value of a header."""
+        return [value for name, value in self.headers if name == header]
+
+    def one(self, header: str) -> str | None:
+        """The value of a header that came exactly once. Two are as good as none: which of them a signature was
+        checked against, and which somebody reads later, must not be two things."""
+        found = self.all(header)
+        return found[0] if len(found) == 1 else None
+
+
+def content_type(request: Request) -> str:
+    """The media type, empty without one. Raises :class:`media.Unsupported` for one that is not read, and for two."""
+    given = request.all("content-type")
+    if len(given) > 1:
+        raise media.Unsupported("the request has two content types")
+    found = media.parse(given[0]) if given else ""
+    if not (found == "" or media.is_json(found) or found == FORM or found.startswith("text/")):
+        raise media.Unsupported("JSON, forms and text are read")
+    if found == "" and request.body:
+        raise media.Unsupported("the request has a body without a content type")
+    return found
+
+
+def read_body(kind: str, body: bytes, *, payload: bool) -> Any:
+    """The value of a body of the media type ``kind``: JSON, an object of a form's fields, a text; None for an empty
+    one.
+
+    With ``payload`` a form's field of that name is JSON and stands for the whole body, as GitHub and Slack send it.
+    Raises :class:`Invalid`.
+    """
+    if not body:
+        return None
+    if media.is_json(kind):
+        return media.read_json(body)
+    if kind == FORM:
+        fields = read_fields(media.read_text(body))
+        if payload and isinstance(fields.get("payload"), str):
+            return media.read_json(fields["payload"].encode())
+        return fields
+    return media.read_text(body)
+
+
+def read_fields(text: str) -> dict[str, Any]:
+    """The fields of a form or a query; a list for one that came several times. Raises :class:`Invalid`."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError as error:
+        raise Invalid("these are no form fields", str(error)) from None
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in fields:
+            fields[name] = value
+        elif isinstance(fields[name], list):
+            fields[name].append(value)
+        else:
+            fields[name] = [fields[name], value]
+    return fields
