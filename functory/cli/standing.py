@@ -183,12 +183,24 @@ def _composite(row: Mapping[str, Any], composite: Mapping[str, Any], now: dateti
     due = "when a further event comes" if row["due_at"] is None else f"at the latest {_due(row, now)}"
     first = f", the first of {screen.moment(row['first_time'])}" if row["first_time"] else ""
     yield f"{_key(row)}  {_matches(row)}{first}; decided {due}"
+    if flow.kind(composite) == "absence":
+        yield from _absence(row, composite["absence"])
+        return
     if flow.kind(composite) == "threshold":
         yield f"    {row['matches']:,} of {composite['threshold']['count']}"
         return
     for number, (name, _) in enumerate(named):
         count = there.get(number, 0)
         yield f"    {'✓' if count else '·'} {name}" + (f"  {count:,}" if count else "  missing")
+
+
+def _absence(row: Mapping[str, Any], absence: Mapping[str, Any]) -> Iterator[str]:
+    if absence.get("after") is not None:
+        yield f"    · {_count(row['matches'], 'event')} not answered yet"
+        return
+    memory = row["memory"] or {}
+    last = f"the last event is {memory['id']}" if memory.get("id") else "nothing has come since it was saved"
+    yield f"    · {last}" + (", and its silence is told" if row["due_at"] is None else "")
 
 
 def _throttle(standing: Standing, controls: Mapping[str, Any]) -> Iterator[Section]:

@@ -229,3 +229,22 @@ def test_the_last_line_says_what_to_do_about_the_first_thing_in_the_way(
     one: Standing, workers: int, said: str
 ) -> None:
     assert said in advice(one, workers)
+
+
+def test_an_absence_tells_what_it_has_heard_last() -> None:
+    of, after = {"on": PAID}, {"on": {"type": ["order.placed"]}}
+    silence = made(
+        composite={"absence": {"of": of}, "within": "1h"},
+        buckets=Part([bucket(matches=0, parts={}, first_time=None, memory={"id": "v7"}, due_at=None)], 1),
+    )
+    assert "the last event is v7, and its silence is told" in told(silence)
+    unheard = made(
+        composite={"absence": {"of": of}, "within": "1h"},
+        buckets=Part([bucket(matches=0, parts={}, first_time=None)], 1),
+    )
+    assert "nothing has come since it was saved" in told(unheard)
+    unanswered = made(
+        composite={"absence": {"of": of, "after": after}, "within": "1h"},
+        buckets=Part([bucket(parts={1: 2})], 1),
+    )
+    assert "2 events not answered yet" in told(unanswered)
