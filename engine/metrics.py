@@ -71,6 +71,21 @@ event_size = Histogram(
     buckets=tuple(256 * 4**n for n in range(7)),
     registry=registry,
 )
+file_events = Counter(
+    "functory_file_events_total", "Changes of files that watches told of.", ["type"], registry=registry
+)
+file_scans = Counter(
+    "functory_file_scans_total",
+    "Scans of watched folders, by what made them necessary.",
+    ["reason"],
+    registry=registry,
+)
+file_scan_duration = Histogram(
+    "functory_file_scan_duration_seconds",
+    "Time to compare a watched folder with what is known of it.",
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300),
+    registry=registry,
+)
 router_events = Counter(
     "functory_router_events_total", "Routed events by outcome.", ["outcome"], registry=registry
 )

@@ -35,6 +35,7 @@ from engine.suppressions import Suppressions
 from engine.switches import Switches
 from engine.triggers import Triggers
 from engine.widenings import Widenings
+from functory.schedules import Schedules
 from triggers import backtest, cycles, definition
 from triggers.sources.registry import Registry
 
@@ -77,6 +78,7 @@ class Functory:
         self.widenings = Widenings(self.database, self.settings)
         self.triggers = Triggers(self.database)
         self.sources = Registry(self.database)
+        self.schedules = Schedules(self)
         self.suppressions = Suppressions(self.database)
         self.switches = Switches(self.database)
         self.secrets = Secrets(self.database, self.settings)

@@ -1,9 +1,59 @@
-"""Schedules become events: any number of tickers may run, each tick is written once."""
+"""Schedules become events: any number of tickers may run, each tick is written once.
+
+A round asks for the first time that is due, which is one entry of an index. When it has come, due schedules are
+locked (others skip them), decided about by :func:`triggers.sources.schedules.decide`, and written with their next times
+in one transaction. A ticker that is killed has written all of it or nothing, and another one goes on.
+
+A clock that is put back brings no tick twice: the next times stay where they are. One that is put forward is a
+downtime, and the schedules' catch-up says what becomes of the times in between.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from engine import metrics, schedules
 from engine.database import Database
+from engine.errors import FunctoryError, Unavailable
 from engine.settings import Settings
+from engine.tx import Tx
+from triggers.sources.registry import find, read
+from triggers.sources.schedules import GRACE, Config, decide, tick_of
+
+log = structlog.get_logger("functory.ticker")
+
+# Schedules and times of one transaction. It holds up nobody else: other tickers take other schedules.
+SCHEDULES = 500
+TIMES = 2000
+
+# Configurations that are kept ready.
+KEPT = 20_000
+
+# How often failures are looked for that pause a schedule (also right before each tick).
+WATCH_SECONDS = 1.0
+# A failure's time is its transaction's beginning: it may become visible this much later.
+OVERLAP = timedelta(seconds=15)
+
+# When others hold what is due, and it is not to be asked for at once again.
+PATIENCE = 0.05
+
+
+@dataclass
+class _Done:
+    """What one transaction has decided."""
+
+    rounds: list[schedules.Round] = field(default_factory=list)
+    results: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
+    lags: list[float] = field(default_factory=list)
+    problems: dict[str, str | None] = field(default_factory=dict)
+    more: bool = False
 
 
 class Ticker:
@@ -12,11 +62,117 @@ class Ticker:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        self._configs: dict[str, tuple[int, Config]] = {}
+        self._next: datetime | None = None
+        self._blocked = False
+        self._watched: datetime | None = None
+        self._watch_at = 0.0
 
     def tick(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
-        return False
+        self._blocked = False
+        with self._database.read() as tx:
+            self._next = schedules.next_due(tx)
+            is_due = self._next is not None and self._next <= tx.now
+        if is_due or self._database.clock.monotonic() >= self._watch_at:
+            self._pause_failed()
+        if not is_due:
+            return False
+        done = self._write()
+        self._blocked = not done.rounds and not done.problems
+        for result, count in done.results.items():
+            metrics.schedule_ticks.labels(result).inc(count)
+        for reason, count in done.missed.items():
+            metrics.schedule_missed.labels(reason).inc(count)
+        for seconds in done.lags:
+            metrics.schedule_lag.observe(seconds)
+        if done.problems:
+            with self._database.write() as tx:
+                schedules.tell_problems(tx, done.problems)
+        if not done.more and not self._blocked:
+            with self._database.read() as tx:
+                self._next = schedules.next_due(tx)
+        return done.more
 
     def due_in(self) -> float | None:
         """Seconds until the next tick; None without any."""
-        return None
+        if self._next is None:
+            return None
+        left = (self._next - self._database.clock.now()).total_seconds()
+        return max(PATIENCE if self._blocked else 0.0, left)
+
+    def _write(self) -> _Done:
+        done = _Done()
+        with self._database.write() as tx:
+            rows = schedules.due(tx, SCHEDULES)
+            room = TIMES
+            for row in rows:
+                try:
+                    room -= self._decide(tx, row, max(1, room), done)
+                except Unavailable:
+                    raise
+                except FunctoryError as error:
+                    # One that cannot be read must not stop the others.
+                    log.warning("schedule cannot be read", schedule=row["name"], why=str(error))
+                    schedules.postpone(tx, row)
+                    done.problems[row["source_id"]] = str(error)
+            new = schedules.write(tx, done.rounds)
+            done.more = done.more or len(rows) == SCHEDULES
+        for one in done.rounds:
+            for tick in one.ticks:
+                if (one.row["source_id"], tick.time) in new:
+                    late = tick.data["late_seconds"]
+                    done.results["late" if late > GRACE.total_seconds() else "fired"] += 1
+                    done.lags.append(late)
+        return done
+
+    def _decide(self, tx: Tx, row: Mapping[str, Any], limit: int, done: _Done) -> int:
+        """Decide about one schedule that is due. Returns how many times that took."""
+        config = self._config(row)
+        plan = decide(
+            config.calendar,
+            row["source_id"],
+            row["fire_at"],
+            tx.now,
+            catch_up=config.catch_up,
+            window=config.window,
+            limit=limit,
+        )
+        ticks = [tick_of(row["name"], config, one.time, tx.now, late=one.late) for one in plan.ticks]
+        missed = sum(plan.missed.values())
+        done.rounds.append(schedules.Round(row, ticks, plan.next, plan.due, plan.last, missed))
+        done.missed.update(plan.missed)
+        if plan.due is not None and plan.due <= tx.now:
+            done.more = True
+        if row["problem"] is not None:
+            done.problems[row["source_id"]] = None
+        return len(ticks) + missed
+
+    def _config(self, row: Mapping[str, Any]) -> Config:
+        version, config = self._configs.get(row["source_id"], (0, None))
+        if config is None or version != row["version"]:
+            config = read(find("schedule"), row["config"])
+            if len(self._configs) >= KEPT:
+                self._configs.clear()
+            self._configs[row["source_id"]] = row["version"], config
+        return config
+
+    def _pause_failed(self) -> None:
+        """Pause the schedules that ask for it and whose execution has failed for good."""
+        self._watch_at = self._database.clock.monotonic() + WATCH_SECONDS
+        with self._database.read() as tx:
+            least = schedules.watched_from(tx)
+            if least is None:
+                self._watched = None
+                return
+            # After a clock was put back, what has been seen says nothing.
+            seen = self._watched if self._watched is not None and self._watched <= tx.now else least
+            failed = schedules.failures(tx, max(least, seen))
+            seen = tx.now - OVERLAP
+        for row in failed:
+            how = row["how"].removeprefix("execution.").replace("_", " ")
+            note = f"execution {row['execution_id']} of {row['function']} {how}"
+            with self._database.write() as tx:
+                if schedules.pause_failed(tx, row["id"], note):
+                    log.warning("schedule paused", schedule=row["name"], why=note)
+        self._watched = seen

@@ -1,0 +1,278 @@
+"""When schedules are due, and their ticks: each time of a calendar becomes one event, whoever writes it.
+
+What the times are is the ``triggers`` package's; this module keeps the next one of each schedule and writes what
+was decided. The key (schedule, time) of table ``schedule_tick`` is what makes a tick unique: any number of tickers,
+backfills and people may want the same one. Tick, event and next time are one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import counters, events, sources
+from engine.tables import event, execution, schedule, schedule_tick, source
+from engine.tx import Tx
+
+TYPE = "schedule.due"
+
+# How an execution that a tick has started ends for good, other than well.
+FAILED = ("execution.failed", "execution.timed_out", "execution.dead")
+
+# What a schedule that cannot be read waits before it is looked at again.
+RETRY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A time that becomes an event with ``data``. ``origin`` is ``calendar``, ``backfill`` or ``manual``."""
+
+    time: datetime
+    data: Mapping[str, Any]
+    origin: str = "calendar"
+
+
+@dataclass(frozen=True)
+class Round:
+    """What was decided about a schedule that was due (``row`` as :func:`due` gave it).
+
+    ``next_at`` is when ``fire_at``, the next time, is due; both None when the schedule is over. ``last_at`` is the
+    latest time that was decided about, ``missed`` how many of them became nothing.
+    """
+
+    row: Mapping[str, Any]
+    ticks: Sequence[Tick]
+    fire_at: datetime | None
+    next_at: datetime | None
+    last_at: datetime | None
+    missed: int
+
+
+def find(tx: Tx, source_id: str) -> dict[str, Any] | None:
+    """A schedule's row, locked until the commit; None before its first plan."""
+    statement = sa.select(schedule).where(schedule.c.source_id == source_id)
+    return tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+
+
+def plan(
+    tx: Tx,
+    row: Mapping[str, Any],
+    *,
+    timing: str,
+    fire_at: datetime | None,
+    next_at: datetime | None,
+    watched_from: datetime | None,
+) -> None:
+    """Note when the source ``row`` is due next; what it follows from is the row's version."""
+    values = {
+        "version": row["version"],
+        "timing": timing,
+        "fire_at": fire_at,
+        "next_at": next_at,
+        "watched_from": watched_from,
+    }
+    if not tx.insert_new(schedule, {"source_id": row["id"], "missed": 0, **values}):
+        tx.execute(sa.update(schedule).where(schedule.c.source_id == row["id"]).values(**values))
+
+
+def halt(tx: Tx, row: Mapping[str, Any]) -> None:
+    """Nothing of it is due until it is planned anew."""
+    tx.execute(
+        sa.update(schedule)
+        .where(schedule.c.source_id == row["id"])
+        .values(version=row["version"], fire_at=None, next_at=None, watched_from=None)
+    )
+
+
+def next_due(tx: Tx) -> datetime | None:
+    """When the next schedule is due: the first entry of an index, however many schedules there are."""
+    return tx.scalar(sa.select(sa.func.min(schedule.c.next_at)).where(schedule.c.next_at.is_not(None)))
+
+
+def due(tx: Tx, limit: int) -> list[dict[str, Any]]:
+    """Lock up to ``limit`` schedules that are due and that nobody else has locked, the longest due first.
+
+    The rows have the schedule's columns and the source's ``name``, ``kind``, ``config`` and ``problem``.
+    """
+    statement = (
+        sa.select(schedule, source.c.kind, source.c.name, source.c.config, source.c.problem)
+        # The version: a row that was planned anew after this statement began is not read with its old source.
+        .join(source, sa.and_(source.c.id == schedule.c.source_id, source.c.version == schedule.c.version))
+        .where(schedule.c.next_at <= tx.now, source.c.state == "enabled")
+        .order_by(schedule.c.next_at, schedule.c.source_id)
+        .limit(limit)
+    )
+    return tx.rows(
+        statement.with_for_update(of=schedule, skip_locked=True) if tx.dialect == "postgresql" else statement
+    )
+
+
+def write(tx: Tx, rounds: Sequence[Round]) -> dict[tuple[str, datetime], str]:
+    """Write the ticks and what follows of each schedule. Returns the new ticks' events by (schedule, time)."""
+    new = _put(tx, [(one.row, tick) for one in rounds for tick in one.ticks])
+    changed = [
+        {
+            "id_": one.row["source_id"],
+            "fire": one.fire_at,
+            "next": one.next_at,
+            "last": one.last_at or one.row["last_at"],
+            "more": one.missed,
+        }
+        for one in rounds
+    ]
+    if changed:
+        tx.execute(
+            sa.update(schedule)
+            .where(schedule.c.source_id == sa.bindparam("id_"))
+            .values(
+                fire_at=sa.bindparam("fire"),
+                next_at=sa.bindparam("next"),
+                last_at=sa.bindparam("last"),
+                missed=schedule.c.missed + sa.bindparam("more"),
+            ),
+            changed,
+        )
+    return new
+
+
+def put(tx: Tx, row: Mapping[str, Any], ticks: Sequence[Tick]) -> dict[datetime, str]:
+    """Write ticks of the source ``row`` beside its calendar. Returns the events by time of those that were new."""
+    find(tx, row["id"])
+    new = _put(tx, [({**row, "source_id": row["id"]}, tick) for tick in ticks])
+    return {time: id_ for (_, time), id_ in new.items()}
+
+
+def postpone(tx: Tx, row: Mapping[str, Any]) -> None:
+    """Look later at a schedule that cannot be decided about; its next time stays what it is."""
+    tx.execute(
+        sa.update(schedule).where(schedule.c.source_id == row["source_id"]).values(next_at=tx.now + RETRY)
+    )
+
+
+def tell_problems(tx: Tx, problems: Mapping[str, str | None]) -> None:
+    """Note what keeps schedules from working, by their ids; None once they work.
+
+    In a transaction of its own: who saves a schedule locks its source first, who ticks never does.
+    """
+    for id_, problem in sorted(problems.items()):
+        tx.execute(
+            sa.update(source)
+            .where(source.c.id == id_)
+            .values(problem=problem[:2000] if problem else None, problem_at=tx.now if problem else None)
+        )
+
+
+def known(tx: Tx, source_id: str, first: datetime, last: datetime) -> set[datetime]:
+    """The times from ``first`` to ``last`` that have a tick."""
+    found = tx.execute(
+        sa.select(schedule_tick.c.fire_time_utc).where(
+            schedule_tick.c.schedule_id == source_id, schedule_tick.c.fire_time_utc.between(first, last)
+        )
+    )
+    return set(found.scalars())
+
+
+def ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
+    """The newest ticks, by their time, with the first execution that each has led to."""
+    newest = (
+        sa.select(schedule_tick)
+        .where(schedule_tick.c.schedule_id == source_id)
+        .order_by(schedule_tick.c.fire_time_utc.desc())
+        .limit(limit)
+        .subquery()
+    )
+    started = (
+        sa.select(sa.func.min(execution.c.id))
+        .where(execution.c.root_id == newest.c.event_id, execution.c.event_id == newest.c.event_id)
+        .correlate(newest)
+        .scalar_subquery()
+    )
+    return tx.rows(sa.select(newest, started.label("execution_id")).order_by(newest.c.fire_time_utc.desc()))
+
+
+def overview(tx: Tx, source_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The schedule's columns of sources, by their ids."""
+    rows = tx.rows(sa.select(schedule).where(schedule.c.source_id.in_(sorted(source_ids))))
+    return {row["source_id"]: row for row in rows}
+
+
+def watched_from(tx: Tx) -> datetime | None:
+    """The earliest moment from which a failure is to pause a schedule; None when no schedule asks for it."""
+    return tx.scalar(
+        sa.select(sa.func.min(schedule.c.watched_from)).where(schedule.c.watched_from.is_not(None))
+    )
+
+
+def failures(tx: Tx, since: datetime) -> list[dict[str, Any]]:
+    """Enabled schedules that ask to be paused and whose tick's own execution has failed for good after ``since``.
+
+    The rows are the sources', with ``execution_id``, ``function`` and ``how``; one a schedule, the first failure.
+    """
+    rows = tx.rows(
+        sa.select(
+            source,
+            execution.c.id.label("execution_id"),
+            execution.c.function,
+            event.c.type.label("how"),
+        )
+        .select_from(event)
+        .join(schedule_tick, schedule_tick.c.event_id == event.c.root_id)
+        .join(schedule, schedule.c.source_id == schedule_tick.c.schedule_id)
+        .join(source, source.c.id == schedule.c.source_id)
+        .join(
+            execution,
+            sa.and_(
+                execution.c.id == event.c.cause_execution_id, execution.c.event_id == schedule_tick.c.event_id
+            ),
+        )
+        .where(
+            event.c.type.in_(FAILED),
+            event.c.id >= events.least_id(since),
+            event.c.time >= schedule.c.watched_from,
+            source.c.state == "enabled",
+        )
+        .order_by(source.c.id, event.c.id)
+    )
+    first: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        first.setdefault(row["id"], row)
+    return list(first.values())
+
+
+def pause_failed(tx: Tx, source_id: str, note: str) -> bool:
+    """enabled → paused because of a failure; False when it is not enabled any more."""
+    # First of all, as every change of a source does: of two that have seen the failure the second finds it paused.
+    counters.bump(tx, counters.SOURCES)
+    row = tx.one(sa.select(source).where(source.c.id == source_id, source.c.state == "enabled"))
+    if row is None:
+        return False
+    sources.move(tx, row, "paused", "source.paused", note, author="functory", hook=halt)
+    return True
+
+
+def _put(tx: Tx, wanted: Sequence[tuple[Mapping[str, Any], Tick]]) -> dict[tuple[str, datetime], str]:
+    rows = [
+        events.record(tx, TYPE, row["name"], dict(tick.data), source=sources.address(row))
+        for row, tick in wanted
+    ]
+    keys = {made["id"]: (row["source_id"], tick.time) for made, (row, tick) in zip(rows, wanted, strict=True)}
+    new = tx.insert_returning(
+        schedule_tick,
+        [
+            {
+                "schedule_id": row["source_id"],
+                "fire_time_utc": tick.time,
+                "event_id": made["id"],
+                "origin": tick.origin,
+                "time": tx.now,
+            }
+            for made, (row, tick) in zip(rows, wanted, strict=True)
+        ],
+        schedule_tick.c.event_id,
+    )
+    events.add(tx, [made for made in rows if made["id"] in new])
+    return {key: id_ for id_, key in keys.items() if id_ in new}

@@ -1,0 +1,152 @@
+"""The configuration of a schedule: when, in which zone, and what becomes of ticks that come too late or too soon."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from engine import codec, durations
+from engine.controls import Policy
+from engine.errors import Invalid
+from triggers.sources import kind
+from triggers.sources.schedules import cron, moments, zones
+from triggers.sources.schedules.calendar import Calendar
+from triggers.sources.schedules.plan import GRACE, CatchUp
+
+DAY = 86400.0
+
+# Temporal's default: whatever is missed is caught up within a year.
+WINDOW = "365d"
+LONGEST = 3660 * DAY
+MAX_MOMENTS = 1000
+MAX_DATA = 65_536
+
+
+def _length(what: str, least: float, most: float) -> BeforeValidator:
+    """A length of time, stored as people write it: equal lengths are equal configurations."""
+    return BeforeValidator(lambda given: durations.text(durations.seconds(given, what, least, most)))
+
+
+class Config(kind.Config):
+    """What ``functory schedule add`` stores. Exactly one of ``cron``, ``every`` and ``at`` is given.
+
+    ``data`` is any JSON value that its events carry. ``overlap`` is obeyed by triggers with the flow control
+    ``{"overlap": "schedule"}``.
+    """
+
+    timezone: str = "UTC"
+    cron: str | None = None
+    every: Annotated[str, _length("every", 1, LONGEST)] | None = None
+    at: tuple[str, ...] | None = Field(None, min_length=1, max_length=MAX_MOMENTS)
+    anchor: str | None = None
+    start: str | None = None
+    end: str | None = None
+    jitter: Annotated[str, _length("jitter", 0, LONGEST)] | None = None
+    overlap: Policy = "skip"
+    catch_up: CatchUp = "latest"
+    catch_up_window: Annotated[str, _length("catch_up_window", GRACE.total_seconds(), LONGEST)] = WINDOW
+    pause_on_failure: bool = False
+    data: Any = None
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, given: str) -> str:
+        zones.zone(given)
+        return given
+
+    @field_validator("cron")
+    @classmethod
+    def _readable_cron(cls, given: str | None) -> str | None:
+        return None if given is None else cron.read(given)
+
+    @field_validator("at", mode="before")
+    @classmethod
+    def _a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @field_validator("at")
+    @classmethod
+    def _moments(cls, given: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        return None if given is None else tuple(sorted({_stored(text, info) for text in given}))
+
+    @field_validator("anchor", "start", "end")
+    @classmethod
+    def _moment(cls, given: str | None, info: ValidationInfo) -> str | None:
+        return None if given is None else _stored(given, info)
+
+    @field_validator("data")
+    @classmethod
+    def _json(cls, given: Any) -> Any:
+        try:
+            encoded = codec.encode(given)
+        except Invalid as error:
+            raise ValueError(f"it is not JSON: {error.why or error.what}") from None
+        if len(encoded) > MAX_DATA:
+            raise ValueError(f"{len(encoded):,} bytes; at most {MAX_DATA:,} are taken")
+        # Read back: the stored form, without tuples or keys that are no text.
+        return codec.loads(encoded)
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Self:
+        given = [name for name in ("cron", "every", "at") if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) + " are given" if given else "none is given"
+            raise ValueError(f"exactly one of cron, every and at says when; {said}")
+        if self.anchor is not None and self.every is None:
+            raise ValueError("anchor belongs to every: it is a moment that the interval is counted from")
+        if self.at is not None and (self.start is not None or self.end is not None):
+            raise ValueError("start and end bound cron and every; at names its moments itself")
+        if self.start is not None and self.end is not None and self._read(self.start) > self._read(self.end):
+            raise ValueError("end is before start")
+        return self
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        return zones.zone(self.timezone)
+
+    @cached_property
+    def calendar(self) -> Calendar:
+        """Its times."""
+        return Calendar(
+            zone=self.zone,
+            cron=self.cron,
+            every=timedelta(seconds=durations.seconds(self.every, "every")) if self.every else None,
+            at=tuple(self._read(text) for text in self.at or ()),
+            anchor=self._read(self.anchor) if self.anchor else moments.EARLIEST,
+            start=self._read(self.start) if self.start else None,
+            end=self._read(self.end) if self.end else None,
+            jitter=timedelta(seconds=durations.seconds(self.jitter or 0, "jitter")),
+        )
+
+    @cached_property
+    def window(self) -> timedelta:
+        return timedelta(seconds=durations.seconds(self.catch_up_window, "catch_up_window"))
+
+    @property
+    def timing(self) -> str:
+        """A hash of what says when: two configurations with the same one have the same times."""
+        fields = ("timezone", "cron", "every", "at", "anchor", "start", "end")
+        return codec.digest({name: getattr(self, name) for name in fields})
+
+    @property
+    def when(self) -> str:
+        """When it fires, on one line."""
+        if self.cron is not None:
+            return self.cron
+        if self.every is not None:
+            return f"every {self.every}"
+        at = self.calendar.at
+        return f"at {self.calendar.local(at[0]):%Y-%m-%d %H:%M}" + (f" +{len(at) - 1}" if len(at) > 1 else "")
+
+    @staticmethod
+    def _read(stored: str) -> datetime:
+        return moments.moment(stored, UTC)
+
+
+def _stored(text: str, info: ValidationInfo) -> str:
+    # A wrong zone has its own message; the moments are read in UTC meanwhile.
+    zone = zones.zone(info.data["timezone"]) if "timezone" in info.data else UTC
+    return moments.shown(moments.moment(text, zone))

@@ -1,0 +1,54 @@
+"""Moments as people write them: ISO 8601, with an offset or as the clocks of a zone show them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+# Beyond these no schedule is meant, and arithmetic with zones is safe within them.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2500, 1, 1, tzinfo=UTC)
+
+_TEXT = re.compile(r"(?a:\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?)")
+
+
+def moment(text: str, zone: tzinfo) -> datetime:
+    """The moment in UTC. Without an offset it is the time of day in ``zone``; a date alone is its first moment.
+
+    Of a time that happens twice it is the first. Raises ValueError for one that does not happen, because the
+    clocks are put forward over it, and for anything that is no moment.
+    """
+    if not isinstance(text, str) or not _TEXT.fullmatch(text):
+        raise ValueError(
+            f"{str(text)[:40]!r} is no moment; write 2026-12-24T18:00, or 2026-12-24T18:00:00+01:00"
+        )
+    try:
+        read = datetime.fromisoformat(text)
+        found = read.astimezone(UTC) if read.tzinfo is not None else _local(read, zone, len(text) == 10)
+    except OverflowError:
+        raise ValueError(f"{text} is out of range") from None
+    if not EARLIEST <= found < LATEST:
+        raise ValueError(f"{text} is out of range: from {EARLIEST:%Y} to {LATEST.year - 1} are taken")
+    return found
+
+
+def shown(moment: datetime) -> str:
+    """A moment in UTC as it is stored and sent: ``2026-12-24T17:00:00Z``."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _local(read: datetime, zone: tzinfo, is_date: bool) -> datetime:
+    placed = read.replace(tzinfo=zone)
+    found = placed.astimezone(UTC)
+    real = found.astimezone(zone)
+    if real.replace(tzinfo=None) == read:
+        return found
+    if is_date:
+        # Some zones put the clocks forward at midnight: the day begins at one.
+        return found
+    before = (found - timedelta(hours=3)).astimezone(zone).utcoffset()
+    gap = (real.utcoffset() or timedelta()) - (before or timedelta())
+    raise ValueError(
+        f"{read.isoformat()} does not happen in {zone}: the clocks are put forward by {gap} over it; "
+        f"the moment meant is perhaps {real.replace(tzinfo=None).isoformat()}"
+    )

@@ -1,0 +1,108 @@
+"""The kind ``schedule``: what happens when one is saved, paused, resumed or deleted. Its ticks are the ticker's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from engine import schedules
+from engine.errors import Invalid
+from engine.tx import Tx
+from triggers.sources.kind import Kind
+from triggers.sources.schedules.calendar import MICROSECOND
+from triggers.sources.schedules.config import Config
+from triggers.sources.schedules.moments import shown
+
+
+class Schedule(Kind):
+    """Events at times of a calendar.
+
+    A new schedule, one whose times are changed, and one that is resumed begin with the present: times before it
+    are nobody's. A change of anything else keeps what is due. The natural key of a tick is its time.
+    """
+
+    kind = "schedule"
+    summary = "events at times: cron, intervals, moments"
+    types = (schedules.TYPE,)
+    Config = Config
+
+    def saved(self, tx: Tx, row: Mapping[str, Any], config: Config) -> None:
+        known = schedules.find(tx, row["id"])
+        goes_on = known is not None and known["next_at"] is not None and known["timing"] == config.timing
+        if known is not None and goes_on:
+            fire_at, watched = known["fire_at"], known["watched_from"] or tx.now
+        else:
+            if known is None or known["version"] != row["version"]:
+                check_ahead(config, tx.now)
+            fire_at, watched = config.calendar.next(tx.now), tx.now
+        schedules.plan(
+            tx,
+            row,
+            timing=config.timing,
+            fire_at=fire_at,
+            next_at=due_at(row["id"], config, fire_at),
+            watched_from=watched if config.pause_on_failure else None,
+        )
+
+    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config) -> None:
+        known = schedules.find(tx, row["id"])
+        is_changed = known is not None and known["version"] != row["version"]
+        if row["state"] == "paused" and is_changed:
+            check_ahead(config, tx.now)
+        schedules.halt(tx, row)
+
+
+def due_at(key: str, config: Config, fire_at: datetime | None) -> datetime | None:
+    """When a time is due: at it, or later by its jitter."""
+    if fire_at is None:
+        return None
+    _, due = next(config.calendar.dues(key, fire_at - MICROSECOND), (fire_at, fire_at))
+    return due
+
+
+def tick_of(
+    name: str,
+    config: Config,
+    time: datetime,
+    now: datetime,
+    *,
+    late: timedelta | None = None,
+    origin: str = "calendar",
+    overlap: str | None = None,
+) -> schedules.Tick:
+    """The tick of a time, with the data of its event. ``late`` is how long it was due (without: since ``time``)."""
+    return schedules.Tick(
+        time,
+        {
+            "schedule": name,
+            "fire_time": shown(time),
+            "local_time": config.calendar.local(time).isoformat(),
+            "late_seconds": round(max(0.0, (now - time if late is None else late).total_seconds()), 6),
+            "backfill": origin == "backfill",
+            "manual": origin == "manual",
+            "overlap": overlap or config.overlap,
+            "data": config.data,
+        },
+        origin,
+    )
+
+
+def check_ahead(config: Config, now: datetime) -> None:
+    """Raise :class:`Invalid` when no time is left."""
+    if config.calendar.next(now) is not None:
+        return
+    if config.at is not None:
+        last = config.calendar.local(max(config.calendar.at))
+        raise Invalid(
+            "the schedule would never fire",
+            f"{last.isoformat()} is past; it is {config.calendar.local(now).isoformat(timespec='seconds')} "
+            f"in {config.timezone}",
+            "name a moment to come",
+        )
+    raise Invalid(
+        "the schedule would never fire",
+        f"{config.when} has no time from now"
+        + (f" to its end, {config.end}" if config.end else " within 50 years"),
+        "change the expression, or its end",
+    )
