@@ -16,9 +16,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from engine import lanes
 from engine.database import Database
 from engine.errors import FunctoryError
-from engine.tables import event, execution, function, outbox, source, worker
+from engine.tables import bucket, event, execution, function, outbox, source, worker
 
 OTHER = "_other"
 TIERS = ("A", "B", "C", "none")
@@ -102,6 +103,12 @@ router_lag = Gauge(
 )
 trigger_fires = Counter(
     "functory_trigger_fires_total", "Decisions about matches.", ["trigger", "result"], registry=registry
+)
+flow_dropped = Counter(
+    "functory_flow_dropped_total",
+    "Matches that flow control let go without an execution, by reason.",
+    ["reason", "trigger"],
+    registry=registry,
 )
 condition_errors = Counter(
     "functory_trigger_condition_errors_total",
@@ -226,6 +233,8 @@ class StateCollector(Collector):
                     sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted")
                 )
                 workers = tx.scalar(sa.select(sa.func.count()).select_from(worker))
+                held = tx.pairs(sa.select(bucket.c.kind, sa.func.sum(bucket.c.count)).group_by(bucket.c.kind))
+                held |= lanes.waiting(tx)
                 troubled = tx.pairs(
                     sa.select(source.c.kind, sa.func.count(source.c.problem))
                     .where(source.c.state == "enabled")
@@ -256,6 +265,14 @@ class StateCollector(Collector):
             "Age of the oldest event that is not routed.",
             value=age(unrouted),
         )
+        family = GaugeMetricFamily(
+            "functory_flow_waiting",
+            "Matches and executions that flow control lets wait.",
+            labels=["control"],
+        )
+        for control in ("debounce", "batch", "composite", "concurrency", "overlap"):
+            family.add_metric([control], held.get(control) or 0)
+        yield family
         yield GaugeMetricFamily("functory_functions", "Stored functions.", value=functions or 0)
         yield GaugeMetricFamily("functory_worker_up", "Workers by heartbeat.", value=workers or 0)
         problems = GaugeMetricFamily(

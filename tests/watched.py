@@ -1,0 +1,102 @@
+"""A folder that is watched by a real keeper, and what was told of it."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engine import tables
+from engine.clock import SystemClock
+from engine.errors import Unavailable
+from tests.engine import World
+from tests.sources import wait_for
+from triggers.sources.files import Files
+from triggers.sources.keeper import Keeper
+
+
+class Watched:
+    """A world with a keeper at work, and a folder to watch."""
+
+    def __init__(self, world: World, folder: Path, installed: Mapping[str, Any] | None = None) -> None:
+        self.world = world
+        self.folder = folder
+        self._installed = installed or {"file": Files()}
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def save(self, name: str = "inbox", path: Path | None = None, **config: Any) -> None:
+        """Save a watch of the folder (or of ``path``) that settles quickly."""
+        given = {"path": str(path or self.folder), "settle": 0.05} | config
+        self.world.sources.save("file", name, given)
+
+    def start(self) -> None:
+        """Begin to keep sources."""
+        self._ending.clear()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, in order."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(20)
+
+    def watches(self, name: str = "inbox") -> "Watched":
+        """Wait until the watch knows what is there."""
+        wait_for(lambda: (self.world.sources.get("file", name)["cursor"] or {}).get("look"), "the first scan")
+        return self
+
+    def told(self) -> list[tuple[str, str]]:
+        """The events so far, as (type, relative path) in their order."""
+        return [(row["type"].removeprefix("file."), row["data"]["relative"]) for row in self.events()]
+
+    def events(self) -> list[dict[str, Any]]:
+        """The rows of the events of files so far, in their order."""
+        return sorted(
+            self.world.rows(tables.event, tables.event.c.type.like("file.%")), key=lambda row: row["id"]
+        )
+
+    def tells(self, *expected: tuple[str, str]) -> list[dict[str, Any]]:
+        """Wait until these have been told, in any order, and nothing else; their rows."""
+        wait_for(lambda: len(self.told()) >= len(expected), f"{expected}")
+        assert sorted(self.told()) == sorted(expected)
+        return self.events()
+
+    def settled(self, name: str = "marker") -> None:
+        """Wait until a marker file that is written now has been told of: all before it has been, too."""
+        (self.folder / name).write_text(name)
+        wait_for(lambda: ("created", name) in self.told(), "the marker")
+
+    def problem(self, name: str = "inbox") -> str | None:
+        """What is wrong with the watch at present."""
+        return self.world.sources.get("file", name)["problem"]
+
+    def until(self, fact: Callable[[], Any], what: str) -> Any:
+        """Wait for a fact."""
+        return wait_for(fact, what)
+
+    def _keep(self) -> None:
+        keeper = Keeper(self.world.database, self.world.settings, installed=self._installed)
+        try:
+            while not self._ending.is_set():
+                try:
+                    keeper.look()
+                except Unavailable:
+                    pass
+                self._ending.wait(0.02)
+        finally:
+            keeper.close()
+
+
+@contextmanager
+def watching(
+    make_world: Callable[..., World], folder: Path, installed: Mapping[str, Any] | None = None
+) -> Iterator[Watched]:
+    """A folder to be watched; the keeper starts with the first ``start``."""
+    folder.mkdir(exist_ok=True)
+    watched = Watched(make_world(clock=SystemClock()), folder, installed)
+    try:
+        yield watched
+    finally:
+        watched.stop()

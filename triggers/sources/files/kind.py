@@ -1,0 +1,132 @@
+"""The kind ``file``: its configuration, and what becomes of its rows."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from engine import durations, files
+from engine.errors import FunctoryError, Invalid
+from engine.tx import Tx
+from triggers.sources import kind
+from triggers.sources.files.decide import TYPES
+from triggers.sources.files.selection import IGNORED, MAX_LETTERS, MOST
+from triggers.sources.files.watching import Sizes, Watching
+
+# The kernel's own trees: what is in them are no files that change.
+_KERNEL = ("/proc", "/sys", "/dev")
+_PATH_LETTERS = 4096
+
+Globs = Annotated[tuple[str, ...], Field(max_length=MOST)]
+
+
+class Config(kind.Config):
+    """What a watch looks at. ``settle`` is in seconds, or a text such as ``300ms``."""
+
+    path: str
+    patterns: Globs = ("*",)
+    ignore: Globs = IGNORED
+    events: tuple[Literal["created", "modified", "deleted", "moved"], ...] = TYPES
+    recursive: bool = True
+    settle: float = 0.3
+    polling: Literal["auto", "always", "never"] = "auto"
+    follow_symlinks: bool = False
+    initial: Literal["ignore", "events"] = "ignore"
+    max_hash_bytes: int = Field(files.HASH_BYTES, ge=0, le=10**12, strict=True)
+    must_exist: bool = True
+
+    @field_validator("path")
+    @classmethod
+    def _plain(cls, path: str) -> str:
+        if not path.startswith("/"):
+            raise ValueError("it is not absolute; a watch may run on another machine or in another folder")
+        if len(path) > _PATH_LETTERS or any(not _is_plain(letter) for letter in path):
+            raise ValueError(
+                f"it is at most {_PATH_LETTERS} letters, no control characters or lone surrogates"
+            )
+        if ".." in path.split("/"):
+            raise ValueError("it goes up by ..; write the folder that is meant")
+        plain = "/" + posixpath.normpath(path).lstrip("/")
+        if plain == "/" or any(plain == tree or plain.startswith(tree + "/") for tree in _KERNEL):
+            raise ValueError(f"{plain} is not for watching; name the folder that matters")
+        return plain
+
+    @field_validator("patterns", "ignore")
+    @classmethod
+    def _globs(cls, globs: tuple[str, ...]) -> tuple[str, ...]:
+        for glob in globs:
+            if not 0 < len(glob) <= MAX_LETTERS or not glob.strip("/") or not all(map(_is_plain, glob)):
+                raise ValueError(f"{glob[:80]!r} is no pattern; *.csv, in/*.csv or .git/** are")
+            if ".." in glob.split("/"):
+                raise ValueError(
+                    f"{glob[:80]!r} goes up by ..; patterns are of paths below the watched folder"
+                )
+        return globs
+
+    @field_validator("patterns", "events")
+    @classmethod
+    def _some(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if not given:
+            raise ValueError("it names nothing; leave it out for everything")
+        return tuple(dict.fromkeys(given))
+
+    @field_validator("settle", mode="before")
+    @classmethod
+    def _settle(cls, given: Any) -> float:
+        try:
+            return durations.seconds(given, "settle", 0.0, 3600.0)
+        except Invalid as error:
+            raise ValueError(" / ".join(part for part in (error.why, error.try_) if part)) from None
+
+
+class Files(kind.Kind):
+    """Watches files and folders."""
+
+    kind: ClassVar[str] = files.KIND
+    summary: ClassVar[str] = "files that are created, modified, moved and deleted below a folder"
+    types: ClassVar[tuple[str, ...]] = tuple(f"file.{type_}" for type_ in TYPES)
+    Config: ClassVar[type[kind.Config]] = Config
+    runs: ClassVar[bool] = True
+    sizes: ClassVar[Sizes] = Sizes()
+
+    def check(self, config: Config) -> None:
+        """Refuse a path that is neither a folder nor a file; one that is not there, unless the watch may wait."""
+        path = config.path
+        try:
+            there = os.path.isdir(path) or os.path.isfile(path)
+            if not there and os.path.lexists(path):
+                broken = os.path.islink(path) and not os.path.exists(path)
+                why = (
+                    "it is a symbolic link that leads nowhere" if broken else "it is a device, pipe or socket"
+                )
+                raise Invalid(f"{path} cannot be watched", why, "name a folder or a file")
+        except OSError as error:
+            raise Invalid(f"{path} cannot be watched", error.strerror or str(error)) from None
+        if config.must_exist and not there:
+            raise Invalid(
+                f"{path} cannot be watched",
+                "there is no such folder or file on this machine",
+                f"mkdir -p {path}, or must_exist = false when it comes later or is on the watcher's machine only",
+            )
+
+    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config) -> None:
+        """A watch that is deleted knows nothing any more; a paused one knows what it knew."""
+        if row["state"] == "deleted":
+            files.forget(tx, row["id"])
+
+    def run(self, desk: kind.Desk) -> None:
+        """Watch until ``desk.ending`` is set."""
+        try:
+            Watching(desk, desk.config, sizes=self.sizes).run()
+        except FunctoryError:
+            raise
+        except OSError as error:
+            raise Invalid(f"{desk.config.path} cannot be watched", error.strerror or str(error)) from error
+
+
+def _is_plain(letter: str) -> bool:
+    return letter >= " " and letter != "\x7f" and not "\ud800" <= letter <= "\udfff"

@@ -1,0 +1,126 @@
+"""What a file is at this moment: its facts from the file system, and its content.
+
+File names come from outside, and so do the files: none is opened that is no regular file, none through a symbolic
+link that is not to be followed, and none is waited for (a pipe that was put in a file's place).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+
+from engine.files import Seen
+
+_CHUNK = 1024 * 1024
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+
+
+class Unsettled(Exception):
+    """The file changed while it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the file system says of a regular file."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: str
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Facts | None:
+        """None for what is no regular file."""
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        inode = f"{found.st_dev}:{found.st_ino}"
+        return cls(found.st_size, _bounded(found.st_mtime_ns), _bounded(found.st_ctime_ns), inode)
+
+    def same(self, seen: Seen) -> bool:
+        """Whether the file cannot have changed since it was seen."""
+        return (self.size, self.mtime_ns, self.ctime_ns, self.inode) == (
+            seen.size,
+            seen.mtime_ns,
+            seen.ctime_ns,
+            seen.inode,
+        )
+
+
+def _bounded(nanoseconds: int) -> int:
+    """A time that databases can hold: files may claim to be of the year 2446, 64 bits end in 2262."""
+    return max(-(2**63), min(nanoseconds, 2**63 - 1))
+
+
+def facts(path: bytes, *, follow: bool) -> Facts | None:
+    """The facts of a file; None when there is none, or something else in its place.
+
+    Raises OSError when that cannot be known: a folder above may not be entered, a server does not answer.
+    """
+    try:
+        return Facts.of(os.stat(path, follow_symlinks=follow))
+    except OSError as error:
+        if error.errno in _GONE:
+            return None
+        raise
+
+
+def read(root: bytes, path: bytes, most: int, *, follow: bool) -> Seen | None:
+    """The file ``path`` below ``root`` (without links), with its content's hash if it has at most ``most`` bytes.
+
+    None when it is gone; one that cannot be read has its ``problem``. Raises :class:`Unsettled` when it changes
+    meanwhile, OSError when not even its facts can be had.
+    """
+    whole = os.path.join(root, path)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(whole, flags)
+    except OSError as error:
+        if error.errno in _GONE:
+            return None
+        return _unread(path, whole, follow, error)
+    try:
+        found = Facts.of(os.fstat(descriptor))
+        if found is None or (not follow and not _is_at(descriptor, whole)):
+            return None
+        if found.size > most:
+            return _seen(path, found)
+        sha256 = _hash(descriptor, most)
+        if Facts.of(os.fstat(descriptor)) != found:
+            raise Unsettled
+        return _seen(path, found, sha256)
+    except OSError as error:
+        return _unread(path, whole, follow, error)
+    finally:
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: bytes) -> bool:
+    """Whether the open file is the one at ``path``: a folder on the way may have become a link meanwhile."""
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % descriptor) == path
+    except FileNotFoundError:
+        # Without /proc nobody can tell.
+        return True
+
+
+def _hash(descriptor: int, most: int) -> str | None:
+    """None for a file that has grown beyond what is read."""
+    digest, left = hashlib.sha256(), most
+    while chunk := os.read(descriptor, min(_CHUNK, left + 1)):
+        left -= len(chunk)
+        if left < 0:
+            return None
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _unread(path: bytes, whole: bytes, follow: bool, error: OSError) -> Seen | None:
+    found = facts(whole, follow=follow)
+    return None if found is None else _seen(path, found, problem=error.strerror or str(error))
+
+
+def _seen(path: bytes, found: Facts, sha256: str | None = None, problem: str | None = None) -> Seen:
+    return Seen(path, found.size, found.mtime_ns, found.ctime_ns, found.inode, sha256, problem)

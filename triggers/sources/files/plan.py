@@ -1,0 +1,36 @@
+"""When a watch looks for itself: at its start, in every interval, and when it may have missed something. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# A scan costs time in proportion to what there is: after it comes a pause of at least so many times its length.
+_PAUSES = 5.0
+# What was asked for may wait for more of the same: a tree that is unpacked makes many folders.
+_SOON = 0.5
+
+
+@dataclass
+class Plan:
+    """The next scan of one watch. Times are seconds of a clock that does not go back."""
+
+    interval: float
+    due: float
+    reason: str = "start"
+    _rest_until: float = 0.0
+
+    def ask(self, reason: str, now: float) -> None:
+        """A scan is wanted: at once after an ``overflow``, else soon."""
+        wanted = now if reason == "overflow" else max(now + _SOON, self._rest_until)
+        if wanted < self.due:
+            self.due, self.reason = wanted, reason
+
+    def done(self, began: float, now: float) -> None:
+        """A scan has ended that began then."""
+        self._rest_until = now + _PAUSES * (now - began)
+        self.due, self.reason = max(now + self.interval, self._rest_until), "interval"
+
+    def hurry(self, interval: float, now: float) -> None:
+        """Scan in shorter intervals from now on."""
+        self.interval = interval
+        self.due = min(self.due, now + interval)

@@ -1,0 +1,114 @@
+"""A scan: what there is against what is known, in steps, so that the watch goes on listening meanwhile.
+
+Only what differs is handed on, to be looked at like everything that is heard of. The first scan of a watch, and of one
+whose patterns were changed, takes what is there for known, unless it has come since the watch was saved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from engine import files
+from engine.files import Seen
+from triggers.sources.files.look import Facts, facts
+from triggers.sources.files.root import Root
+from triggers.sources.files.scan import Walk
+from triggers.sources.files.selection import Selection
+from triggers.sources.files.settling import Settling
+from triggers.sources.files.taking import Taking
+
+STEP = 500
+
+
+class Before:
+    """What the watch took for its files when it last scanned to the end: ``look`` of then, None for never."""
+
+    def __init__(self, look: list[Any] | None) -> None:
+        _, patterns, ignore, self._recursive, _ = look or ("", (), (), False, False)
+        self._selection = Selection(patterns, ignore)
+
+    def took(self, path: bytes) -> bool:
+        """Whether a file at this path would have been known then."""
+        return (self._recursive or b"/" not in path) and self._selection.wants(os.fsdecode(path))
+
+
+def look_of(config: Any) -> list[Any]:
+    """What a scan depends on: path, patterns, what is ignored, how deep, whether links are followed."""
+    return [
+        config.path, list(config.patterns), list(config.ignore), config.recursive, config.follow_symlinks,
+    ]  # fmt: skip
+
+
+@dataclass
+class Reconcile:
+    """One scan; ``steps`` is to be iterated to its end."""
+
+    desk: Any
+    config: Any
+    root: Root
+    wants: Callable[[bytes], bool]
+    walk: Walk
+    settling: Settling
+    taking: Taking
+    monotonic: Callable[[], float]
+    cursor: Mapping[str, Any]
+
+    def steps(self) -> Iterator[None]:
+        """Each step compares up to :data:`STEP` files and hands on those that differ; there has to be room for them.
+
+        Raises OSError when the root cannot be read, :class:`Stale`, :class:`Unavailable`.
+        """
+        look = self.cursor.get("look")
+        first = look != look_of(self.config)
+        quiet = first and self.config.initial == "ignore"
+        before = Before(look)
+        walk = iter(self.walk)
+        while chunk := dict(islice(((path, found) for path, found in walk if self.wants(path)), STEP)):
+            self._compare(chunk, before if quiet else None)
+            yield
+        yield from self._missing()
+
+    def _compare(self, chunk: Mapping[bytes, Facts], before: Before | None) -> None:
+        known = self.desk.read(lambda tx, row: files.known(tx, row["id"], list(chunk)))
+        new: list[bytes] = []
+        for path, found in chunk.items():
+            if path in known:
+                if not found.same(known[path]):
+                    self._hear(path)
+            elif before is None or before.took(path) or path in self.settling or self._has_come(found):
+                self._hear(path)
+            else:
+                new.append(path)
+        self.taking.learn(new)
+
+    def _missing(self) -> Iterator[None]:
+        place = ""
+        while True:
+            known, place = self.desk.read(lambda tx, row, at=place: files.page(tx, row["id"], at, STEP))
+            if not known:
+                return
+            unwanted = {seen.path for seen in known if not self.wants(seen.path)}
+            if unwanted:
+                self.taking.forget(sorted(unwanted))
+            for seen in known:
+                if seen.path not in unwanted and self._is_gone(seen):
+                    self._hear(seen.path)
+            yield
+
+    def _is_gone(self, seen: Seen) -> bool:
+        try:
+            return facts(self.root.path(seen.path), follow=self.config.follow_symlinks) is None
+        except OSError:
+            return False
+
+    def _has_come(self, found: Facts) -> bool:
+        """Whether the file was made, moved here or changed after the watch was saved."""
+        return found.ctime_ns > self.desk.since.timestamp() * 1e9
+
+    def _hear(self, path: bytes) -> None:
+        if path not in self.settling:
+            self.settling.hear(path, self.monotonic())

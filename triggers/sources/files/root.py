@@ -1,0 +1,81 @@
+"""Where a watch looks: its root, and whether it is there.
+
+The path of a watch may be a symbolic link, may go away and come back, and may be one file, which is watched by way of
+its folder: a file that is written anew is often another one by the same name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Root:
+    """``folder`` is a real absolute path; ``only`` the name of the one file in it that is watched."""
+
+    folder: bytes
+    only: bytes | None
+    device: int
+    inode: int
+
+    def path(self, relative: bytes) -> bytes:
+        """The real absolute path of one of its files."""
+        return os.path.join(self.folder, relative)
+
+    def relative(self, path: bytes) -> bytes | None:
+        """An absolute path as one below this root; None for any other."""
+        start = self.folder.rstrip(b"/") + b"/"
+        if not path.startswith(start):
+            return None
+        relative = path[len(start) :]
+        return relative if relative and self.only in (None, relative) else None
+
+    def stands(self) -> bool:
+        """Whether the folder is still the one that was found."""
+        try:
+            found = os.stat(self.folder)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (self.device, self.inode)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Why there is nothing to watch."""
+
+    problem: str
+
+
+def find(path: str, cursor: Mapping[str, Any]) -> Root | Absent:
+    """The root at ``path`` as it is now. ``cursor`` is what :func:`remembered` gave when it was there before."""
+    real = os.path.realpath(os.fsencode(path))
+    single = cursor.get("file")
+    if single is None:
+        single = os.path.isfile(real)
+    folder = os.path.dirname(real) if single else real
+    try:
+        found = os.stat(folder)
+        if not stat.S_ISDIR(found.st_mode):
+            return Absent(f"{path} is no folder any more")
+        if not single:
+            known = cursor.get("device")
+            if known not in (None, found.st_dev) and _is_empty(folder):
+                # What is mounted there is away: its files are not deleted.
+                return Absent(f"{path} is empty, and on another file system than before: is it not mounted?")
+    except OSError as error:
+        return Absent(f"{os.fsdecode(folder)} cannot be watched: {error.strerror or error}")
+    return Root(folder, os.path.basename(real) if single else None, found.st_dev, found.st_ino)
+
+
+def remembered(root: Root) -> dict[str, Any]:
+    """What the watch keeps of its root in its cursor."""
+    return {"file": root.only is not None, "device": root.device}
+
+
+def _is_empty(folder: bytes) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None

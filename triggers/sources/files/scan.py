@@ -1,0 +1,105 @@
+"""A walk over everything below a root, a folder's entry at a time: its memory does not grow with the tree.
+
+What cannot be read on the way (a folder without permission, one that vanished) is left out and counted; only the root
+itself is necessary.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from triggers.sources.files.look import Facts
+from triggers.sources.files.selection import Selection
+
+# Deeper trees are loops or attacks; their names would be longer than the kernel takes.
+MAX_DEPTH = 100
+
+
+@dataclass
+class Walk:
+    """The files of a watch below ``root``; iterate for (relative path, facts). Raises OSError for the root itself."""
+
+    root: bytes
+    selection: Selection
+    recursive: bool = True
+    follow: bool = False
+    only: bytes | None = None
+    unreadable: list[bytes] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[bytes, Facts]]:
+        if self.only is not None:
+            yield from self._one(self.only)
+            return
+        # Each open folder is an iterator over its entries and the inodes above it, against links that lead back.
+        above = frozenset({_identity(os.stat(self.root))})
+        stack: list[_Open] = [(b"", os.scandir(self.root), above)]
+        try:
+            while stack:
+                folder, entries, chain = stack[-1]
+                entry = self._next(folder, entries)
+                if entry is None:
+                    entries.close()
+                    stack.pop()
+                    continue
+                path = folder + b"/" + entry.name if folder else entry.name
+                opened = self._open(entry, path, chain) if len(stack) < MAX_DEPTH else None
+                if opened is not None:
+                    stack.append(opened)
+                    continue
+                if self.selection.wants(os.fsdecode(path)):
+                    found = self._facts(entry)
+                    if found is not None:
+                        yield path, found
+        finally:
+            for _, entries, _ in stack:
+                entries.close()
+
+    def _one(self, name: bytes) -> Iterator[tuple[bytes, Facts]]:
+        os.stat(self.root)
+        try:
+            found = Facts.of(os.stat(os.path.join(self.root, name), follow_symlinks=self.follow))
+        except OSError:
+            return
+        if found is not None:
+            yield name, found
+
+    def _next(self, folder: bytes, entries: Iterator[os.DirEntry[bytes]]) -> os.DirEntry[bytes] | None:
+        try:
+            return next(entries, None)
+        except OSError:
+            self.unreadable.append(folder)
+            return None
+
+    def _open(
+        self, entry: os.DirEntry[bytes], path: bytes, chain: frozenset[tuple[int, int]]
+    ) -> _Open | None:
+        """The folder behind an entry, opened; None for what is no folder to go into."""
+        if not self.recursive:
+            return None
+        try:
+            if not entry.is_dir(follow_symlinks=self.follow) or self.selection.skips(os.fsdecode(path)):
+                return None
+            me = _identity(entry.stat(follow_symlinks=self.follow))
+            if me in chain:
+                return None
+            return path, os.scandir(entry.path), chain | {me}
+        except OSError:
+            self.unreadable.append(path)
+            return None
+
+    def _facts(self, entry: os.DirEntry[bytes]) -> Facts | None:
+        try:
+            return Facts.of(entry.stat(follow_symlinks=self.follow))
+        except OSError:
+            return None
+
+
+# A folder's relative path, its entries, and the identities of it and those above it.
+_Open = tuple[bytes, Any, frozenset[tuple[int, int]]]
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

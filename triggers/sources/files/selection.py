@@ -1,0 +1,87 @@
+"""Which files a watch is about: glob patterns over paths below its root.
+
+A pattern without a slash is about names, at any depth (``*.csv``); one with a slash is about the path from the root
+(``in/*.csv``), where ``**`` stands for any number of folders (``.git/**``). ``*``, ``?`` and ``[…]`` never match a
+slash, and do match a leading dot. A pattern that ends with ``/**`` leaves its folder out of the scan as well.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+# What editors, browsers and version control leave while they work, and Functory's own home.
+IGNORED = (
+    "**/.git/**", "**/.functory/**", "**/__pycache__/**",
+    ".*.tmp", "*~", ".*.sw?", ".#*", "#*#", "*.part", "*.crdownload", ".DS_Store",
+)  # fmt: skip
+
+MOST = 100
+MAX_LETTERS = 1024
+
+
+class Selection:
+    """The files of a watch. Paths are relative, with the bytes that are no UTF-8 as surrogate escapes."""
+
+    def __init__(self, patterns: Sequence[str], ignore: Sequence[str]) -> None:
+        self._patterns = [_Glob(pattern) for pattern in patterns]
+        self._ignore = [_Glob(pattern) for pattern in ignore]
+        self._everything = "*" in patterns or "**" in patterns
+
+    def wants(self, path: str) -> bool:
+        """Whether the file is one of the watch's."""
+        parts = path.split("/")
+        if not self._everything and not any(glob.matches(parts) for glob in self._patterns):
+            return False
+        return not any(glob.matches(parts) for glob in self._ignore)
+
+    def skips(self, folder: str) -> bool:
+        """Whether nothing below the folder can be one of the watch's."""
+        parts = folder.split("/")
+        return any(glob.swallows(parts) for glob in self._ignore)
+
+
+class _Glob:
+    def __init__(self, pattern: str) -> None:
+        self._anywhere = "/" not in pattern
+        # None stands for any number of folders.
+        self._parts = [None if part == "**" else _compiled(part) for part in pattern.strip("/").split("/")]
+
+    def matches(self, parts: Sequence[str]) -> bool:
+        if self._anywhere:
+            part = self._parts[0]
+            return part is None or bool(part.match(parts[-1]))
+        return self._reach(parts)[-1]
+
+    def swallows(self, parts: Sequence[str]) -> bool:
+        """Whether every path below the folder ``parts`` matches: the pattern but its last ``**`` does."""
+        if self._anywhere or self._parts[-1] is not None or len(self._parts) < 2:
+            return False
+        return self._reach(parts)[-2]
+
+    def _reach(self, parts: Sequence[str]) -> list[bool]:
+        """For every number of the pattern's parts, from none to all, whether they match ``parts`` as a whole.
+
+        One row of the table of pattern and path at a time: the cost is their product, whatever they are.
+        """
+        count = len(self._parts)
+        row = [True] + [False] * count
+        for number, part in enumerate(self._parts, 1):
+            row[number] = row[number - 1] and part is None
+        for name in parts:
+            following = [False] * (count + 1)
+            for number, part in enumerate(self._parts, 1):
+                if part is None:
+                    following[number] = row[number] or following[number - 1]
+                else:
+                    following[number] = row[number - 1] and bool(part.match(name))
+            row = following
+        return row
+
+
+@lru_cache(maxsize=1000)
+def _compiled(part: str) -> re.Pattern[str]:
+    # Since 3.9 the translation has no backtracking between stars: its cost is bounded by pattern times name.
+    return re.compile(fnmatch.translate(part), re.DOTALL)

@@ -1,0 +1,217 @@
+"""Takes in what is at rest: reads it, compares it with what is known, and writes events and knowledge at once.
+
+What an execution left is told with that execution as its cause, so that lineage goes through the file and the guards
+see a loop. An execution is known by what it noted when it ended (``engine.files``); a file in a place that a running
+one may write to is waited for, therefore, until that one has ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from engine import files, metrics, paths
+from engine.causes import Cause
+from engine.files import Seen, Writer
+from engine.tx import Tx
+from triggers.sources.files import telling
+from triggers.sources.files.decide import Change, Verdict, decide, wanted
+from triggers.sources.files.look import Unsettled, facts, read
+from triggers.sources.files.root import Root
+from triggers.sources.files.settling import Entry, Settling
+
+# Files are read up to so many bytes for one transaction; the others wait for the next.
+BATCH_BYTES = 64 * 1024 * 1024
+# How long a file waits for an execution that may be writing it, and how often that is asked.
+WRITER_SECONDS = 300.0
+WRITER_PAUSE = 0.2
+# The clocks of database and file system may differ by this much without harm.
+CLOCK_SLACK = timedelta(seconds=1)
+# How long a deletion waits for a file that is on its way and has the same inode.
+MOVE_SECONDS = 10.0
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Taking:
+    """Takes in the files of one watch at one root. ``config`` is the kind's."""
+
+    desk: Any
+    config: Any
+    root: Root
+    settling: Settling
+
+    def take(self, rested: Mapping[bytes, Entry], now: float) -> bool:
+        """Tell of what has changed. False when the root is gone: then nothing was told.
+
+        Raises :class:`Stale`, :class:`Unavailable`.
+        """
+        found = self._read(rested, now)
+        if not found:
+            return True
+        known, moved, writers = self.desk.read(lambda tx, row: _ask(tx, row["id"], found))
+        for path in [
+            path for path, seen in found.items() if seen and self._waits(seen, rested[path], writers, now)
+        ]:
+            del found[path]
+            self.settling.again(path, rested[path], now, WRITER_PAUSE)
+        homeless = [seen for seen in moved if seen.path not in found and self._is_gone(seen.path)]
+        # After the looks: with the root, everything in it would seem to be deleted.
+        if not self.root.stands():
+            return False
+        verdict = decide(
+            found,
+            known,
+            homeless,
+            {path: entry.moved_from for path, entry in rested.items() if entry.moved_from is not None},
+            self._expected(known, rested, now),
+        )
+        for path in verdict.later:
+            entry = rested[path]
+            entry.held_since = now if entry.held_since is None else entry.held_since
+            self.settling.again(path, entry, now, WRITER_PAUSE)
+        self._write(verdict)
+        return True
+
+    def learn(self, paths_: Sequence[bytes]) -> None:
+        """Know these files without telling of them: they were there before the watch."""
+        seen: list[Seen] = []
+        spent = 0
+        for path in paths_:
+            if self.desk.ending.is_set():
+                return
+            try:
+                one = read(
+                    self.root.folder, path, self.config.max_hash_bytes, follow=self.config.follow_symlinks
+                )
+            except (OSError, Unsettled):
+                # It is being written, or cannot be looked at: it is heard of again.
+                continue
+            if one is not None:
+                seen.append(one)
+                spent += one.size if one.sha256 else 0
+            if spent > BATCH_BYTES:
+                self._put([], seen, [])
+                seen, spent = [], 0
+        self._put([], seen, [])
+
+    def forget(self, paths_: Sequence[bytes]) -> None:
+        """Know these no longer, without telling of it: they are no files of the watch any more."""
+        self._put([], [], paths_)
+
+    def _read(self, rested: Mapping[bytes, Entry], now: float) -> dict[bytes, Seen | None]:
+        found: dict[bytes, Seen | None] = {}
+        spent = 0
+        for path, entry in rested.items():
+            if spent > BATCH_BYTES or self.desk.ending.is_set():
+                self.settling.again(path, entry, now, 0.0)
+                continue
+            try:
+                seen = entry.found and read(
+                    self.root.folder, path, self.config.max_hash_bytes, follow=self.config.follow_symlinks
+                )
+            except Unsettled:
+                self.settling.again(path, entry, now, self.config.settle)
+                continue
+            except OSError:
+                # Whether it is there cannot be told at present; the next scan asks again.
+                continue
+            found[path] = seen
+            spent += seen.size if seen and seen.sha256 else 0
+        return found
+
+    def _waits(self, seen: Seen, entry: Entry, writers: Sequence[Writer], now: float) -> bool:
+        """Whether an execution that runs may be writing the file."""
+        if not writers:
+            return False
+        path = os.fsdecode(self._real(seen.path))
+        changed = _EPOCH + timedelta(microseconds=seen.ctime_ns // 1000)
+        if not any(
+            changed >= writer.started_at - CLOCK_SLACK and paths.inside(path, _real_folders(writer.folders))
+            for writer in writers
+        ):
+            return False
+        entry.held_since = now if entry.held_since is None else entry.held_since
+        return now - entry.held_since < WRITER_SECONDS
+
+    def _expected(self, known: Mapping[bytes, Seen], rested: Mapping[bytes, Entry], now: float) -> set[str]:
+        """The inodes of deleted files that are waited for in another place."""
+        waited = self.settling.inodes
+        return {
+            known[path].inode
+            for path, entry in rested.items()
+            if path in known
+            and known[path].inode in waited
+            and (entry.held_since is None or now - entry.held_since < MOVE_SECONDS)
+        }
+
+    def _is_gone(self, path: bytes) -> bool:
+        try:
+            return facts(self.root.path(path), follow=self.config.follow_symlinks) is None
+        except OSError:
+            return False
+
+    def _real(self, path: bytes) -> bytes:
+        """Where a file really is, as executions note it."""
+        whole = self.root.path(path)
+        return os.path.realpath(whole) if self.config.follow_symlinks else whole
+
+    def _write(self, verdict: Verdict) -> None:
+        told = wanted(verdict.changes, self.config.events)
+        found = self._causes([change for change in told if change.type != "deleted"])
+        single = self.root.only is not None
+        arrivals = [
+            telling.arrival(
+                change,
+                self.desk.name,
+                self.config.path,
+                single,
+                None if change.type == "deleted" else found.get(change.file.path),
+            )
+            for change in told
+        ]
+        self._put(arrivals, verdict.keep, verdict.gone)
+        for change in told:
+            metrics.file_events.labels(change.type).inc()
+
+    def _causes(self, changes: Sequence[Change]) -> dict[bytes, Cause]:
+        """The executions whose work these changes are, by relative path."""
+        places = {self._real(change.file.path): change.file for change in changes}
+        if not places:
+            return {}
+        contents = {
+            real: [files.content_of(sha256, seen.size, seen.mtime_ns) for sha256 in {seen.sha256, None}]
+            for real, seen in places.items()
+        }
+        changed = {
+            real: _EPOCH + timedelta(microseconds=seen.mtime_ns // 1000) for real, seen in places.items()
+        }
+        found = self.desk.read(lambda tx, _row: files.causes(tx, contents, changed))
+        return {places[real].path: cause for real, cause in found.items()}
+
+    def _put(self, arrivals: Sequence[Any], keep: Sequence[Seen], gone: Sequence[bytes]) -> None:
+        if arrivals or keep or gone:
+            self.desk.put(arrivals, also=lambda tx, row: files.remember(tx, row["id"], keep, gone))
+
+
+_Asked = tuple[dict[bytes, Seen], list[Seen], list[Writer]]
+
+
+def _ask(tx: Tx, source_id: str, found: Mapping[bytes, Seen | None]) -> _Asked:
+    """What is known of these paths, known files that the new ones among them may have been, and who may be writing.
+
+    Who runs is asked before who wrote: between the two an execution can only end, and then its note is there.
+    """
+    known = files.known(tx, source_id, list(found))
+    new = [seen.inode for path, seen in found.items() if seen is not None and path not in known]
+    moved = files.of_inodes(tx, source_id, new) if new else []
+    writers = files.writers(tx) if any(found.values()) else []
+    return known, moved, writers
+
+
+def _real_folders(folders: Sequence[str]) -> list[str]:
+    return [os.path.realpath(folder) for folder in folders]
