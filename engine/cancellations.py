@@ -1,12 +1,23 @@
-"""Cancel-on: events that cancel what a trigger has started, or still holds, for events before them."""
+"""Cancel-on: events that cancel what a trigger has started, or still holds, for events before them.
+
+A router notes that an event matched one of a trigger's rules, in the transaction that routes it. It is carried out once
+every event before it is routed: only then is everything there that it may have to cancel. What is open and was started
+by an event before it is cancelled (at once, or by its worker where it runs); so is a match that waits in a bucket. What
+the trigger starts for later events is not touched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from engine.tables import cancellation
+import sqlalchemy as sa
+
+from engine import events, executions
+from engine.admission import Refused, Suppress
+from engine.tables import bucket, cancellation, event, execution, hold
 from engine.tx import Tx
 
 
@@ -16,6 +27,27 @@ class Cancel:
 
     trigger: Mapping[str, Any]
     rule: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whether an event cancels: by rule ``rule`` of a trigger, what the event ``started`` started at ``since``. Events
+    are rows."""
+
+    trigger_id: str
+    rule: int
+    event: Mapping[str, Any]
+    started: Mapping[str, Any]
+    since: datetime
+
+
+@dataclass
+class Done:
+    """What a round did: cancellations that are over, executions that were cancelled, matches that no longer wait."""
+
+    over: int = 0
+    cancelled: int = 0
+    refused: Sequence[Refused] = ()
 
 
 def note(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
@@ -29,3 +61,121 @@ def note(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
     )
     if found:
         tx.wake("flow")
+
+
+def are_due(tx: Tx) -> bool:
+    """Whether there is any to carry out. A look that locks nothing."""
+    return tx.scalar(_due(tx, sa.literal(1)).limit(1)) is not None
+
+
+def carry_out(
+    tx: Tx,
+    limit: int,
+    triggers: Callable[[str], Mapping[str, Any] | None],
+    cancels: Callable[[Question], bool],
+) -> Done:
+    """Carry out up to ``limit`` of them, oldest first.
+
+    ``triggers`` gives the row of a trigger as it is now (None: it is gone), ``cancels`` answers by its rule. The
+    caller writes the firings of what is ``refused``, in the same transaction.
+    """
+    statement = _due(tx, cancellation).order_by(
+        cancellation.c.event_id, cancellation.c.trigger_id, cancellation.c.rule
+    )
+    statement = statement.limit(limit)
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(skip_locked=True)
+    noted = tx.rows(statement)
+    by_id = _events(tx, [one["event_id"] for one in noted])
+    deeds = [
+        _Deed(tx, trigger, one["rule"], by_id[one["event_id"]], cancels)
+        for one in noted
+        if (trigger := triggers(one["trigger_id"])) is not None
+    ]
+    # Buckets before executions, and in their order: as everybody locks them.
+    _lock_buckets(tx, deeds)
+    done = Done(over=len(noted))
+    done.refused = [refused for deed in deeds for refused in deed.release()]
+    done.cancelled = sum(deed.cancel() for deed in deeds)
+    if noted:
+        keys = [(one["trigger_id"], one["event_id"], one["rule"]) for one in noted]
+        tx.execute(sa.delete(cancellation).where(sa.tuple_(*cancellation.primary_key.columns).in_(keys)))
+    return done
+
+
+def _due(tx: Tx, what: Any) -> sa.Select[Any]:
+    first = events.first_unrouted(tx)
+    statement = sa.select(what).select_from(cancellation)
+    return statement if first is None else statement.where(cancellation.c.event_id < first)
+
+
+def _events(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    rows = tx.rows(sa.select(event).where(event.c.id.in_(sorted(set(ids))))) if ids else []
+    return {row["id"]: row for row in rows}
+
+
+def _lock_buckets(tx: Tx, deeds: Sequence[_Deed]) -> None:
+    """Lock the buckets in which there is something that may have to be taken out."""
+    if tx.dialect != "postgresql" or not deeds:
+        return
+    held = sa.or_(*(sa.and_(*deed.held) for deed in deeds))
+    keys = tx.connection.execute(sa.select(hold.c.trigger_id, hold.c.key).distinct().where(held)).all()
+    if keys:
+        mine = sa.tuple_(bucket.c.trigger_id, bucket.c.key).in_([tuple(key) for key in keys])
+        order = (bucket.c.trigger_id, bucket.c.key)
+        tx.rows(sa.select(*order).where(mine).order_by(*order).with_for_update())
+
+
+@dataclass(frozen=True)
+class _Deed:
+    """One event that cancels by one rule."""
+
+    tx: Tx
+    trigger: Mapping[str, Any]
+    rule: int
+    event: Mapping[str, Any]
+    cancels: Callable[[Question], bool]
+
+    @property
+    def held(self) -> list[sa.ColumnElement[bool]]:
+        """The matches that wait in a bucket and came before."""
+        return [hold.c.trigger_id == self.trigger["id"], hold.c.event_id < self.event["id"]]
+
+    def release(self) -> list[Refused]:
+        """Take the matches that the rule answers yes for out of their buckets."""
+        waiting = self.tx.rows(sa.select(hold).where(*self.held).order_by(hold.c.event_id))
+        started = _events(self.tx, [row["event_id"] for row in waiting])
+        refused: list[Refused] = []
+        for row in waiting:
+            one = started[row["event_id"]]
+            if not self._answer(one, row["time"]):
+                continue
+            mine = hold.c.trigger_id == self.trigger["id"], hold.c.event_id == row["event_id"]
+            self.tx.execute(sa.delete(hold).where(*mine))
+            # It is looked at again: it may be empty by now.
+            self.tx.execute(
+                sa.update(bucket)
+                .where(bucket.c.trigger_id == self.trigger["id"], bucket.c.key == row["key"])
+                .values(count=bucket.c.count - 1, bytes=bucket.c.bytes - row["bytes"], due_at=self.tx.now)
+            )
+            refused.append((one, Suppress(self.trigger, "cancelled", detail=f"by event {self.event['id']}")))
+        return refused
+
+    def cancel(self) -> int:
+        """Cancel the open executions that the rule answers yes for. Returns how many."""
+        open_ = self.tx.rows(
+            sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
+            .where(
+                execution.c.trigger_id == self.trigger["id"],
+                sa.text("execution.state IN ('queued', 'running')"),
+                execution.c.event_id < self.event["id"],
+            )
+            .order_by(execution.c.id)
+        )
+        started = _events(self.tx, [row["event_id"] for row in open_])
+        because = f"trigger {self.trigger['name']}, by event {self.event['id']}"
+        asked = [row["id"] for row in open_ if self._answer(started[row["event_id"]], row["created_at"])]
+        return sum(executions.cancel_open(self.tx, id_, because) is not None for id_ in asked)
+
+    def _answer(self, started: Mapping[str, Any], since: datetime) -> bool:
+        return self.cancels(Question(self.trigger["id"], self.rule, self.event, started, since))

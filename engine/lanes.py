@@ -144,10 +144,14 @@ class _Waiter:
     lanes: tuple[tuple[str, int, int], ...]
 
 
-def ready(tx: Tx, limit: int) -> list[str]:
-    """The lanes in which somebody could be let in. A look that locks nothing."""
-    waiters = _waiters(tx, events.first_unrouted(tx), limit)
-    return sorted({key for one in waiters for key, _, _ in one.lanes})
+def is_ready(tx: Tx) -> bool:
+    """Whether somebody could be let in. A look that locks nothing."""
+    return bool(_waiters(tx, events.first_unrouted(tx), 1))
+
+
+def triggers(tx: Tx) -> list[str]:
+    """The ids of the triggers whose executions are held."""
+    return [row["trigger_id"] for row in tx.rows(sa.select(execution.c.trigger_id).distinct().where(_HELD))]
 
 
 def grant(tx: Tx, limit: int) -> list[str]:
@@ -301,6 +305,14 @@ def sweep(tx: Tx, limit: int) -> int:
         # Asked again under the locks: somebody may have come in before them.
         done += tx.execute(sa.delete(lane).where(lane.c.key.in_(keys), sa.not_(used))).rowcount
     return done
+
+
+def waiting(tx: Tx) -> dict[str, int]:
+    """How many stand in line, for ``concurrency`` and for ``overlap``."""
+    control = sa.case((slot.c.rule == OVERLAP, "overlap"), else_="concurrency")
+    return tx.pairs(
+        sa.select(control, sa.func.count()).where(sa.text("slot.taken_at IS NULL")).group_by(control)
+    )
 
 
 def of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:

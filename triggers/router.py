@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from engine import events, metrics, routing, suppressions
+from engine import events, metrics, routing
 from engine.admission import Fire, Suppress
 from engine.cancellations import Cancel
 from engine.database import Database, Tx
@@ -22,6 +22,7 @@ from engine.routing import Decide, Decision, Routed
 from engine.settings import Settings
 from triggers.definition import Compiled
 from triggers.guards import effective, trip
+from triggers.tally import tally
 from triggers.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
@@ -112,9 +113,4 @@ class Router:
         metrics.router_events.labels("unmatched").inc(done.events - done.matched)
         for depth in done.depths:
             metrics.causation_depth.observe(depth)
-        for name in done.fired:
-            metrics.trigger_fires.labels(metrics.trigger_label(name), "fired").inc()
-        for name, reason in done.suppressed:
-            metrics.trigger_fires.labels(metrics.trigger_label(name), "blocked").inc()
-            if reason in suppressions.GUARDS:
-                metrics.guard_blocks.labels(reason).inc()
+        tally(done)

@@ -1,0 +1,124 @@
+"""The half of a turn that lets executions go: cancellations, then those that stand in line for a lane."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import structlog
+
+from engine import cancellations, entry, events, lanes, metrics, routing, throttles
+from engine.cancellations import Question
+from engine.database import Database, Tx
+from engine.lanes import OVERLAP, UNLIMITED
+from engine.routing import Routed
+from engine.settings import Settings
+from triggers.definition import Compiled
+from triggers.tally import tally
+from triggers.trigger_set import TriggerSet
+
+log = structlog.get_logger("functory.flow")
+
+# Executions let in, and events carried out, in one transaction: it stays short.
+BATCH = 200
+# Seconds between two sweeps, and the rows of one.
+SWEEP_SECONDS = 30.0
+SWEEP_ROWS = 1000
+# A key's moment is kept for a day after it is over, for people who look what was dropped.
+PACE_SECONDS = 86_400.0
+
+
+class Lines:
+    """Takes rounds; any number of processes may, rows are locked."""
+
+    def __init__(self, database: Database, settings: Settings, triggers: TriggerSet) -> None:
+        self._database = database
+        self._settings = settings
+        self._triggers = triggers
+        self._tuned_version = -1
+        self._swept_at: float | None = None
+
+    def take(self) -> bool:
+        """One round. True when there may be more at once. Raises :class:`Unavailable`."""
+        self._sweep()
+        with self._database.read() as tx:
+            cancel = cancellations.are_due(tx)
+            # With a changed limit there may be room that the rows do not show yet.
+            changed = routing.version(tx) != self._tuned_version and bool(lanes.triggers(tx))
+            grant = changed or lanes.is_ready(tx)
+        more = self._cancel() if cancel else False
+        return (self._grant() if grant else False) or more
+
+    def due_in(self) -> float | None:
+        """Seconds until the next execution that is held may stand in line."""
+        with self._database.read() as tx:
+            moment = lanes.next_due(tx)
+            return None if moment is None else max(0.0, (moment - tx.now).total_seconds())
+
+    def _cancel(self) -> bool:
+        with self._database.write() as tx:
+            self._triggers.refresh(tx)
+            done = cancellations.carry_out(
+                tx,
+                BATCH,
+                lambda id_: found.row if (found := self._triggers.get(id_)) else None,
+                self._cancels,
+            )
+            routed = Routed()
+            routing.fire(tx, [], done.refused, self._settings.root_budget, routed)
+        tally(routed)
+        if done.cancelled:
+            log.info("cancelled by events", executions=done.cancelled)
+        return done.over >= BATCH
+
+    def _cancels(self, asked: Question) -> bool:
+        compiled = self._triggers.get(asked.trigger_id)
+        if compiled is None or asked.rule >= len(compiled.flow.cancel_on):
+            return False
+        rule = compiled.flow.cancel_on[asked.rule]
+        if rule.timeout is not None and asked.event["time"] - asked.since > timedelta(seconds=rule.timeout):
+            return False
+        verdict = rule.holds(
+            events.envelope(asked.event), events.envelope(asked.started), self._database.clock.now()
+        )
+        if verdict.problem is not None:
+            metrics.condition_errors.labels(
+                metrics.trigger_label(compiled.name), verdict.kind or "error"
+            ).inc()
+        return verdict.matched
+
+    def _grant(self) -> bool:
+        with self._database.write() as tx:
+            self._tune(tx)
+            return bool(lanes.grant(tx, BATCH))
+
+    def _tune(self, tx: Tx) -> None:
+        """Let the limits of triggers as they are now hold for what waits already."""
+        self._triggers.refresh(tx)
+        if self._triggers.version == self._tuned_version:
+            return
+        for id_ in lanes.triggers(tx):
+            compiled = self._triggers.get(id_)
+            if compiled is not None:
+                lanes.retune(tx, id_, _capacities(compiled))
+        self._tuned_version = self._triggers.version
+
+    def _sweep(self) -> None:
+        now = self._database.clock.monotonic()
+        if self._swept_at is not None and now - self._swept_at < SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        # A router that did not know of a change yet may have written the old limit after it.
+        self._tuned_version = -1
+        with self._database.write() as tx:
+            lanes.sweep(tx, SWEEP_ROWS)
+        with self._database.write() as tx:
+            entry.forget(tx, SWEEP_ROWS)
+            throttles.forget(tx, tx.now - timedelta(seconds=PACE_SECONDS), SWEEP_ROWS)
+
+
+def _capacities(compiled: Compiled) -> dict[int, int]:
+    """What a trigger's limits let in, by rule of the slot."""
+    found = {rule: limit.limit for rule, limit in enumerate(compiled.flow.concurrency)}
+    if compiled.flow.overlap is not None:
+        found[OVERLAP] = UNLIMITED if compiled.flow.overlap.policy == "allow_all" else 1
+    return found
