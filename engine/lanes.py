@@ -247,9 +247,9 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
     blocked = sa.or_(line.c.taken >= line.c.capacity, sa.and_(line.c.capacity == 1, line.c.place > 1))
     free = (
         sa.select(line.c.execution_id)
-        .group_by(line.c.execution_id)
+        .group_by(line.c.execution_id, line.c.queue_at, line.c.position)
         .having(sa.func.max(sa.case((blocked, 1), else_=0)) == 0)
-        .order_by(sa.func.min(line.c.queue_at), sa.func.min(line.c.position))
+        .order_by(line.c.queue_at, line.c.position)
         .limit(limit)
         .cte("free")
     )
