@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engine import durations
+from engine.lanes import UNLIMITED
 from engine.waiting import Part, Standing
 from functory.cli import flow, screen
 
@@ -76,8 +77,11 @@ def advice(standing: Standing, *, workers: int, embedded: bool) -> str:
         start = "functory dev" if embedded else "functory worker"
         return f"executions are ready and no worker is alive: {start}"
     if standing.states.get("delayed"):
-        first = min(row["run_at"] for row in standing.executions.rows if row["state"] == "queued")
-        return f"nothing is stuck; the next start is {when(first, standing.now)}"
+        starts = [row["run_at"] for row in standing.executions.rows if row["run_at"] > standing.now]
+        soonest = (
+            f"the next start is {when(min(starts), standing.now)}" if starts else "others wait for their time"
+        )
+        return f"nothing is stuck; {soonest}"
     due = [row["due_at"] for row in standing.buckets.rows if row["due_at"] is not None]
     if due:
         return f"nothing is stuck; the next decision is {when(min(due), standing.now)}"
@@ -127,7 +131,7 @@ def _rate_limit(standing: Standing, controls: Mapping[str, Any]) -> Iterator[Sec
     for row in part.rows:
         free = free_at(row["next_at"], settings) if settings else row["next_at"]
         lines.append(f"{_key(row)}  {row['dropped']:,} dropped, free {when(free, standing.now)}")
-    yield Section("rate limit", f"{standing.dropped:,} dropped so far", _cut(lines, part))
+    yield Section("rate limit", f"{standing.dropped:,} dropped lately", _cut(lines, part))
 
 
 def _buckets(
@@ -232,7 +236,7 @@ def _lanes(standing: Standing) -> Iterator[Section]:
             )
         lines += _rest(row["waiting"] - len(row["line"]), "wait in this line")
         yield Section(
-            f"lane {_key(row)}", f"{row['taken']} of {row['capacity']} taken, {row['waiting']} waiting", lines
+            f"lane {_key(row)}", f"{row['taken']} of {_capacity(row)} taken, {row['waiting']} waiting", lines
         )
     yield from ([Section("lanes", f"and {standing.lanes.more:,} more")] if standing.lanes.more else [])
 
@@ -277,6 +281,10 @@ def _executions(standing: Standing) -> Iterator[Section]:
             said += f", expires {when(row['expires_at'], now)}"
         lines.append(f"{row['id']}  {said}")
     yield Section("executions", summary, _cut(lines, part))
+
+
+def _capacity(row: Mapping[str, Any]) -> str:
+    return "any number" if row["capacity"] >= UNLIMITED else f"{row['capacity']:,}"
 
 
 def _whose(one: Mapping[str, Any], standing: Standing) -> str:

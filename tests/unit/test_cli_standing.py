@@ -154,7 +154,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
                 rate_limit=Part([{"key": "ada", "next_at": at(50), "dropped": 1200}], 1),
                 dropped=1200,
             ),
-            ["1,200 dropped so far", "ada  1,200 dropped, free in 50 s"],
+            ["1,200 dropped lately", "ada  1,200 dropped, free in 50 s"],
         ),
         (
             made(

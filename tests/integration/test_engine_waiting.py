@@ -1,0 +1,153 @@
+"""What a trigger has waiting, read back from the rows that routing has written."""
+
+from typing import Any
+
+import pytest
+
+from engine import waiting
+from engine.errors import NotFound
+from engine.waiting import Standing
+from functory.cli import standing
+from tests.engine import World
+
+pytest_plugins = ["tests.engine"]
+
+
+def saved(world: World, flow: dict[str, Any] | None = None, **fields: Any) -> None:
+    """A function `work`, and the trigger `reorder` for it with this flow control."""
+    world.function()
+    world.trigger("reorder", "work", {"type": ["stock.low"]}, flow=flow, **fields)
+
+
+def emitted(world: World, *customers: str) -> list[str]:
+    """An event for each of these, routed. Returns their ids."""
+    ids = [world.events.emit("stock.low", {"customer": name}, subject=name) for name in customers]
+    world.route()
+    return ids
+
+
+def look(world: World, key: str | None = None) -> Standing:
+    return waiting.of(world.database, "reorder", key=key)
+
+
+def told(found: Standing) -> str:
+    return "\n".join(
+        "\n".join([section.title, section.summary, *section.lines]) for section in standing.sections(found)
+    )
+
+
+BY_CUSTOMER = {"key": "data.customer"}
+
+
+def test_nothing_waits_for_a_trigger_without_flow_control(world: World) -> None:
+    saved(world)
+    emitted(world, "ada")
+    found = look(world)
+    assert (found.buckets.count, found.lanes.count, found.matches) == (0, 0, 0)
+    assert found.states == {"ready": 1}
+    assert [row["state"] for row in found.executions.rows] == ["queued"]
+    world.work()
+    assert look(world).states == {}
+
+
+def test_a_trigger_that_is_not_there_is_told(world: World) -> None:
+    with pytest.raises(NotFound, match="reorder"):
+        look(world)
+
+
+def test_a_lane_tells_who_holds_it_and_who_comes_next(world: World) -> None:
+    saved(world, {"concurrency": {"limit": 1, **BY_CUSTOMER}})
+    emitted(world, "ada", "ada", "ada", "bob")
+    while world.turn.take():
+        pass
+    [first, *_] = world.worker.claim_any(1)
+    found = look(world)
+    assert found.lanes.count == 2
+    [ada] = look(world, key="ada").lanes.rows
+    assert (ada["capacity"], ada["taken"], ada["waiting"]) == (1, 1, 2)
+    [holder] = ada["holders"]
+    assert (holder["id"], holder["state"], holder["worker"]) == (first.row["id"], "running", "worker")
+    places = [one["position"] for one in ada["line"]]
+    assert places == sorted(places)
+    assert found.states == {"running": 1, "ready": 1, "held": 2}
+    said = standing.advice(found, workers=1, embedded=True)
+    assert first.row["id"] in said
+    assert f"holds  {first.row['id']}  running on worker" in told(found)
+
+
+def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:
+    saved(world, {"throttle": {"limit": 6, "period": "1m", **BY_CUSTOMER}})
+    emitted(world, "ada", "ada", "ada")
+    found = look(world)
+    assert found.states == {"ready": 1, "delayed": 2}
+    assert "ada  one more starts in 30 s at the soonest" in told(found)
+    assert "the next start is in 10 s" in standing.advice(found, workers=1, embedded=True)
+    world.advance(31)
+    assert look(world).throttle.count == 0
+
+
+def test_a_rate_limit_tells_what_it_has_dropped_and_until_when(world: World) -> None:
+    saved(world, {"rate_limit": {"limit": 1, "period": "1m", **BY_CUSTOMER}})
+    emitted(world, "ada", "ada", "ada", "bob")
+    found = look(world)
+    assert (found.rate_limit.count, found.dropped) == (2, 2)
+    assert found.suppressed == {"rate_limited": 2}
+    assert "ada  2 dropped, free in 60 s" in told(found)
+    assert (look(world, key="bob").dropped, look(world, key="bob").rate_limit.count) == (0, 1)
+
+
+def test_idempotency_tells_its_keys_the_newest_first(world: World) -> None:
+    saved(world, {"idempotency": {**BY_CUSTOMER, "window": "1h"}})
+    first, _ = emitted(world, "ada", "ada")
+    world.advance(60)
+    emitted(world, "bob")
+    found = look(world)
+    assert [row["key"] for row in found.once.rows] == ["bob", "ada"]
+    assert f"ada  ran for event {first}, free in 59 min" in told(found)
+    world.advance(3600)
+    assert look(world).once.count == 0
+
+
+def test_an_overlap_tells_what_is_open(world: World) -> None:
+    saved(world, {"overlap": {"policy": "buffer_one", **BY_CUSTOMER}})
+    emitted(world, "ada", "ada", "ada")
+    while world.turn.take():
+        pass
+    [lane] = look(world).lanes.rows
+    assert (lane["taken"], lane["waiting"]) == (1, 1)
+    assert look(world).suppressed == {"overlap": 1}
+
+
+def test_a_shared_lane_tells_of_the_other_triggers_in_it(world: World) -> None:
+    shared = {"concurrency": {"limit": 1, "scope": "global", "key": "'printer'"}}
+    saved(world, shared)
+    world.trigger("other", "work", {"type": ["stock.gone"]}, flow=shared)
+    world.events.emit("stock.gone")
+    world.route()
+    emitted(world, "ada")
+    while world.turn.take():
+        pass
+    [lane] = look(world).lanes.rows
+    assert [one["trigger"] for one in lane["holders"]] == ["other"]
+    assert [one["trigger"] for one in lane["line"]] == ["reorder"]
+    assert "other, " in told(look(world))
+
+
+def test_many_keys_are_counted_and_the_first_are_told(world: World) -> None:
+    saved(world, {"idempotency": BY_CUSTOMER})
+    emitted(world, *(f"c{number:02d}" for number in range(waiting.SHOWN + 5)))
+    found = look(world)
+    assert (found.once.count, len(found.once.rows), found.once.more) == (
+        waiting.SHOWN + 5,
+        waiting.SHOWN,
+        5,
+    )
+    assert "… and 5 more" in told(found)
+
+
+def test_a_paused_trigger_an_open_breaker_and_the_kill_switch_come_first(world: World) -> None:
+    saved(world, {"concurrency": {"limit": 1}})
+    emitted(world, "ada")
+    world.triggers.pause("reorder", note="stocktaking")
+    assert "functory trigger resume reorder" in standing.advice(look(world), workers=1, embedded=True)
+    assert look(world).trigger["note"] == "stocktaking"
