@@ -186,8 +186,10 @@ def ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
         .subquery()
     )
     started = (
-        sa.select(sa.func.min(execution.c.id))
+        sa.select(execution.c.id)
         .where(execution.c.root_id == newest.c.event_id, execution.c.event_id == newest.c.event_id)
+        .order_by(execution.c.id)
+        .limit(1)
         .correlate(newest)
         .scalar_subquery()
     )
