@@ -1,0 +1,113 @@
+"""The pure decisions of flow control: GCRA, overlap policies, a place in a line."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import new_id
+from engine.controls import MAX_BUFFERED, NO_KEY, Pace, Policy
+from engine.lanes import queue_at
+from engine.overlaps import Open, decide
+from engine.throttles import reserve, step
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def starts(pace: Pace, arrivals: list[float]) -> list[float]:
+    """When runs that arrive at these seconds may start."""
+    moment, found = None, []
+    for arrival in arrivals:
+        start, moment = reserve(moment, NOW + timedelta(seconds=arrival), pace)
+        found.append((start - NOW).total_seconds())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pace", "arrivals", "expected"),
+    [
+        (Pace(NO_KEY, 3, 60), [0, 0, 0, 0], [0, 20, 40, 60]),
+        (Pace(NO_KEY, 3, 60, 2), [0, 0, 0, 0], [0, 0, 20, 40]),
+        (Pace(NO_KEY, 3, 60), [0, 100, 100], [0, 100, 120]),
+        (Pace(NO_KEY, 1, 5, 3), [0, 0, 0, 0, 1], [0, 0, 0, 5, 10]),
+    ],
+)
+def test_a_throttle_gives_each_the_next_free_moment(
+    pace: Pace, arrivals: list[float], expected: list[float]
+) -> None:
+    assert starts(pace, arrivals) == expected
+
+
+@given(
+    st.integers(1, 1000),
+    st.floats(1, 100),
+    st.integers(1, 20),
+    st.lists(st.floats(0, 50), min_size=1, max_size=60),
+)
+def test_in_no_period_more_start_than_the_limit_and_the_burst_allow(
+    limit: int, period: float, burst: int, gaps: list[float]
+) -> None:
+    pace = Pace(NO_KEY, limit, period, burst)
+    arrivals, at = [], 0.0
+    for gap in gaps:
+        at += gap
+        arrivals.append(at)
+    found = starts(pace, arrivals)
+    assert found == sorted(found) and all(a <= b + 1e-6 for a, b in zip(arrivals, found, strict=True))
+    for first in found:
+        assert sum(first <= one < first + period for one in found) <= limit + burst - 1
+
+
+def test_a_step_is_never_shorter_than_its_share_of_the_period() -> None:
+    assert step(Pace(NO_KEY, 3, 1)) == timedelta(microseconds=333_334)
+
+
+def others(runs: str, *, first: int = 1) -> list[Open]:
+    """Open executions of events 1, 2 …: `r` runs, `w` waits."""
+    return [Open(f"e{first + n}", f"{first + n:04}", letter == "r") for n, letter in enumerate(runs)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "open_", "what", "cancel"),
+    [
+        ("skip", "", "now", 0),
+        ("skip", "r", "drop", 0),
+        ("skip", "w", "drop", 0),
+        ("buffer_one", "", "wait", 0),
+        ("buffer_one", "w", "wait", 0),
+        ("buffer_one", "r", "wait", 0),
+        ("buffer_one", "rw", "drop", 0),
+        ("buffer_one", "ww", "drop", 0),
+        ("buffer_one", "rr", "wait", 0),
+        ("buffer_all", "", "wait", 0),
+        ("buffer_all", "rww", "wait", 0),
+        ("buffer_all", "r" + "w" * (MAX_BUFFERED - 1), "wait", 0),
+        ("buffer_all", "r" + "w" * MAX_BUFFERED, "drop", 0),
+        ("buffer_all", "w" * (MAX_BUFFERED + 1), "drop", 0),
+        ("cancel_other", "", "wait", 0),
+        ("cancel_other", "rw", "wait", 2),
+        ("terminate_other", "", "now", 0),
+        ("terminate_other", "rw", "now", 2),
+        ("allow_all", "rrw", "now", 0),
+    ],
+)
+def test_the_six_policies(policy: Policy, open_: str, what: str, cancel: int) -> None:
+    answer = decide(policy, "9999", others(open_))
+    assert (answer.what, len(answer.cancel)) == (what, cancel)
+    assert bool(answer.detail) == (what == "drop")
+
+
+@pytest.mark.parametrize("policy", ["cancel_other", "terminate_other"])
+def test_what_cancels_never_cancels_what_is_newer(policy: Policy) -> None:
+    answer = decide(policy, "0003", others("r", first=5))
+    assert answer.what == "drop" and answer.cancel == () and "newer" in answer.detail
+
+
+def test_the_line_is_in_the_order_of_events_moved_by_priority() -> None:
+    ids = [new_id() for _ in range(100)]
+    moments = [queue_at(id_, 0) for id_ in ids]
+    assert moments == sorted(moments)
+    assert queue_at(ids[0], 600) == moments[0] - timedelta(seconds=600)
+    assert queue_at(ids[0], -600) == moments[0] + timedelta(seconds=600)
+    assert queue_at("ffffffff-ffff-7fff-8fff-ffffffffffff", 1).year == 9999
