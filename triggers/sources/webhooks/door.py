@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping as Map
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,3 +203,31 @@ def greeting(auth: Any, body: Any, request: Request) -> Answer | None:
     if isinstance(auth, GitHub) and request.one("x-github-event") == "ping":
         return Answer(200, "greeting", {"pong": True})
     return None
+
+
+def rehearse(
+    row: Map[str, Any], body: bytes, headers: Sequence[tuple[str, str]], query: str
+) -> dict[str, Any]:
+    """What the webhook of ``row`` would make of a request that has proved where it comes from. Nothing is written.
+
+    Returns ``type``, ``subject``, ``delivery`` and ``data``; or ``ignored``, ``greeting`` or ``problem``.
+    """
+    config = registry.read(Webhook(), row["config"])
+    request = Request("POST", headers, query, body)
+    try:
+        media = requests.content_type(request)
+        value = requests.read_body(media, body, payload=isinstance(config.auth, GitHub | Slack))
+        answer = greeting(config.auth, value, request)
+        if answer is not None:
+            return {"greeting": dict(answer.body)}
+        mapping = Mapping(row["name"], config)
+        variables = mapping.variables(request, value)
+        if not mapping.wanted(variables):
+            return {"ignored": True}
+        made = mapping.make(variables)
+    except Unsupported as error:
+        return {"problem": str(error)}
+    except Invalid as error:
+        return {"problem": f"{error.what}: {error.why}"}
+    delivery = made.delivery.removeprefix("delivery:") if made.delivery is not None else None
+    return {"type": made.type, "subject": made.subject, "delivery": delivery, "data": made.data}

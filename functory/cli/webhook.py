@@ -1,0 +1,323 @@
+"""``functory webhook``: addresses under which others send events. Secrets are given by their names only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from functory.cli import given, screen, session
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+app = noun("Addresses under which others send events over HTTP.")
+
+Name = Annotated[
+    str, typer.Argument(help="The webhook's name: the last part of its address.", show_default=False)
+]
+
+
+def _option(help_: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_, show_default=False)
+
+
+@app.command(
+    epilog="Example: functory webhook add github --auth github --secret GITHUB_SECRET "
+    '--type \'"github." + headers["x-github-event"]\''
+)
+def add(
+    name: Name,
+    auth: Annotated[
+        str | None, _option("github, stripe, slack, standard, hmac, token, basic, or none.", "--auth")
+    ] = None,
+    secret: Annotated[
+        list[str] | None, _option("Name of a stored secret; several while it is rotated.", "--secret")
+    ] = None,
+    header: Annotated[str | None, _option("Header of the signature (hmac) or of the token (token).")] = None,
+    algorithm: Annotated[str | None, _option("sha256, sha512 or sha1 (hmac).")] = None,
+    encoding: Annotated[str | None, _option("hex or base64 (hmac).")] = None,
+    prefix: Annotated[str | None, _option("What comes before the signature, such as sha256= (hmac).")] = None,
+    timestamp_header: Annotated[str | None, _option("Header of the signed timestamp (hmac).")] = None,
+    signed: Annotated[str | None, _option("What is signed, such as {timestamp}.{body} (hmac).")] = None,
+    tolerance: Annotated[str | None, _option("How far a signed timestamp may be off; 5m without.")] = None,
+    user: Annotated[str | None, _option("The user's name (basic).")] = None,
+    allow_unauthenticated: Annotated[
+        bool, typer.Option("--allow-unauthenticated", help="Anybody may send: to be said with --auth none.")
+    ] = False,
+    type_: Annotated[
+        str | None, _option("CEL: type of the event; webhook.received without.", "--type")
+    ] = None,
+    subject: Annotated[str | None, _option("CEL: subject of the event; the webhook's name without.")] = None,
+    data: Annotated[
+        str | None, _option("CEL: data of the event; webhook, headers, query and body without.")
+    ] = None,
+    delivery: Annotated[str | None, _option("CEL: what a delivery is known by, such as body.id.")] = None,
+    when: Annotated[str | None, _option("CEL: which requests become events; all without.")] = None,
+    keep: Annotated[
+        list[str] | None, _option("Header that the event's data shows; may be repeated.", "--keep")
+    ] = None,
+    max_bytes: Annotated[int | None, _option("Largest body, in bytes.")] = None,
+    rate: Annotated[str | None, _option("So many events in a time, the rest gets 429: 100/1m.")] = None,
+    file: Annotated[str | None, _option("The whole configuration, as JSON, @file or -.", "--config")] = None,
+    json: AsJson = False,
+) -> None:
+    """Save a webhook and print its address. The expressions see headers, body, query and method."""
+    from engine.errors import Invalid
+
+    fields = {
+        "auth": _auth(
+            auth,
+            secret=secret,
+            header=header,
+            algorithm=algorithm,
+            encoding=encoding,
+            prefix=prefix,
+            timestamp_header=timestamp_header,
+            signed=signed,
+            tolerance=tolerance,
+            user=user,
+            allow_unauthenticated=allow_unauthenticated or None,
+        ),
+        "type": type_,
+        "subject": subject,
+        "data": data,
+        "delivery": delivery,
+        "when": when,
+        "headers": keep,
+        "max_bytes": max_bytes,
+        "rate": None if rate is None else _rate(rate),
+    }
+    config = given.object_of(file, "--config") if file is not None else {}
+    config |= {field: value for field, value in fields.items() if value is not None}
+    if "auth" not in config:
+        raise Invalid(
+            "the webhook does not say how its senders prove who they are",
+            "without it anybody could write events",
+            "--auth github --secret NAME; see functory webhook add --help",
+        )
+    with session.engine() as engine:
+        row = engine.sources.save("webhook", name, config, author=engine.author)
+        shown = _shown(engine, row)
+    for warning in shown["warnings"]:
+        screen.warn(warning)
+    out = Screen(json=json)
+    if json:
+        out.value(shown | {"created": row["created"]})
+    else:
+        done = (
+            f"saved webhook {name} v{row['version']}" if row["created"] else f"webhook {name} is so already"
+        )
+        out.lines([done, shown["url"]])
+
+
+@app.command("list", epilog="Example: functory webhook list")
+def list_(json: AsJson = False, quiet: Quiet = False) -> None:
+    """All webhooks: how senders prove who they are, and when the last event came."""
+    with session.engine() as engine:
+        rows = [_shown(engine, row) for row in engine.sources.list("webhook")]
+    columns = {
+        "name": "NAME",
+        "state": "STATE",
+        "proof": "AUTH",
+        "url": "ADDRESS",
+        "last_event_at": "LAST EVENT",
+        "problem": "PROBLEM",
+    }
+    Screen(json=json, quiet=quiet).table(
+        [row | {"proof": row["config"]["auth"]["type"]} for row in rows],
+        columns,
+        key="name",
+        data=rows,
+        empty="no webhooks yet; try: functory webhook add --help",
+    )
+
+
+@app.command(epilog="Example: functory webhook show github")
+def show(name: Name, json: AsJson = False) -> None:
+    """A webhook's address, configuration, and what was wrong with the last request that was not taken."""
+    with session.engine() as engine:
+        shown = _shown(engine, engine.sources.get("webhook", name))
+    out = Screen(json=json)
+    if json:
+        out.value(shown)
+        return
+    out.record(
+        {
+            "name": shown["name"],
+            "address": shown["url"],
+            "state": shown["state"],
+            "note": shown["note"],
+            "version": shown["version"],
+            "last event": shown["last_event_at"],
+            "problem": shown["problem"],
+            "problem at": shown["problem_at"],
+        }
+    )
+    config = dict(shown["config"])
+    out.title("configuration")
+    out.record({f"auth.{field}": value for field, value in config.pop("auth").items()} | config)
+    for warning in shown["warnings"]:
+        screen.warn(warning)
+
+
+@app.command(epilog="Example: functory webhook test github --data @issue.json --header x-github-event=issues")
+def test(
+    name: Name,
+    data: Annotated[
+        str, typer.Option("--data", help="The body, as JSON, @file or -.", show_default=False)
+    ] = '{"test": true}',
+    header: Annotated[list[str] | None, _option("A header, name=value; may be repeated.", "--header")] = None,
+    query: Annotated[
+        str, typer.Option("--query", help="The query, such as a=1&b=2.", show_default=False)
+    ] = "",
+    send: Annotated[
+        bool, typer.Option("--send", help="Send it, signed, to the running server: it becomes an event.")
+    ] = False,
+    url: Annotated[str | None, _option("Address to send to, instead of the webhook's own.")] = None,
+    json: AsJson = False,
+) -> int:
+    """What the webhook makes of a request. Nothing is sent or stored without --send."""
+    from engine import codec
+
+    body = codec.encode(given.document(data, "--data"))
+    headers = [(key.lower(), str(value)) for key, value in given.pairs(header or (), "--header").items()]
+    if not any(key == "content-type" for key, _ in headers):
+        headers.append(("content-type", "application/json"))
+    with session.engine() as engine:
+        row = engine.sources.get("webhook", name)
+        if send:
+            answer = _send(engine, row, body, headers, query, url)
+        else:
+            from triggers.sources.webhooks.door import rehearse
+
+            answer = rehearse(row, body, headers, query)
+    out = Screen(json=json)
+    if json:
+        out.value(answer)
+    else:
+        out.record(answer)
+    return 0 if answer.get("status", 200) < 400 and not answer.get("problem") else 1
+
+
+@app.command(epilog="Example: functory webhook pause github --note 'the sender repeats itself'")
+def pause(
+    name: Name,
+    note: Annotated[str, typer.Option(help="Why; shown with the webhook.", show_default=False)] = "",
+) -> None:
+    """Take nothing more in: senders are answered as if there were no such webhook."""
+    with session.engine() as engine:
+        engine.sources.pause("webhook", name, note=note, author=engine.author)
+    Screen().styled((f"webhook {name} is paused", ""))
+
+
+@app.command(epilog="Example: functory webhook resume github")
+def resume(name: Name) -> None:
+    """Take requests in again."""
+    with session.engine() as engine:
+        engine.sources.resume("webhook", name, author=engine.author)
+    Screen().styled((f"webhook {name} is enabled", ""))
+
+
+@app.command(epilog="Example: functory webhook delete github --yes")
+def delete(name: Name, yes: Yes = False) -> None:
+    """Delete a webhook; the events that it brought stay."""
+    confirm(f"Delete the webhook {name}?", yes)
+    with session.engine() as engine:
+        engine.sources.delete("webhook", name, author=engine.author)
+    Screen().styled((f"webhook {name} is deleted", ""))
+
+
+def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
+    """The options that say how senders prove who they are. Raises :class:`Invalid` for some without ``--auth``."""
+    from engine.errors import Invalid
+
+    given_ = {field: value for field, value in fields.items() if value is not None}
+    if type_ is None:
+        if given_:
+            option = "--" + next(iter(given_)).replace("_", "-")
+            raise Invalid(f"{option} needs --auth", "it says how senders prove who they are", "--auth hmac")
+        return None
+    return {"type": type_} | given_
+
+
+def _rate(text: str) -> dict[str, Any]:
+    """``100/1m`` as a limit and a period. Raises :class:`Invalid`."""
+    from engine.errors import Invalid
+
+    limit, slash, period = text.partition("/")
+    if not limit.isdecimal() or len(limit) > 9 or not slash:
+        raise Invalid(f"wrong --rate {text!r}", "it is a number and a time", "--rate 100/1m")
+    return {"limit": int(limit), "period": period}
+
+
+def _shown(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A webhook as it is told: without what only the engine needs, with its address and what to look at."""
+    fields = (
+        "name",
+        "state",
+        "version",
+        "config",
+        "note",
+        "problem",
+        "problem_at",
+        "last_event_at",
+        "author",
+    )
+    auth = row["config"]["auth"]
+    warnings = [
+        f"secret {name} is not set; try: functory secret set {name}"
+        for name in engine.secrets.missing(list(auth.get("secret", ())))
+    ]
+    if auth["type"] == "none":
+        warnings.append("anybody who knows the address can write events")
+    return {field: row[field] for field in fields} | {
+        "url": _address(engine, row["name"]),
+        "warnings": warnings,
+    }
+
+
+def _address(engine: Functory, name: str) -> str:
+    settings = engine.settings
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    base = (settings.public_url or f"http://{host}:{settings.port}").rstrip("/")
+    return f"{base}/webhooks/{name}"
+
+
+def _send(
+    engine: Functory,
+    row: Mapping[str, Any],
+    body: bytes,
+    headers: Sequence[tuple[str, str]],
+    query: str,
+    url: str | None,
+) -> dict[str, Any]:
+    """Send a signed request to the server. Raises :class:`Unavailable` when nobody answers."""
+    import httpx
+
+    from engine import codec
+    from engine.errors import Invalid, Unavailable
+    from triggers.sources import registry
+    from triggers.sources.webhooks import Webhook, signatures
+
+    auth = registry.read(Webhook(), row["config"]).auth
+    key = engine.secrets.open(auth.secret[0]).get_secret_value() if auth.secret else ""
+    now = engine.database.clock.now().timestamp()
+    proof = signatures.sign(auth, key, body, now, engine.database.new_id())
+    address = (url or _address(engine, row["name"])) + (f"?{query}" if query else "")
+    try:
+        answer = httpx.post(address, content=body, headers=[*headers, *proof], timeout=30)
+    except httpx.InvalidURL as error:
+        raise Invalid(f"{address} is no address", str(error)) from None
+    except httpx.HTTPError as error:
+        raise Unavailable(
+            f"{address} does not answer", str(error) or type(error).__name__, "functory server"
+        ) from None
+    try:
+        found = codec.loads(answer.content)
+    except Invalid:
+        found = answer.text[:1000]
+    return {"status": answer.status_code, "answer": found}
