@@ -1,0 +1,98 @@
+"""Rows of a PostgreSQL table: ``row.inserted``, ``row.updated`` and ``row.deleted``, written in the user's transaction.
+
+Saving a source of this kind installs a trigger on the table (:mod:`engine.rowfeed`); pausing or deleting it takes
+the trigger away. Nothing has to run for the events to be written; what runs only looks whether the trigger still
+is where it was put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from engine import rowfeed
+from engine.rowfeed import EVENTS, Feed
+from engine.tx import Tx
+from triggers.sources import kind
+from triggers.sources.kind import Desk, Kind
+
+# Seconds between two looks at the trigger: a table is dropped seldom, and the look is one short query.
+LOOK_SECONDS = 30.0
+
+Column = Annotated[str, Field(min_length=1, max_length=63)]
+
+
+class Config(kind.Config):
+    """What ``functory watch table`` takes."""
+
+    table: str = Field(
+        min_length=1, max_length=300, description='the table as in SQL: shop.orders, shop."Order Items"'
+    )
+    events: tuple[str, ...] = Field(EVENTS, description="some of insert, update, delete")
+    columns: tuple[Column, ...] | None = Field(
+        None, min_length=1, description="the only columns that are shown"
+    )
+    exclude: tuple[Column, ...] = Field((), description="columns that are never shown")
+    key: tuple[Column, ...] | None = Field(
+        None, min_length=1, description="columns that name a row, instead of the primary key"
+    )
+    max_bytes: int = Field(
+        1_048_576, ge=1024, le=16_777_216, description="larger rows are told of without their values"
+    )
+    wake: bool = Field(
+        True, description="wake the router at once (NOTIFY); else it finds the event at its next look"
+    )
+
+    @field_validator("events")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        rowfeed.check_events(value)
+        return tuple(one for one in EVENTS if one in value)
+
+    @field_validator("table", "columns", "exclude", "key")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        for one in (value,) if isinstance(value, str) else value or ():
+            if "\x00" in one or not one.isprintable():
+                raise ValueError("names are printable text")
+        return value
+
+    @model_validator(mode="after")
+    def _one_list(self) -> Self:
+        if self.columns is not None and self.exclude:
+            raise ValueError("give columns or exclude: the one names what is shown, the other what is not")
+        return self
+
+    def feed(self) -> Feed:
+        """What the engine is asked to install."""
+        return Feed(self.table, self.events, self.columns, self.exclude, self.key, self.max_bytes, self.wake)
+
+
+class Rows(Kind):
+    """Rows of a table in Functory's own PostgreSQL database."""
+
+    kind = "table"
+    summary = "rows of a PostgreSQL table, in the transaction that writes them"
+    types = ("row.inserted", "row.updated", "row.deleted")
+    Config: ClassVar[type[kind.Config]] = Config
+    runs = True
+
+    def saved(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+        rowfeed.install(tx, row, config.feed())
+
+    def gone(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+        rowfeed.remove(tx, row)
+
+    def run(self, desk: Desk) -> None:
+        """Tell when the table or its trigger is gone."""
+        feed: Feed = desk.config.feed()
+        while True:
+            problem = desk.read(lambda tx, row: rowfeed.problem(tx, row, feed))
+            if problem is None:
+                desk.well()
+            else:
+                desk.troubled(problem)
+            if desk.ending.wait(LOOK_SECONDS):
+                return
