@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from engine import dependencies, events, grants, lanes, limits, outputs, versions, widenings
+from engine import dependencies, events, files, grants, lanes, limits, outputs, versions, widenings
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import FunctoryError, NotFound, Stale
@@ -66,7 +66,8 @@ class Claim:
 class Ending:
     """How an attempt ended. ``outcome`` is succeeded, failed, timed_out, crashed or cancelled.
 
-    ``retryable`` False ends the execution whatever retries are left (a wrong input stays wrong).
+    ``retryable`` False ends the execution whatever retries are left (a wrong input stays wrong). ``written`` is what
+    it left in watched files, as :func:`engine.files.written` takes it.
     """
 
     outcome: str
@@ -77,6 +78,7 @@ class Ending:
     retryable: bool = True
     spans: Sequence[Mapping[str, Any]] = ()
     logs: Sequence[Mapping[str, Any]] = ()
+    written: Sequence[tuple[bytes, str]] = ()
     duration_seconds: float = 0.0
     waited_seconds: float = 0.0
 
@@ -362,6 +364,7 @@ class Attempts:
         key = {"execution_id": claim.id, "fence": claim.fence}
         tx.insert(span, [key | dict(item) for item in ending.spans])
         tx.insert(log, [key | dict(item) for item in ending.logs])
+        files.written(tx, claim.id, ending.written)
         data = describe(claim.row, following.state) | {
             "error": _short(ending.error),
             "duration_seconds": round(ending.duration_seconds, 6),

@@ -141,6 +141,13 @@ def written(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> No
         tx.execute(sa.delete(file_written).where(file_written.c.time < tx.now - NOTE_AGE))
 
 
+def note(database: Database, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
+    """:func:`written`, for an attempt that does not finish. Raises :class:`Unavailable`."""
+    if found:
+        with database.write() as tx:
+            written(tx, execution_id, found)
+
+
 def causes(
     tx: Tx, looked: Mapping[bytes, Sequence[str]], changed: Mapping[bytes, datetime]
 ) -> dict[bytes, Cause]:

@@ -15,11 +15,11 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from engine import dispatch, grants, metrics, schemas, workers
+from engine import dispatch, files, grants, metrics, schemas, workers
 from engine.attempts import Attempts, Claim, Ending
 from engine.database import Database
 from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
@@ -40,6 +40,7 @@ from workers.sandbox.admission import check, start_gate
 from workers.sandbox.control import Control
 from workers.sandbox.job import Outcome
 from workers.sandbox.runner import Runner
+from workers.writings import left
 
 log = structlog.get_logger("functory.worker")
 
@@ -192,12 +193,15 @@ class Executor:
                 return
             host = EngineHost(claim, self._services, self._lend, running.control.ended)
             outcome = self._runner.run(job, host, running.control)
+            written = self._written(claim, outcome)
             if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
+                # What it did to files stays, though nothing else of it does.
+                files.note(self._database, claim.id, written)
                 if outcome.kill_reason == "shutdown":
                     self._attempts.release([key])
                 return
             ending = self._ending(claim, outcome, Redactor(host.revealed))
-            self._finish(claim, host.denials.told(ending))
+            self._finish(claim, replace(host.denials.told(ending), written=written))
         except Stale:
             metrics.zombies.inc()
             log.warning(
@@ -215,6 +219,17 @@ class Executor:
             with self._lock:
                 self._running.pop(key, None)
                 metrics.worker_slots.labels("busy").set(len(self._running))
+
+    def _written(self, claim: Claim, outcome: Outcome) -> list[tuple[bytes, str]]:
+        """What the attempt left in watched files."""
+        if not outcome.wrote:
+            return []
+        try:
+            watched = files.roots(self._database)
+        except Unavailable:
+            # The result waits for the database, and so does this: any of them may be watched.
+            watched = claim.grants.write
+        return left(outcome.wrote, claim.grants.write, watched)
 
     def _give_up(self, claim: Claim, error: Exception) -> None:
         """A defect of ours: it is told where people look, in the execution, and tried again as after a crash."""

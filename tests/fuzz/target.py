@@ -43,6 +43,7 @@ from workers.sandbox.protocol import (
     StateGet,
     StateSet,
     Submit,
+    Wrote,
     decode_guest,
     pack,
 )
@@ -65,6 +66,7 @@ FRAMES: tuple[FromGuest, ...] = (
     Begun(),
     Llm(id=2**53, arguments={"messages": [{"role": "user", "content": "x"}]}),
     LogRecord(level="info", text="\x1b[31m\0\n"),
+    Wrote(path="/data/\xff\n"),
     SpanOpened(seq=1, parent=None, code="f@1", input={"a": 1}, truncated=False, offset=0.0),
     SpanClosed(seq=1, output=None, error=SpanError(type="E", message="m"), truncated=True, offset=2.5),
     Finished(value=list(VALUES), kind="json", warnings=["w"]),

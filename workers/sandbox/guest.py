@@ -30,6 +30,7 @@ from workers.sandbox.plan import Fork, Plan
 from workers.sandbox.portable import TooLarge, encode
 from workers.sandbox.protocol import Begun, ErrorInfo, Failed, Finished, FromHost, Inspect, Start, frame
 from workers.sandbox.recorder import Recorder, inherit_context
+from workers.sandbox.writes import Writes
 
 _REHEARSALS = 20  # after some more than ten, the interpreter has specialised what it runs
 _READ_BYTES = 65_536
@@ -72,6 +73,7 @@ class Guest:
         self._linker: Linker | None = None
         self._engine = guestapi.Engine(self._channel, _NOBODY)
         self._module = guestapi.module(_NOBODY, self._engine)
+        self._writes = Writes(self._channel)
         self._outputs = _open_outputs()
         inherit_context()
 
@@ -152,6 +154,7 @@ class Guest:
         process.reseed(job.seed)
         recorder = Recorder(self._channel, job.limits)
         self._engine.renew(job)
+        self._writes.begin(job.grants.write)
         if self._linker is None:
             self._linker = Linker(job.codes, recorder)
             sys.modules["functory"] = self._module

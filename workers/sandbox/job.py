@@ -175,7 +175,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     ``error`` is ``{type, message, traceback, frames: [{function, version, line, code}]}``. ``signal`` is
     the signal that ended the child by itself, ``kill_reason`` why the worker ended it. ``waited_seconds``
-    is the part of ``duration_seconds`` spent waiting for child executions.
+    is the part of ``duration_seconds`` spent waiting for child executions. ``wrote`` are granted files that it opened
+    for writing, by its own account.
     """
 
     status: Status
@@ -187,6 +188,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     kill_reason: str | None = None
     spans: list[Span] = []
     logs: list[Log] = []
+    wrote: list[bytes] = []
     duration_seconds: float = 0.0
     waited_seconds: float = 0.0
     pid: int | None = None

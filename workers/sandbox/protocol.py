@@ -25,6 +25,7 @@ from workers.sandbox.job import Job, ResultKind
 
 DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
+WRITTEN = 1000  # files of one execution that are noted as written by it
 ENVELOPE_BYTES = 16_384  # what a frame may hold beside the value that a limit speaks of
 _HEADER = struct.Struct("<I")
 _JSON_TEXT = 1  # the extension type, see the module's docstring
@@ -110,6 +111,12 @@ class Begun(_Frame, tag="begun"):
 class LogRecord(_Frame, tag="log"):
     level: Annotated[str, Meta(max_length=32)]
     text: Annotated[str, Meta(max_length=65_536)]
+
+
+class Wrote(_Frame, tag="wrote"):
+    """A granted file is opened for writing. Paths are bytes: each is the letter of its number (Latin-1)."""
+
+    path: Annotated[str, Meta(max_length=4096)]
 
 
 class SpanError(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -211,6 +218,7 @@ FromGuest = (
     | Llm
     | Begun
     | LogRecord
+    | Wrote
     | SpanOpened
     | SpanClosed
     | Finished

@@ -16,6 +16,7 @@ from workers.sandbox.job import Job, Log, Outcome, Status
 from workers.sandbox.logbook import harmless
 from workers.sandbox.protocol import (
     ENVELOPE_BYTES,
+    WRITTEN,
     Call,
     ErrorInfo,
     Failed,
@@ -27,6 +28,7 @@ from workers.sandbox.protocol import (
     Request,
     SpanClosed,
     SpanOpened,
+    Wrote,
 )
 from workers.sandbox.requests import Requests
 from workers.sandbox.spanbook import Spanbook
@@ -52,6 +54,7 @@ class Run:
         self._spans = Spanbook(job)
         self._requests = Requests(job, host, self._deliver)
         self._answered: deque[tuple[Request, bytes]] = deque()
+        self._wrote: dict[bytes, None] = {}
         self._last: Finished | Failed | None = None
         self._supervisor = Supervisor(
             child,
@@ -99,6 +102,7 @@ class Run:
             kill_reason=verdict.kill_reason,
             spans=self._spans.spans(supervisor.duration),
             logs=supervisor.logbook.close(supervisor.duration),
+            wrote=list(self._wrote),
             duration_seconds=supervisor.duration,
             waited_seconds=supervisor.waited,
             pid=self._child.pid,
@@ -132,6 +136,8 @@ class Run:
                     supervisor.hold_clock()
             case LogRecord():
                 supervisor.logbook.record(harmless(frame.level), frame.text, size, supervisor.offset)
+            case Wrote():
+                self._note(frame.path)
             case SpanOpened():
                 self._spans.open(frame, size)
             case SpanClosed():
@@ -153,6 +159,13 @@ class Run:
             case _:
                 raise ProtocolError(f"{type(frame).__name__} has no place in an execution")
         return None
+
+    def _note(self, path: str) -> None:
+        try:
+            if len(self._wrote) < WRITTEN:
+                self._wrote[path.encode("latin-1")] = None
+        except UnicodeEncodeError:
+            raise ProtocolError("a path is no bytes") from None
 
     def _deliver(self, request: Request, reply: bytes) -> None:
         self._answered.append((request, reply))

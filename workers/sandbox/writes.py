@@ -1,0 +1,57 @@
+"""In the child: tells the worker which granted files the code opens for writing, as it does so.
+
+The interpreter says it (PEP 578, audit events ``open``, ``os.rename`` and their like), whichever library asks; what
+writes without Python (a started program, a C library of its own) is not seen. Code could silence this, and would gain
+nothing: it is how a watch knows an execution's own work from that of others, no right hangs on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from workers.sandbox.channel import Channel
+from workers.sandbox.protocol import WRITTEN, Wrote
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Which argument of an audit event is the path that is written.
+_PLACES = {"open": 0, "os.truncate": 0, "os.rename": 1, "os.link": 1, "sqlite3.connect": 0}
+
+
+class Writes:
+    """The paths that the present execution has told of."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._folders: tuple[str, ...] = ()
+        self._told: set[str] = set()
+        self._hooked = False
+
+    def begin(self, folders: Sequence[str]) -> None:
+        """Listen for what is written in ``folders`` from now on; for nothing without any."""
+        self._folders = tuple(folder.rstrip("/") + "/" for folder in folders)
+        self._told = set()
+        if folders and not self._hooked:
+            self._hooked = True
+            sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        place = _PLACES.get(event)
+        if place is None or not self._folders:
+            return
+        # Whatever is wrong with the arguments is the called function's to say.
+        with contextlib.suppress(Exception):
+            if event != "open" or args[2] & _WRITING:
+                self._tell(args[place])
+
+    def _tell(self, given: Any) -> None:
+        if isinstance(given, int):
+            return
+        path = os.path.abspath(os.fsdecode(given))  # noqa: PTH100 - links are the worker's to follow
+        if path in self._told or len(self._told) >= WRITTEN or not (path + "/").startswith(self._folders):
+            return
+        self._told.add(path)
+        self._channel.send(Wrote(path=os.fsencode(path).decode("latin-1")))

@@ -1,0 +1,71 @@
+"""What an execution left in the files that it may write, for the watches that will see it.
+
+The child says which files it opened for writing; the worker reads what is in them when the attempt has ended. Only
+what lies in a granted place and below a watched root is read: nobody asks for the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+
+from engine.files import HASH_BYTES, content_of
+
+_CHUNK = 1024 * 1024
+
+
+def left(wrote: Sequence[bytes], granted: Sequence[str], watched: Sequence[str]) -> list[tuple[bytes, str]]:
+    """Where the execution wrote, and what is there now: real absolute paths and what stands for their content.
+
+    ``granted`` and ``watched`` are absolute paths of folders or files. What is gone again, is no regular file or
+    cannot be read is left out.
+    """
+    if not wrote or not watched:
+        return []
+    places = [_real(os.fsencode(path)) for path in granted]
+    roots = [_real(os.fsencode(path)) for path in watched]
+    paths = {_real(path) for path in wrote if b"\x00" not in path}
+    found: list[tuple[bytes, str]] = []
+    for path in sorted(paths):
+        if _inside(path, places) and _inside(path, roots):
+            content = _content(path)
+            if content is not None:
+                found.append((path, content))
+    return found
+
+
+def _content(path: bytes) -> str | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            return None
+        sha256 = _hash(descriptor) if facts.st_size <= HASH_BYTES else None
+        return content_of(sha256, facts.st_size, facts.st_mtime_ns)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _hash(descriptor: int) -> str | None:
+    digest, rest = hashlib.sha256(), HASH_BYTES
+    while chunk := os.read(descriptor, min(_CHUNK, rest + 1)):
+        rest -= len(chunk)
+        if rest < 0:
+            return None
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _real(path: bytes) -> bytes:
+    return os.path.realpath(path)
+
+
+def _inside(path: bytes, folders: Sequence[bytes]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip(b"/") + b"/") for folder in folders)
