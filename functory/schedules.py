@@ -19,7 +19,7 @@ from engine.controls import Policy
 from engine.errors import Conflict, Invalid, NotFound
 from engine.source import NAME
 from triggers.sources.registry import find, read
-from triggers.sources.schedules import Config, check_ahead, moment, tick_of
+from triggers.sources.schedules import Calendar, Config, check_ahead, moment, tick_of
 
 if TYPE_CHECKING:
     from functory.local import Functory
@@ -106,6 +106,10 @@ class Schedules:
             found = triggers.get(_trigger_name(row["name"]))
             row["function"] = _function(found if _is_ours(found, row["name"]) else None)
         return rows
+
+    def calendar(self, name: str) -> Calendar:
+        """Its times, to be asked. Raises :class:`NotFound`."""
+        return self._stored(self._engine.sources.get(KIND, name)).calendar
 
     def next(self, name: str, count: int = 10, *, after: datetime | None = None) -> list[dict[str, Any]]:
         """The next ``count`` (1 to 1000) times: ``fire_time`` in UTC, ``local_time``, and ``due`` with its jitter.

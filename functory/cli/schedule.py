@@ -1,0 +1,341 @@
+"""``functory schedule``: events at times, and the functions that run then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from functory.cli import given, screen, session
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+app = noun("Events at times: cron, intervals, moments.")
+
+Name = Annotated[str, typer.Argument(help="The schedule's name.", show_default=False)]
+
+_OVERLAPS = "skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all"
+
+# What --json tells of a schedule.
+_FIELDS = (
+    "name",
+    "state",
+    "version",
+    "config",
+    "function",
+    "note",
+    "problem",
+    "next_at",
+    "last_at",
+    "missed",
+    "author",
+    "created_at",
+    "updated_at",
+)
+
+
+def _option(help_: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_, show_default=False)
+
+
+Overlap = Annotated[str | None, _option(f"What to do while one is still running: {_OVERLAPS}.", "--overlap")]
+
+
+@app.command(
+    epilog="Example: functory schedule add nightly --cron '30 2 * * *' --timezone Europe/Berlin --function report"
+)
+def add(
+    name: Name,
+    cron: Annotated[
+        str | None,
+        _option("Minute hour day month weekday, seconds first if there are six; or @daily and the like."),
+    ] = None,
+    every: Annotated[str | None, _option("An interval, such as 90s, 15m, 6h, 1d.")] = None,
+    at: Annotated[list[str] | None, _option("A moment, such as 2026-12-24T18:00. Repeatable.")] = None,
+    timezone: Annotated[str | None, _option("IANA zone, such as Europe/Berlin; UTC without.")] = None,
+    function: Annotated[str | None, _option("Run this function then: name or name@3.")] = None,
+    input_: Annotated[
+        str | None, _option("Template of its input, as JSON with {{ … }} in it.", "--input")
+    ] = None,
+    data: Annotated[str | None, _option("JSON that the events carry: text, @file, or - for stdin.")] = None,
+    overlap: Overlap = None,
+    catch_up: Annotated[
+        str | None, _option("After a downtime run all that was missed, the latest (default), or none.")
+    ] = None,
+    catch_up_window: Annotated[
+        str | None, _option("What is missed for longer is not caught up; 365d without.")
+    ] = None,
+    jitter: Annotated[str | None, _option("Spread over this much time after each, such as 5m.")] = None,
+    pause_on_failure: Annotated[
+        bool, typer.Option("--pause-on-failure", help="Pause when an execution fails after all retries.")
+    ] = False,
+    anchor: Annotated[str | None, _option("Moment that --every counts from; 1970 without.")] = None,
+    start: Annotated[str | None, _option("No time before this moment.")] = None,
+    end: Annotated[str | None, _option("No time after this moment.")] = None,
+    expected_version: Annotated[
+        int | None, _option("Refuse unless this is the current version (0: none).")
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Save a schedule. One that exists is replaced; its times begin with the present."""
+    from engine import dependencies
+    from functory.cli import needs
+
+    fields = {
+        "cron": cron,
+        "every": every,
+        "at": at or None,
+        "timezone": timezone,
+        "data": given.document(data, "--data") if data is not None else None,
+        "overlap": _policy(overlap),
+        "catch_up": catch_up,
+        "catch_up_window": catch_up_window,
+        "jitter": jitter,
+        "pause_on_failure": pause_on_failure or None,
+        "anchor": anchor,
+        "start": start,
+        "end": end,
+    }
+    with session.engine() as engine:
+        row = engine.schedules.save(
+            name,
+            function=function,
+            input=given.document(input_, "--input") if input_ is not None else None,
+            expected_version=expected_version,
+            **{field: value for field, value in fields.items() if value is not None},
+        )
+        times = engine.schedules.next(name, 3)
+        if function is not None:
+            target, pin = dependencies.reference(function)
+            if not needs.exists(engine, {"name": target, "pin": pin}):
+                screen.warn(f"the function {function} does not exist yet: nothing runs until it does")
+    out = Screen(json=json, quiet=quiet)
+    if json:
+        out.value(_shown(row) | {"created": row["created"]})
+    elif quiet:
+        out.lines([name])
+    else:
+        said = (
+            "saved schedule {name} v{version}" if row["created"] else "schedule {name} v{version} is the same"
+        )
+        out.styled((said.format_map(row), ""))
+        if row["state"] == "paused":
+            out.styled((f"it is paused; to go on: functory schedule resume {name}", "yellow"))
+        out.styled((f"next: {', then '.join(time['local_time'] for time in times)}", ""))
+
+
+@app.command("list", epilog="Example: functory schedule list")
+def list_(json: AsJson = False, quiet: Quiet = False) -> None:
+    """All schedules, and when each is due next."""
+    with session.engine() as engine:
+        rows = engine.schedules.list()
+    columns = {
+        "name": "NAME",
+        "state": "STATE",
+        "when": "WHEN",
+        "timezone": "ZONE",
+        "function": "FUNCTION",
+        "next_at": "NEXT",
+        "last_at": "LAST",
+        "missed": "MISSED",
+        "trouble": "NOTE",
+    }
+    Screen(json=json, quiet=quiet).table(
+        [row | {"trouble": row["problem"] or row["note"]} for row in rows],
+        columns,
+        key="name",
+        data=[_shown(row) for row in rows],
+        empty="no schedules yet; try: functory schedule add --help",
+    )
+
+
+@app.command(epilog="Example: functory schedule show nightly")
+def show(name: Name, json: AsJson = False) -> None:
+    """When it fires, what it runs, what it has missed."""
+    with session.engine() as engine:
+        row = engine.schedules.get(name)
+        times = engine.schedules.next(name, 3)
+    out = Screen(json=json)
+    if json:
+        out.value(_shown(row) | {"next": [time["fire_time"] for time in times]})
+        return
+    config = row["config"]
+    out.styled(
+        (f"{row['name']} v{row['version']}", "bold"),
+        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+    )
+    over = "never; all its times are past"
+    out.record(
+        {
+            "saved": f"{screen.moment(row['updated_at'])} by {row['author']}",
+            "note": row["note"],
+            "problem": row["problem"],
+            "when": row["when"],
+            "zone": row["timezone"],
+            "between": " and ".join(config[bound] for bound in ("start", "end") if bound in config) or None,
+            "jitter": config.get("jitter"),
+            "function": row["function"],
+            "input": row["trigger"]["definition"]["input"] if row["trigger"] else None,
+            "data": config.get("data"),
+            "overlap": config["overlap"],
+            "catch up": f"{config['catch_up']}, within {config['catch_up_window']}",
+            "on failure": "it is paused" if config["pause_on_failure"] else None,
+            "last": row["last_at"],
+            "missed": row["missed"] or None,
+            "next": "\n".join(time["local_time"] for time in times) or over,
+        }
+    )
+
+
+@app.command("next", epilog="Example: functory schedule next nightly -n 5")
+def next_(
+    name: Name,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 10,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """The next times, in its zone and in UTC. Nothing is started."""
+    with session.engine() as engine:
+        times = engine.schedules.next(name, count)
+    Screen(json=json, quiet=quiet).table(
+        [time | {"utc": _utc(time["fire_time"]), "due_utc": _utc(time["due"])} for time in times],
+        {"local_time": "LOCAL", "utc": "UTC", "due_utc": "DUE"},
+        key="utc",
+        data=times,
+        empty=f"{name} is over: all its times are past",
+    )
+
+
+@app.command(epilog="Example: functory schedule ticks nightly -n 20")
+def ticks(
+    name: Name,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 20,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """The times that have become events, newest first, and what each has started."""
+    with session.engine() as engine:
+        rows = engine.schedules.ticks(name, count)
+    Screen(json=json, quiet=quiet).table(
+        rows,
+        {
+            "local_time": "TIME",
+            "origin": "ORIGIN",
+            "written_at": "WRITTEN",
+            "event_id": "EVENT",
+            "execution_id": "EXECUTION",
+        },
+        key="event_id",
+        data=rows,
+        empty=f"{name} has not fired yet; try: functory schedule next {name}",
+    )
+
+
+@app.command(epilog="Example: functory schedule trigger nightly")
+def trigger(name: Name, overlap: Overlap = None, json: AsJson = False, quiet: Quiet = False) -> None:
+    """Fire it now, beside its times; also while it is paused. Prints the event's id."""
+    with session.engine() as engine:
+        id_ = engine.schedules.trigger(name, overlap=overlap)
+    out = Screen(json=json, quiet=quiet)
+    if json:
+        out.value({"event_id": id_})
+    elif quiet:
+        out.lines([id_])
+    else:
+        out.styled((f"event {id_}; to see what follows: functory execution tree {id_}", ""))
+
+
+@app.command(epilog="Example: functory schedule backfill nightly --from 2026-11-01 --to 2026-11-08 --dry-run")
+def backfill(
+    name: Name,
+    first: Annotated[str, _option("First moment of the range, in its zone: 2026-11-01T00:00.", "--from")],
+    last: Annotated[str, _option("Last moment of the range; it belongs to it.", "--to")],
+    overlap: Annotated[
+        str | None, _option(f"buffer_all, one after the other, without; or {_OVERLAPS}.", "--overlap")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the times, write nothing.")] = False,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fire the times of a range that have not been fired. Their events are marked as backfill."""
+    with session.engine() as engine:
+        done = engine.schedules.backfill(name, first, last, overlap=overlap, dry_run=dry_run)
+        calendar = engine.schedules.calendar(name)
+    known = set(done.known)
+    rows = [
+        {
+            "local_time": calendar.local(time).isoformat(),
+            "utc": _utc(time),
+            "fire_time": time,
+            "status": "fired before" if time in known else "to be fired" if dry_run else "fired",
+            "event_id": done.events.get(time),
+        }
+        for time in sorted([*done.known, *done.new])
+    ]
+    columns = {"local_time": "LOCAL", "utc": "UTC", "status": "STATUS", "event_id": "EVENT"}
+    if dry_run:
+        del columns["event_id"]
+    Screen(json=json, quiet=quiet).table(
+        rows,
+        columns,
+        key="utc",
+        data=[
+            {field: row[field] for field in ("fire_time", "local_time", "status", "event_id")} for row in rows
+        ],
+        empty=f"{name} has no time in that range",
+    )
+
+
+@app.command(epilog="Example: functory schedule pause nightly --note 'stocktaking until Monday'")
+def pause(
+    name: Name,
+    note: Annotated[str, typer.Option(help="Why; shown in the list.", show_default=False)] = "",
+) -> None:
+    """Let its times pass until it is resumed."""
+    with session.engine() as engine:
+        engine.schedules.pause(name, note=note)
+    Screen().styled((f"schedule {name} is paused; to go on: functory schedule resume {name}", ""))
+
+
+@app.command(epilog="Example: functory schedule resume nightly")
+def resume(name: Name) -> None:
+    """Let a paused schedule fire again. What passed meanwhile is not caught up."""
+    with session.engine() as engine:
+        since, passed = engine.schedules.resume(name)
+        times = engine.schedules.next(name, 1)
+    out = Screen()
+    following = f"; next: {times[0]['local_time']}" if times else "; all its times are past"
+    out.styled((f"schedule {name} is enabled{following}", ""))
+    if since is not None and passed:
+        count = f"{passed} times" if passed > 1 else "one time"
+        out.styled(
+            (
+                f"{count} passed while it was paused; to run them: functory schedule backfill {name} "
+                f"--from {_utc(since)} --to …",
+                "",
+            )
+        )
+
+
+@app.command(epilog="Example: functory schedule delete nightly --yes")
+def delete(name: Name, yes: Yes = False) -> None:
+    """Delete a schedule, and the trigger that it has for its function. Events and executions stay."""
+    with session.engine() as engine:
+        engine.schedules.get(name)
+        confirm(f"Delete the schedule {name}?", yes)
+        engine.schedules.delete(name)
+    Screen().styled((f"schedule {name} is deleted", ""))
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: row.get(field) for field in _FIELDS}
+
+
+def _policy(text: str | None) -> str | None:
+    return None if text is None else text.replace("-", "_")
+
+
+def _utc(time: Any) -> str:
+    return screen.plain(time)

@@ -1,0 +1,79 @@
+"""Schedulers as processes: several at once, killed at any moment, and each time of every schedule is one event."""
+
+import random
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from engine import tables
+from engine.database import Database
+from tests.roles import Role, Roles
+
+SCHEDULES = 20
+SECONDS = 120.0
+
+
+@pytest.mark.timeout(240)
+def test_three_schedulers_that_are_killed_write_each_time_once(
+    tmp_path: Path, postgres_url: str, redis_url: str
+) -> None:
+    rng = random.Random(7)
+    with Roles(tmp_path, database_url=postgres_url, broker_url=redis_url, poll_seconds=0.2) as roles:
+        roles.migrate()
+        with roles.client() as client:
+            for number in range(SCHEDULES):
+                client.schedules.save(f"s{number}", every="1s", jitter="900ms", catch_up="all")
+        running = [start(roles) for _ in range(3)]
+        database = Database(postgres_url)
+        try:
+            # Four are killed, each after some ticks more, at a moment that nobody has chosen.
+            for killed in range(1, 5):
+                wait_for_ticks(database, killed * SCHEDULES)
+                time.sleep(rng.random() * 0.5)
+                running.pop(rng.randrange(len(running))).kill()
+                running.append(start(roles))
+            for role in running:
+                role.wait_ready()
+            enough = count(database) + 2 * SCHEDULES
+            wait_for_ticks(database, enough)
+            assert [role.stop() for role in running] == [0, 0, 0]
+            check(database)
+        finally:
+            database.close()
+
+
+def start(roles: Roles) -> Role:
+    return roles.start("scheduler", wait=False)
+
+
+def count(database: Database) -> int:
+    with database.read() as tx:
+        return tx.scalar(sa.select(sa.func.count()).select_from(tables.schedule_tick))
+
+
+def wait_for_ticks(database: Database, least: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while count(database) < least:
+        assert time.monotonic() < deadline, f"{count(database)} ticks, not {least}"
+        time.sleep(0.05)
+
+
+def check(database: Database) -> None:
+    """No time twice, none left out, an event each, and nothing but these."""
+    with database.read() as tx:
+        ticks = tx.rows(sa.select(tables.schedule_tick).order_by(tables.schedule_tick.c.fire_time_utc))
+        events = tx.rows(sa.select(tables.event).where(tables.event.c.type == "schedule.due"))
+        missed = tx.scalar(sa.select(sa.func.sum(tables.schedule.c.missed)))
+    assert missed == 0
+    assert sorted(tick["event_id"] for tick in ticks) == sorted(event["id"] for event in events)
+    fired: dict[str, list[datetime]] = {}
+    for tick in ticks:
+        fired.setdefault(tick["schedule_id"], []).append(tick["fire_time_utc"])
+    assert len(fired) == SCHEDULES
+    for times in fired.values():
+        assert times == [times[0] + timedelta(seconds=n) for n in range(len(times))]
+    told = {(event["subject"], event["data"]["fire_time"]) for event in events}
+    assert len(told) == len(events)
