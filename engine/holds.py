@@ -1,24 +1,45 @@
 """Matches that wait for more events or for time to pass: debounce, batch and composites share these rows.
 
-A bucket is a (trigger, key); its row is what is locked to change anything in it. A match that waits is a row of
-table ``hold``, written in the transaction that routes its event, so nothing is lost between the two; its firing is
-written when the bucket decides about it.
+A bucket is a (trigger, key); its row is what is locked to change anything in it. A match that waits is a row of table
+``hold``, written in the transaction that routes its event, so nothing is lost between the two; its firing is written in
+the transaction that deletes the row. What becomes of a bucket is the ``triggers`` package's to say
+(``triggers.flow.buckets``); this module finds the buckets that are due, locks them, and writes what was said.
+
+Rows are locked in the order of their keys by who waits for them; who takes what is due skips what is locked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+import sqlalchemy as sa
+
 from engine.controls import NONE, Controls, Key
+from engine.tables import bucket, event, hold, trigger
 from engine.tx import Tx
+
+# Buckets that go by the events' own time: they wait until all events before their moment have been routed.
+TIMED = "composite"
+
+# A bucket that is due sooner than this wakes those who take turns; for all others they look often enough.
+SOON = timedelta(seconds=1)
+
+# Rows that one statement names.
+CHUNK = 500
+
+# What is read of the event of a match that waits: enough for a firing that tells why it does not fire.
+_LIGHT = ("id", "subject", "root_id", "cause_execution_id", "depth", "chain", "time")
+
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket as a match finds it: how many matches and bytes wait in it, this one among them."""
+    """A bucket as a match finds it: how many matches and bytes wait in it, this one and those beside it among them."""
 
     opened_at: datetime
     due_at: datetime | None
@@ -29,16 +50,303 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Hold:
-    """A match that waits. ``due`` says when its bucket is to be looked at, now that this one is in it."""
+    """A match that waits. ``due`` says when its bucket is to be looked at, now that this one is in it.
+
+    ``kind`` is the control that it waits for, ``parts`` has a bit for each part of a composite that it stands for,
+    ``size`` is its data's in bytes. ``since`` is when it began to wait, if it has waited before.
+    """
 
     trigger: Mapping[str, Any]
     key: Key
     due: Callable[[Bucket, datetime], datetime | None]
-    part: int = 0
+    kind: str = "debounce"
+    parts: int = 1
+    size: int = 0
     controls: Controls = NONE
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Left:
+    """What becomes of a bucket: the moment it is due, what it remembers, and the matches that stay in it; ``keep`` it
+    even when there are none. ``opened_at`` is when those began to wait."""
+
+    due_at: datetime | None
+    memory: Any
+    count: int
+    bytes: int
+    opened_at: datetime
+    kind: str
+    changed: int
+    keep: bool = False
 
 
 def put(tx: Tx, held: Sequence[tuple[Mapping[str, Any], Hold]]) -> None:
     """Let the matches of these event rows wait in their buckets."""
-    if held:
-        raise NotImplementedError
+    groups: dict[Place, list[tuple[Mapping[str, Any], Hold]]] = defaultdict(list)
+    for row, one in held:
+        groups[one.trigger["id"], one.key.hash].append((row, one))
+    places = sorted(groups)
+    rows: list[dict[str, Any]] = []
+    due: list[dict[str, Any]] = []
+    for start in range(0, len(places), CHUNK):
+        for found in _enter(tx, [groups[place] for place in places[start : start + CHUNK]]):
+            group = groups[found["trigger_id"], found["key"]]
+            at = found["due_at"]
+            for row, one in group:
+                known = Bucket(found["opened_at"], at, found["count"], found["bytes"], found["memory"])
+                at = one.due(known, tx.now)
+                rows.append(_row(tx, row, one, found["round"]))
+            if at != found["due_at"]:
+                due.append({"t": found["trigger_id"], "k": found["key"], "at": at})
+            if at is not None and at < tx.now + SOON:
+                tx.wake("flow")
+    tx.insert(hold, rows)
+    if due:
+        tx.execute(
+            sa.update(bucket)
+            .where(bucket.c.trigger_id == sa.bindparam("t"), bucket.c.key == sa.bindparam("k"))
+            .values(due_at=sa.bindparam("at", type_=bucket.c.due_at.type)),
+            sorted(due, key=lambda one: (one["t"], one["k"])),
+        )
+
+
+def _enter(tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], Hold]]]) -> list[dict[str, Any]]:
+    """Make or lock the buckets of these groups, with their matches counted in; the rows as they are then.
+
+    An upsert and not a look before it: a bucket may be deleted by whoever has just emptied it.
+    """
+    rows: list[dict[str, Any]] = []
+    for group in groups:
+        first = group[0][1]
+        begun = [one.since or tx.now for _, one in group]
+        rows.append(
+            {
+                "trigger_id": first.trigger["id"],
+                "key": first.key.hash,
+                "text": first.key.text,
+                "kind": first.kind,
+                "opened_at": min(begun),
+                "due_at": None,
+                "memory": None,
+                "count": len(group),
+                "bytes": sum(one.size for _, one in group),
+                "round": 0,
+                "changed": first.trigger["changed"],
+            }
+        )
+    statement = tx.upsert(bucket).values(rows)
+    new = statement.excluded
+    begun_again = sa.or_(bucket.c.count == 0, bucket.c.opened_at > new.opened_at)
+    statement = statement.on_conflict_do_update(
+        index_elements=[bucket.c.trigger_id, bucket.c.key],
+        set_={
+            "count": bucket.c.count + new["count"],
+            "bytes": bucket.c.bytes + new["bytes"],
+            "opened_at": sa.case((begun_again, new.opened_at), else_=bucket.c.opened_at),
+        },
+    )
+    return tx.rows(statement.returning(bucket))
+
+
+def _row(tx: Tx, row: Mapping[str, Any], one: Hold, round_: int) -> dict[str, Any]:
+    return {
+        "trigger_id": one.trigger["id"],
+        "event_id": row["id"],
+        "part": (one.parts & -one.parts).bit_length() - 1,
+        "parts": one.parts,
+        "key": one.key.hash,
+        "trigger_version": one.trigger["version"],
+        # A time to come would hold the bucket open until then.
+        "event_time": min(row["time"], tx.now),
+        "bytes": one.size,
+        "round": round_,
+        "root_id": row["root_id"],
+        "time": one.since or tx.now,
+    }
+
+
+def known_to(tx: Tx) -> datetime:
+    """The moment up to which all events that were written have been routed: the present, or the time of the first one
+    that waits for a router. Events that no router could decide about so far do not count.
+
+    Read before the matches that depend on it: what was routed up to then is seen by later reads.
+    """
+    first = tx.scalar(
+        sa.select(event.c.time)
+        .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
+        .order_by(event.c.id)
+        .limit(1)
+    )
+    return tx.now if first is None else min(first, tx.now)
+
+
+def next_due(tx: Tx) -> datetime | None:
+    """When the first bucket of an enabled trigger is due."""
+    return tx.scalar(_live(sa.func.min(bucket.c.due_at)).where(bucket.c.due_at.is_not(None)))
+
+
+def are_due(tx: Tx, known: datetime) -> bool:
+    """Whether :func:`take_due` would find any. A look that locks nothing."""
+    return tx.scalar(_due(tx, known, sa.literal(1)).limit(1)) is not None
+
+
+def take_due(tx: Tx, known: datetime, limit: int) -> list[dict[str, Any]]:
+    """Lock up to ``limit`` buckets that are due, those that nobody else has; ``known`` is what :func:`known_to` said.
+
+    Each with its trigger's ``name``, ``version``, ``state``, ``changed_to`` (its ``changed`` now) and ``armed_at``.
+    """
+    statement = (
+        _due(tx, known, *_COLUMNS).order_by(bucket.c.due_at, bucket.c.trigger_id, bucket.c.key).limit(limit)
+    )
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(of=bucket, skip_locked=True)
+    return tx.rows(statement)
+
+
+def _due(tx: Tx, known: datetime, *what: Any) -> sa.Select[Any]:
+    # The moment is said twice: with the first the index finds them, with the second it leaves out those too early.
+    ripe = sa.or_(bucket.c.kind != TIMED, bucket.c.due_at <= known)
+    return _live(*what).where(bucket.c.due_at <= tx.now, ripe)
+
+
+def take_changed(tx: Tx, limit: int) -> list[dict[str, Any]]:
+    """Lock up to ``limit`` buckets whose trigger has changed since they were decided about, or is deleted."""
+    statement = (
+        _live(*_COLUMNS)
+        .where(bucket.c.changed < trigger.c.changed)
+        .order_by(bucket.c.trigger_id, bucket.c.key)
+        .limit(limit)
+    )
+    return tx.rows(statement.with_for_update(of=bucket) if tx.dialect == "postgresql" else statement)
+
+
+def take(tx: Tx, place: Place) -> list[dict[str, Any]]:
+    """Lock one bucket if it is there and nobody else has it: a list of it, or an empty one."""
+    statement = _live(*_COLUMNS).where(bucket.c.trigger_id == place[0], bucket.c.key == place[1])
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(of=bucket, skip_locked=True)
+    return tx.rows(statement)
+
+
+def arm(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
+    """Make the buckets of triggers that wait by themselves, where they are missing; they are due at once."""
+    rows = [
+        {
+            "trigger_id": row["id"],
+            "key": "",
+            "text": "",
+            "kind": TIMED,
+            "opened_at": tx.now,
+            "due_at": tx.now,
+            "memory": None,
+            "changed": row["changed"],
+        }
+        for row in triggers
+    ]
+    tx.insert_missing(bucket, sorted(rows, key=lambda row: row["trigger_id"]))
+
+
+def held(tx: Tx, places: Sequence[Place]) -> dict[Place, list[dict[str, Any]]]:
+    """The matches that wait in locked buckets, each with what a firing needs of its event."""
+    found: dict[Place, list[dict[str, Any]]] = {place: [] for place in places}
+    for start in range(0, len(places), CHUNK):
+        statement = (
+            sa.select(
+                *(
+                    hold.c[name]
+                    for name in ("trigger_id", "key", "trigger_version", "parts", "bytes", "round")
+                ),
+                hold.c.event_time,
+                hold.c.time.label("since"),
+                *(event.c[name] for name in _LIGHT),
+            )
+            .join(event, event.c.id == hold.c.event_id)
+            .where(sa.tuple_(hold.c.trigger_id, hold.c.key).in_(sorted(places)[start : start + CHUNK]))
+            .order_by(hold.c.event_id)
+        )
+        for row in tx.rows(statement):
+            found[row["trigger_id"], row["key"]].append(row)
+    return found
+
+
+def whole(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The events of these ids, with everything."""
+    found: dict[str, dict[str, Any]] = {}
+    wanted = sorted(set(ids))
+    for start in range(0, len(wanted), CHUNK):
+        statement = sa.select(event).where(event.c.id.in_(wanted[start : start + CHUNK]))
+        found |= {row["id"]: row for row in tx.rows(statement)}
+    return found
+
+
+def settle(tx: Tx, over: Mapping[str, Collection[str]], left: Mapping[Place, Left]) -> None:
+    """Delete the matches that are decided (event ids by trigger), and write what is ``left`` of locked buckets."""
+    for trigger_id, ids in sorted(over.items()):
+        gone = sorted(ids)
+        for start in range(0, len(gone), CHUNK):
+            chunk = gone[start : start + CHUNK]
+            tx.execute(sa.delete(hold).where(hold.c.trigger_id == trigger_id, hold.c.event_id.in_(chunk)))
+    place = (bucket.c.trigger_id == sa.bindparam("t"), bucket.c.key == sa.bindparam("k"))
+    empty = [{"t": t, "k": k} for (t, k), one in sorted(left.items()) if not one.count and not one.keep]
+    if empty:
+        tx.execute(sa.delete(bucket).where(*place), empty)
+    stay = [
+        {
+            "t": t,
+            "k": k,
+            "due": one.due_at,
+            "what": one.memory,
+            "n": one.count,
+            "size": one.bytes,
+            "opened": one.opened_at,
+            "of": one.kind,
+            "seen": one.changed,
+        }
+        for (t, k), one in sorted(left.items())
+        if one.count or one.keep
+    ]
+    if stay:
+        columns = {
+            "due_at": "due",
+            "memory": "what",
+            "count": "n",
+            "bytes": "size",
+            "opened_at": "opened",
+            "kind": "of",
+            "changed": "seen",
+        }
+        values = {name: sa.bindparam(key, type_=bucket.c[name].type) for name, key in columns.items()}
+        tx.execute(sa.update(bucket).where(*place).values(round=bucket.c.round + 1, **values), stay)
+
+
+def postpone(tx: Tx, places: Sequence[Place], until: datetime) -> None:
+    """Look at locked buckets again only then: nothing could be decided about them."""
+    if places:
+        tx.execute(
+            sa.update(bucket)
+            .where(bucket.c.trigger_id == sa.bindparam("t"), bucket.c.key == sa.bindparam("k"))
+            .values(
+                due_at=sa.bindparam("at", type_=bucket.c.due_at.type),
+                changed=sa.select(trigger.c.changed)
+                .where(trigger.c.id == bucket.c.trigger_id)
+                .scalar_subquery(),
+            ),
+            [{"t": t, "k": k, "at": until} for t, k in sorted(places)],
+        )
+
+
+_COLUMNS = (
+    *bucket.c,
+    trigger.c.name,
+    trigger.c.version,
+    trigger.c.state,
+    trigger.c.changed.label("changed_to"),
+    trigger.c.updated_at.label("armed_at"),
+)
+
+
+def _live(*what: Any) -> sa.Select[Any]:
+    """Of the buckets whose trigger decides: not those of a paused one, which wait until it is resumed or deleted."""
+    statement: Any = sa.select(*what).select_from(bucket).join(trigger, trigger.c.id == bucket.c.trigger_id)
+    return statement.where(trigger.c.state.in_(("enabled", "deleted")))

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from engine.database import Database, Tx
 from engine.errors import NotFound
 from engine.events import as_id
-from engine.tables import budget, event, execution, firing, log, outbox, span, trigger
+from engine.tables import budget, event, execution, firing, hold, log, outbox, span, trigger
 
 # A tree larger than this is cut: nobody reads it, and a bomb must not fill the reader's memory.
 MOST = 5000
@@ -176,12 +176,14 @@ class Lineage:
 
     def open_work(self, root_id: str | None = None) -> dict[str, int]:
         """How much is not done yet, of everything or of one root: pending events, unpublished events, queued
-        and running executions. One statement, so that work cannot move on between two counts."""
+        and running executions, and matches that wait for others. One statement, so that work cannot move on between
+        two counts."""
         counts = {
             "pending events": _counted(event, event.c.state == "pending", root_id),
             "unpublished events": _counted(event, event.c.id.in_(sa.select(outbox.c.event_id)), root_id),
             "queued executions": _counted(execution, execution.c.state == "queued", root_id),
             "running executions": _counted(execution, execution.c.state == "running", root_id),
+            "waiting matches": _counted(hold, sa.true(), root_id),
         }
         with self._database.read() as tx:
             return {

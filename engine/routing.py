@@ -121,15 +121,29 @@ def fire(
     admitted, over = admit(tx, fires, max_budget)
     started, late = starts.start(tx, admitted)
     firings = [
-        _firing(tx, event, one.item.fire.trigger) | {"execution_id": one.row["id"]}
+        _firing(tx, event, one.item.fire.trigger)
+        | {"execution_id": one.row["id"], "joint": len(one.item.fire.events) > 1}
         for one in started
         for event in one.item.fire.events or (one.item.event,)
     ]
-    told, suppressed = suppressions.record(tx, [*refused, *over, *late])
+    stopped = [*refused, *_each(fires, [*over, *late])]
+    told, suppressed = suppressions.record(tx, stopped)
     tx.insert(firing, firings + [_firing(tx, row, s.trigger) | more for row, s, more in suppressed])
     events.add(tx, told)
     done.fired += [one.item.fire.trigger["name"] for one in started]
-    done.suppressed += [(s.trigger["name"], s.reason) for _, s in [*refused, *over, *late]]
+    done.suppressed += [(s.trigger["name"], s.reason) for _, s in stopped]
+
+
+def _each(fires: Sequence[tuple[Mapping[str, Any], Fire]], refused: Sequence[Refused]) -> list[Refused]:
+    """What is refused of several events is refused of each of them."""
+    if not refused:
+        return []
+    several = {(one.trigger["id"], row["id"]): one.events for row, one in fires if one.events}
+    return [
+        (event, stop)
+        for row, stop in refused
+        for event in several.get((stop.trigger["id"], row["id"]), (row,))
+    ]
 
 
 def _firing(tx: Tx, row: Mapping[str, Any], trigger: Mapping[str, Any]) -> dict[str, Any]:

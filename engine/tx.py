@@ -73,6 +73,10 @@ class Tx:
             found.update(self.connection.execute(statement).scalars())
         return found
 
+    def upsert(self, table: sa.Table) -> Any:
+        """The dialect's INSERT for ``table``, which knows ``on_conflict_do_update`` and ``excluded``."""
+        return _insert_for(self.dialect)(table)
+
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
         self.topics.update(topics)

@@ -29,6 +29,7 @@ from triggers.composites import Composite, compile_composite
 from triggers.conditions import Condition, Verdict, compile_condition
 from triggers.criteria import Criteria, compile_criteria, narrow
 from triggers.flow.control import Flow, compile_flow
+from triggers.flow.waiting import Control
 from triggers.patterns import Pattern, compile_pattern
 from triggers.templates import Template, compile_template
 
@@ -101,6 +102,11 @@ class Compiled:
     @property
     def name(self) -> str:
         return self.row["name"]
+
+    @property
+    def control(self) -> Control | None:
+        """What its matches wait for, if they wait for others."""
+        return self.composite or self.flow.debounce or self.flow.batch
 
     def holds(self, event: Mapping[str, Any], now: datetime) -> Verdict | None:
         """The verdict of criteria and condition, which must both hold; None when there is neither."""

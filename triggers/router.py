@@ -14,14 +14,12 @@ from typing import Any
 import structlog
 
 from engine import events, metrics, routing
-from engine.admission import Fire, Suppress
 from engine.cancellations import Cancel
 from engine.database import Database, Tx
-from engine.errors import Invalid
 from engine.routing import Decide, Decision, Routed
 from engine.settings import Settings
 from triggers.definition import Compiled
-from triggers.guards import effective, trip
+from triggers.judge import Judge
 from triggers.tally import tally
 from triggers.trigger_set import TriggerSet
 
@@ -34,6 +32,7 @@ class Router:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        self._judge = Judge(settings)
         self._triggers = TriggerSet()
 
     def route_batch(self) -> Routed:
@@ -53,53 +52,23 @@ class Router:
         start = time.perf_counter()
         event = events.envelope(row)
         decisions: list[Decision] = []
+        parts: dict[str, tuple[Compiled, list[int]]] = {}
         for place in self._triggers.matching(event):
             compiled = place.compiled
             if place.role == "cancel":
                 decisions.append(Cancel(compiled.row, place.number))
-                continue
-            verdict = compiled.holds(event, tx.now)
-            if verdict is not None and not verdict.matched:
-                if verdict.problem is not None:
-                    metrics.condition_errors.labels(
-                        metrics.trigger_label(compiled.name), verdict.kind or "error"
-                    ).inc()
-                    decisions.append(Suppress(compiled.row, "condition_error", detail=verdict.problem))
-                continue
-            decisions.append(self._guarded(compiled, row, event))
+            elif place.role == "part":
+                parts.setdefault(compiled.id, (compiled, []))[1].append(place.number)
+            else:
+                decision = self._judge.decide(compiled, row, event, tx.now)
+                if decision is not None:
+                    decisions.append(decision)
+        for compiled, numbers in parts.values():
+            decision = self._judge.decide(compiled, row, event, tx.now, sorted(numbers))
+            if decision is not None:
+                decisions.append(decision)
         metrics.router_match.observe(time.perf_counter() - start)
         return decisions
-
-    def _guarded(self, compiled: Compiled, row: Mapping[str, Any], event: Mapping[str, Any]) -> Decision:
-        if compiled.row["state"] == "paused":
-            return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
-        limits = effective(
-            compiled.guards, by_agent=compiled.row["origin"] == "agent", settings=self._settings
-        )
-        tripped = trip(compiled.id, compiled.name, limits, row, self._settings.max_depth)
-        if tripped is not None:
-            return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
-        if compiled.row["state"] == "shadow":
-            return Suppress(
-                compiled.row, "shadow", detail="it would have fired; functory trigger promote makes it do so"
-            )
-
-        try:
-            controls = compiled.flow.controls(event)
-        except Invalid as error:
-            return Suppress(compiled.row, "condition_error", detail=str(error))
-
-        def make_input(target: Mapping[str, Any]) -> Mapping[str, Any]:
-            return compiled.make_input(event, target["parameters"])
-
-        return Fire(
-            compiled.row,
-            compiled.function,
-            make_input,
-            budget=limits.budget,
-            per_minute=limits.rate or None,
-            controls=controls,
-        )
 
     @staticmethod
     def _count(done: Routed) -> None:

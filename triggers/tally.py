@@ -13,6 +13,8 @@ FLOW = {
     "overlap": "blocked",
     "debounced": "blocked",
     "late": "blocked",
+    "unmatched": "blocked",
+    "awaited": "blocked",
     "cancelled": "blocked",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -93,6 +93,9 @@ class TriggerSet:
         """A trigger as of the last refresh."""
         return self._compiled.get(trigger_id)
 
+    def __iter__(self) -> Iterator[Compiled]:
+        return iter(self._compiled.values())
+
     def __len__(self) -> int:
         return len(self._compiled)
 
@@ -100,5 +103,8 @@ class TriggerSet:
 def _places(compiled: Compiled) -> list[Place]:
     """The patterns by which events come to a trigger."""
     places = [] if compiled.pattern is None else [Place(compiled, "on", 0, compiled.pattern)]
+    if compiled.composite is not None:
+        parts = enumerate(compiled.composite.parts)
+        places = [Place(compiled, "part", number, part.pattern) for number, part in parts]
     rules = enumerate(compiled.flow.cancel_on)
     return [*places, *(Place(compiled, "cancel", number, rule.pattern) for number, rule in rules)]

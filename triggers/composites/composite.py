@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from engine.controls import Key
 from engine.durations import seconds
@@ -40,8 +40,13 @@ class Composite:
     allowance: float
     rule: Rule | Silence
 
-    kind: ClassVar[str] = "composite"
-    listed: ClassVar[bool] = True
+    @property
+    def kind(self) -> str:
+        return "composite"
+
+    @property
+    def listed(self) -> bool:
+        return True
 
     @property
     def armed(self) -> bool:

@@ -8,8 +8,8 @@ nothing but the matches that wait).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Line
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +17,10 @@ from typing import Any, Protocol
 
 from engine import durations
 from triggers.flow.waiting import Dropped, Firing, Outcome, Quiet, State, Waiting
+
+# What waits in one window at the most, in events and bytes of their data: it may all fire together.
+MAX_EVENTS = 1000
+MAX_BYTES = 10_485_760
 
 
 @dataclass
@@ -26,11 +30,6 @@ class Said:
     fired: list[Firing] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     next: datetime | None = None
-
-    def expire(self, gone: Iterable[Waiting], span: timedelta) -> None:
-        """These have waited in vain."""
-        why = f"nothing completed it within {durations.text(span.total_seconds())}"
-        self.dropped += [Dropped(one.id, "unmatched", why) for one in gone]
 
 
 class Rule(Protocol):
@@ -42,6 +41,58 @@ class Rule(Protocol):
     def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
         """Decide about ``line``, which is in order and not beyond the mark."""
         ...
+
+
+class Window:
+    """The matches of a sliding window, each with the moment at which its time begins. What leaves it is dropped."""
+
+    def __init__(self, span: timedelta) -> None:
+        self.said = Said()
+        self.span = span
+        self._line: deque[tuple[datetime, Waiting]] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def masks(self) -> Counter[int]:
+        """How many matches there are of each set of parts."""
+        return Counter(one.parts for _, one in self._line)
+
+    def slide(self, at: datetime) -> None:
+        """Let go what is too old for something at that moment."""
+        self._expire(lambda start: start + self.span < at)
+
+    def add(self, one: Waiting, start: datetime) -> None:
+        """Take a match in; the oldest leave when there are too many."""
+        self._line.append((start, one))
+        self._bytes += one.size
+        while len(self._line) > 1 and (len(self._line) > MAX_EVENTS or self._bytes > MAX_BYTES):
+            gone = self._line.popleft()[1]
+            self._bytes -= gone.size
+            why = f"more than {MAX_EVENTS} events or {MAX_BYTES} bytes wait in its window"
+            self.said.dropped.append(Dropped(gone.id, "unmatched", why))
+
+    def fire(self) -> None:
+        """All of it fires; the last decides."""
+        self.said.fired.append(_firing([one for _, one in self._line]))
+        self._line.clear()
+        self._bytes = 0
+
+    def end(self, mark: datetime) -> Said:
+        """What is said when everything up to the mark is known."""
+        self._expire(lambda start: start + self.span <= mark)
+        self.said.next = min((start + self.span for start, _ in self._line), default=None)
+        return self.said
+
+    def _expire(self, over: Callable[[datetime], bool]) -> None:
+        if not any(over(start) for start, _ in self._line):
+            return
+        why = f"nothing completed it within {durations.text(self.span.total_seconds())}"
+        self.said.dropped += [Dropped(one.id, "unmatched", why) for start, one in self._line if over(start)]
+        self._line = deque((start, one) for start, one in self._line if not over(start))
+        self._bytes = sum(one.size for _, one in self._line)
 
 
 @dataclass(frozen=True)
@@ -56,15 +107,13 @@ class Several:
         return self.needed > 1
 
     def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
-        said = Said()
-        window: list[Waiting] = []
+        window = Window(span)
         for one in line:
-            window = _slide(window, one.at - span, said, span)
-            window.append(one)
-            if _reach(Counter(each.parts for each in window), self.count) >= self.needed:
-                said.fired.append(_firing(window))
-                window = []
-        return _rest(window, mark, span, said)
+            window.slide(one.at)
+            window.add(one, one.at)
+            if _reach(window.masks, self.count) >= self.needed:
+                window.fire()
+        return window.end(mark)
 
 
 @dataclass(frozen=True)
@@ -78,49 +127,44 @@ class Threshold:
         return self.count > 1
 
     def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
-        said = Said()
-        window: list[Waiting] = []
+        window = Window(span)
         for one in line:
-            window = _slide(window, one.at - span, said, span)
-            window.append(one)
-            if len(window) == self.count:
-                said.fired.append(_firing(window))
-                window = []
-        return _rest(window, mark, span, said)
+            window.slide(one.at)
+            window.add(one, one.at)
+            if len(window) >= self.count:
+                window.fire()
+        return window.end(mark)
 
 
 @dataclass(frozen=True)
 class Sequence:
     """All ``count`` parts in their order; what comes between them does not matter.
 
-    Of all ways to the parts so far only the one that began last counts: it lasts longest.
+    Of all ways to the parts so far only the one that began last counts: it lasts longest. A match waits as long as
+    a way through it may still reach the end.
     """
 
     count: int
     strict: bool = True
 
     def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
-        said = Said()
-        window: list[tuple[datetime, Waiting]] = []  # with the moment at which its way began
+        window = Window(span)
         begun: list[datetime | None] = [None] * self.count
         for one in line:
-            said.expire((each for start, each in window if start < one.at - span), span)
-            window = [(start, each) for start, each in window if start >= one.at - span]
+            window.slide(one.at)
             starts = self._step(begun, one, span)
             if not starts:
                 why = "no event of the part before came before it"
-                said.dropped.append(Dropped(one.id, "unmatched", why))
+                window.said.dropped.append(Dropped(one.id, "unmatched", why))
                 continue
-            window.append((max(starts.values()), one))
+            window.add(one, max(starts.values()))
             if self.count - 1 in starts:
-                said.fired.append(_firing([each for _, each in window]))
-                window, begun = [], [None] * self.count
+                window.fire()
+                begun = [None] * self.count
                 continue
             for number, start in starts.items():
                 begun[number] = max(start, begun[number] or start)
-        said.expire((each for start, each in window if start + span <= mark), span)
-        said.next = min((start + span for start, _ in window if start + span > mark), default=None)
-        return said
+        return window.end(mark)
 
     def _step(self, begun: Line[datetime | None], one: Waiting, span: timedelta) -> dict[int, datetime]:
         """The parts that the event takes the sequence to, and when each of these ways began."""
@@ -273,19 +317,6 @@ def read_moment(text: Any) -> datetime | None:
 
 def _firing(window: Line[Waiting]) -> Firing:
     return Firing(tuple(one.id for one in window), window[-1].id)
-
-
-def _slide(window: Line[Waiting], least: datetime, said: Said, span: timedelta) -> list[Waiting]:
-    """The window without what is older than ``least``."""
-    said.expire((one for one in window if one.at < least), span)
-    return [one for one in window if one.at >= least]
-
-
-def _rest(window: Line[Waiting], mark: datetime, span: timedelta, said: Said) -> Said:
-    """Drop what has been too long in a window that is not complete."""
-    said.expire((one for one in window if one.at + span <= mark), span)
-    said.next = min((one.at + span for one in window if one.at + span > mark), default=None)
-    return said
 
 
 def _reach(masks: Mapping[int, int], parts: int) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from engine.controls import NO_KEY, Key
 from engine.durations import seconds
@@ -48,7 +48,9 @@ class Debounce:
     key: Value | None = None
     keep: Literal["last", "all"] = "last"
 
-    kind: ClassVar[str] = "debounce"
+    @property
+    def kind(self) -> str:
+        return "debounce"
 
     @property
     def listed(self) -> bool:
@@ -94,8 +96,13 @@ class Batch:
     key: Value | None = None
     condition: Condition | None = None
 
-    kind: ClassVar[str] = "batch"
-    listed: ClassVar[bool] = True
+    @property
+    def kind(self) -> str:
+        return "batch"
+
+    @property
+    def listed(self) -> bool:
+        return True
 
     def takes(self, event: Mapping[str, Any], now: datetime) -> bool:
         """Whether an event waits for others; the others run alone."""

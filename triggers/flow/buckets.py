@@ -1,0 +1,315 @@
+"""The half of a turn that decides about matches that wait: debounce, batch and composites whose time has come.
+
+A round is one transaction over the buckets that are due: what fires gets its execution, what does not its
+reason, and the rows that waited are deleted with it. A process that is killed in the middle leaves everything
+as it was.
+
+Decisions are the trigger's as it is now. When it was changed, what waits is judged anew: by its pattern,
+condition and key, and fires alone where it no longer has to wait for others. While it is paused nothing is
+decided; when it is deleted what waits is recorded as suppressed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from engine import events, holds, routing, switches
+from engine.admission import Fire, Refused, Suppress
+from engine.database import Database, Tx
+from engine.errors import Unavailable
+from engine.holds import Hold, Left, Place
+from engine.routing import Routed
+from engine.settings import Settings
+from triggers.definition import Compiled
+from triggers.flow.waiting import Control, Outcome, Quiet, State, Waiting
+from triggers.judge import Judge, parts_of, since
+from triggers.tally import tally
+from triggers.trigger_set import TriggerSet
+
+log = structlog.get_logger("functory.flow")
+
+Row = Mapping[str, Any]
+
+# Buckets in one transaction, and the matches in them: it stays short.
+BATCH = 200
+MATCHES = 5000
+
+# How soon buckets are looked at again that are due and wait for events to be routed, or for another process.
+CATCH_UP_SECONDS = 0.02
+
+# How soon a bucket is looked at again that could not be decided about.
+AGAIN = timedelta(seconds=60)
+
+
+@dataclass
+class _Round:
+    """What one transaction is going to write."""
+
+    fires: list[tuple[Row, Fire]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    holds: list[tuple[Row, Hold]] = field(default_factory=list)
+    told: list[dict[str, Any]] = field(default_factory=list)
+    over: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    left: dict[Place, Left] = field(default_factory=dict)
+
+
+class Buckets:
+    """Takes rounds; any number of processes may, rows are locked."""
+
+    def __init__(self, database: Database, settings: Settings, triggers: TriggerSet) -> None:
+        self._database = database
+        self._settings = settings
+        self._triggers = triggers
+        self._judge = Judge(settings)
+        # The version of the trigger set as of which every bucket has been looked at.
+        self._swept = -1
+
+    def take(self) -> bool:
+        """One round. True when there may be more at once. Raises :class:`Unavailable`."""
+        with self._database.read() as tx:
+            if switches.thrown(tx, switches.TRIGGERS):
+                return False
+            changed = routing.version(tx) != self._swept
+            if not changed and not holds.are_due(tx, holds.known_to(tx)):
+                return False
+        done = Routed()
+        try:
+            more = self._round(done)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("round failed; its buckets are decided about one by one")
+            done = Routed()
+            more = self._one_by_one(done)
+        tally(done)
+        return more
+
+    def due_in(self) -> float | None:
+        """Seconds until the next bucket is due; None when only an event can change anything."""
+        with self._database.read() as tx:
+            first = holds.next_due(tx)
+            return None if first is None else max(CATCH_UP_SECONDS, (first - tx.now).total_seconds())
+
+    def _round(self, done: Routed) -> bool:
+        with self._database.write() as tx:
+            self._triggers.refresh(tx)
+            version = self._triggers.version
+            # Before the buckets: what has been routed up to then is in them.
+            known = holds.known_to(tx)
+            rows: list[dict[str, Any]] = []
+            if version != self._swept:
+                holds.arm(tx, [one.row for one in self._triggers if _arms_itself(one)])
+                rows = holds.take_changed(tx, BATCH)
+            swept = not rows
+            rows = rows or holds.take_due(tx, known, BATCH)
+            more = self._decide(tx, rows, known, done)
+        if swept:
+            self._swept = version
+        return more or not swept
+
+    def _one_by_one(self, done: Routed) -> bool:
+        with self._database.write() as tx:
+            known = holds.known_to(tx)
+            rows = holds.take_due(tx, known, BATCH) or holds.take_changed(tx, BATCH)
+        places = sorted((row["trigger_id"], row["key"]) for row in rows)
+        for place in places:
+            one = Routed()
+            try:
+                with self._database.write() as tx:
+                    self._triggers.refresh(tx)
+                    self._decide(tx, holds.take(tx, place), holds.known_to(tx), one)
+            except Unavailable:
+                raise
+            except Exception as error:
+                log.error("bucket cannot be decided about", trigger=place[0], key=place[1], error=str(error))
+                with self._database.write() as tx:
+                    holds.postpone(tx, [place], tx.now + AGAIN)
+            else:
+                done.add(one)
+        return len(places) >= BATCH
+
+    def _decide(self, tx: Tx, rows: Sequence[dict[str, Any]], known: datetime, done: Routed) -> bool:
+        """Decide about locked buckets. True when some of them are still to be decided about."""
+        taken = _bounded(rows)
+        waiting = holds.held(tx, [(row["trigger_id"], row["key"]) for row in taken])
+        full = _Events(tx)
+        plan = _Round()
+        broken: list[Place] = []
+        decided: list[tuple[Compiled, dict[str, Any], list[dict[str, Any]], Outcome]] = []
+        for row in taken:
+            place = (row["trigger_id"], row["key"])
+            line = waiting[place]
+            compiled = self._triggers.get(row["trigger_id"])
+            if row["state"] == "deleted":
+                self._give_up(row, line, plan)
+            elif compiled is None:
+                broken.append(place)
+            else:
+                line = self._judge_anew(tx, compiled, row, line, full, plan)
+                control = compiled.control
+                outcome = Outcome() if control is None else _ask(control, row, line, tx.now, known)
+                decided.append((compiled, row, line, outcome))
+        full.load(id_ for _, _, _, outcome in decided for firing in outcome.fired for id_ in firing.ids)
+        for compiled, row, line, outcome in decided:
+            self._carry_out(tx, compiled, row, line, outcome, full, plan)
+        events.add(tx, plan.told)
+        holds.settle(tx, plan.over, plan.left)
+        holds.put(tx, plan.holds)
+        holds.postpone(tx, broken, tx.now + AGAIN)
+        if plan.fires or plan.refused:
+            routing.fire(tx, plan.fires, plan.refused, self._settings.root_budget, done)
+        return len(rows) >= BATCH or len(taken) < len(rows)
+
+    def _give_up(self, row: dict[str, Any], line: Sequence[Row], plan: _Round) -> None:
+        """The trigger is deleted: nothing of its bucket fires."""
+        gone = {"id": row["trigger_id"], "name": row["name"], "version": row["version"]}
+        plan.refused += [(one, Suppress(gone, "trigger_deleted")) for one in line]
+        plan.over[row["trigger_id"]] += [one["id"] for one in line]
+        plan.left[row["trigger_id"], row["key"]] = _left(row, [], Outcome(), row["kind"])
+
+    def _judge_anew(
+        self,
+        tx: Tx,
+        compiled: Compiled,
+        row: dict[str, Any],
+        line: list[dict[str, Any]],
+        full: _Events,
+        plan: _Round,
+    ) -> list[dict[str, Any]]:
+        """Judge what has waited since an older version of the trigger; returns what stays in this bucket as it is."""
+        old = [one for one in line if one["trigger_version"] != compiled.row["version"]]
+        if not old:
+            return line
+        full.load(one["id"] for one in old)
+        for one in old:
+            event_row = full[one["id"]]
+            envelope = events.envelope(event_row)
+            parts = parts_of(compiled, envelope)
+            decision = None
+            if parts is not None:
+                decision = self._judge.decide(compiled, event_row, envelope, tx.now, parts)
+            if isinstance(decision, Hold):
+                plan.holds.append((event_row, since(decision, one["since"])))
+            elif isinstance(decision, Fire):
+                plan.fires.append((event_row, decision))
+            else:
+                why = f"version {compiled.row['version']} does not match it"
+                plan.refused.append(
+                    (event_row, decision or Suppress(compiled.row, "trigger_changed", detail=why))
+                )
+        plan.over[row["trigger_id"]] += [one["id"] for one in old]
+        return [one for one in line if one["trigger_version"] == compiled.row["version"]]
+
+    def _carry_out(
+        self,
+        tx: Tx,
+        compiled: Compiled,
+        row: dict[str, Any],
+        line: Sequence[dict[str, Any]],
+        outcome: Outcome,
+        full: _Events,
+        plan: _Round,
+    ) -> None:
+        """Turn what was said of a bucket into what is to be written."""
+        by_id = {one["id"]: one for one in line}
+        over: list[str] = []
+        for firing in outcome.fired:
+            rows = [full[id_] for id_ in firing.ids]
+            event_row, decision = self._judge.fire(compiled, rows, full[firing.by])
+            if isinstance(decision, Fire):
+                plan.fires.append((event_row, decision))
+            else:
+                plan.refused += [(one, decision) for one in rows]
+            over += firing.ids
+        for one in outcome.dropped:
+            plan.refused.append((by_id[one.id], Suppress(compiled.row, one.reason, detail=one.detail)))
+            over.append(one.id)
+        for quiet in outcome.quiet:
+            told = _silent(tx, compiled, row, quiet)
+            plan.told.append(told)
+            event_row, decision = self._judge.fire(compiled, [told], told)
+            if isinstance(decision, Fire):
+                plan.fires.append((event_row, decision))
+            else:
+                plan.refused.append((event_row, decision))
+        plan.over[row["trigger_id"]] += over
+        gone = set(over)
+        rest = [one for one in line if one["id"] not in gone]
+        control = compiled.control
+        plan.left[row["trigger_id"], row["key"]] = _left(
+            row, rest, outcome, row["kind"] if control is None else control.kind
+        )
+
+
+class _Events:
+    """Whole event rows, read when they are needed."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._rows: dict[str, dict[str, Any]] = {}
+
+    def load(self, ids: Iterable[str]) -> None:
+        self._rows |= holds.whole(self._tx, [id_ for id_ in ids if id_ not in self._rows])
+
+    def __getitem__(self, id_: str) -> dict[str, Any]:
+        return self._rows[id_]
+
+
+def _arms_itself(compiled: Compiled) -> bool:
+    return compiled.composite is not None and compiled.composite.armed and compiled.row["state"] == "enabled"
+
+
+def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of these buckets whose matches one transaction can take: one of them at least."""
+    taken: list[dict[str, Any]] = []
+    matches = 0
+    for row in rows:
+        matches += row["count"]
+        if taken and matches > MATCHES:
+            break
+        taken.append(row)
+    return taken
+
+
+def _ask(control: Control, row: Row, line: Sequence[Row], now: datetime, known: datetime) -> Outcome:
+    state = State(row["opened_at"], row["armed_at"], row["memory"])
+    waiting = [
+        Waiting(
+            one["id"],
+            one["event_time"],
+            one["since"],
+            one["parts"],
+            one["bytes"],
+            one["round"] >= row["round"],
+        )
+        for one in line
+    ]
+    return control.decide(state, waiting, known if control.kind == holds.TIMED else now)
+
+
+def _left(row: Row, rest: Sequence[Row], outcome: Outcome, kind: str) -> Left:
+    # After a firing the wait is that of those who stay.
+    began = [one["since"] for one in rest] if outcome.fired else []
+    return Left(
+        outcome.due,
+        outcome.memory,
+        len(rest),
+        sum(one["bytes"] for one in rest),
+        min(began, default=row["opened_at"]),
+        kind,
+        row["changed_to"],
+        outcome.keep,
+    )
+
+
+def _silent(tx: Tx, compiled: Compiled, row: Row, quiet: Quiet) -> dict[str, Any]:
+    """The event that tells of a silence; nothing else can match it."""
+    data = {"key": row["text"] or None, "since": quiet.since.isoformat(), "last_event_id": quiet.last}
+    source = f"/functory/triggers/{compiled.name}"
+    return events.record(tx, "trigger.silent", compiled.name, data, source=source, inert=True, time=quiet.at)

@@ -1,0 +1,183 @@
+"""What one trigger does about one event that its pattern matches, and about several that waited for each other.
+
+The guards that need no rows are asked here, for the event when it comes and for all together when they fire; what needs
+rows is the engine's (``engine.entry``, ``engine.holds``, ``engine.admission``, ``engine.starts``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from engine import codec, events, metrics
+from engine.admission import Fire, Suppress
+from engine.controls import NONE, Controls, Key
+from engine.errors import Invalid
+from engine.holds import Bucket, Hold
+from engine.settings import Settings
+from triggers.conditions import Verdict
+from triggers.definition import Compiled
+from triggers.flow.holding import Batch, Debounce, key_of
+from triggers.flow.waiting import Control, State, Waiting
+from triggers.guards import Guards, effective, trip
+
+Row = Mapping[str, Any]
+
+
+class Judge:
+    """Decides with the limits of the settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def decide(
+        self, compiled: Compiled, row: Row, event: Row, now: datetime, parts: Sequence[int] = ()
+    ) -> Fire | Suppress | Hold | None:
+        """About an event row (and its envelope) that matches the pattern, or these ``parts`` of a composite.
+
+        None when a condition does not hold.
+        """
+        if compiled.composite is not None:
+            return self._part(compiled, row, event, now, parts)
+        verdict = compiled.holds(event, now)
+        if verdict is not None and not verdict.matched:
+            return _unmatched(compiled, verdict)
+        limits = self._limits(compiled)
+        stopped = self._stopped(compiled, limits, row)
+        if stopped is not None:
+            return stopped
+        try:
+            controls = compiled.flow.controls(event)
+            hold = _hold(compiled, row, event, now, controls)
+        except Invalid as error:
+            return Suppress(compiled.row, "condition_error", detail=str(error))
+        return hold or _fire(compiled, limits, [row], event, controls)
+
+    def _part(
+        self, compiled: Compiled, row: Row, event: Row, now: datetime, parts: Sequence[int]
+    ) -> Suppress | Hold | None:
+        composite = compiled.composite
+        assert composite is not None
+        standing: list[int] = []
+        failed: Verdict | None = None
+        for number in parts:
+            condition = composite.parts[number].condition
+            verdict = None if condition is None else condition.holds(event, now, {})
+            if verdict is None or verdict.matched:
+                standing.append(number)
+            elif verdict.problem is not None:
+                failed = verdict
+        if not standing:
+            return None if failed is None else _unmatched(compiled, failed)
+        stopped = self._stopped(compiled, self._limits(compiled), row)
+        if stopped is not None:
+            return stopped
+        try:
+            key, mask = composite.place(event, standing)
+            controls = compiled.flow.controls(event)
+        except Invalid as error:
+            return Suppress(compiled.row, "condition_error", detail=str(error))
+        return _held(compiled, composite, key, row, controls, mask)
+
+    def fire(self, compiled: Compiled, rows: Sequence[Row], by: Row) -> tuple[Row, Fire | Suppress]:
+        """Let these events fire together, or the one alone; ``by`` decides. Returns the event row that the execution
+        hangs on: the deciding one, as deep as the deepest of them, so that no loop hides among events that came from
+        elsewhere."""
+        deepest = {**by, "depth": max(row["depth"] for row in rows)}
+        limits = self._limits(compiled)
+        stopped = self._stopped(compiled, limits, deepest)
+        if stopped is not None:
+            return deepest, stopped
+        event = events.envelope(by)
+        try:
+            controls = compiled.flow.controls(event)
+        except Invalid as error:
+            return deepest, Suppress(compiled.row, "condition_error", detail=str(error))
+        return deepest, _fire(compiled, limits, rows, event, controls)
+
+    def _limits(self, compiled: Compiled) -> Guards:
+        by_agent = compiled.row["origin"] == "agent"
+        return effective(compiled.guards, by_agent=by_agent, settings=self._settings)
+
+    def _stopped(self, compiled: Compiled, limits: Guards, row: Row) -> Suppress | None:
+        if compiled.row["state"] == "paused":
+            return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
+        tripped = trip(compiled.id, compiled.name, limits, row, self._settings.max_depth)
+        if tripped is not None:
+            return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
+        if compiled.row["state"] == "shadow":
+            return Suppress(
+                compiled.row, "shadow", detail="it would have fired; functory trigger promote makes it do so"
+            )
+        return None
+
+
+def parts_of(compiled: Compiled, event: Row) -> list[int] | None:
+    """The parts of a composite whose patterns an event matches, or no parts of any other trigger; None without a match.
+
+    The slow way, for an event that the index has found already once.
+    """
+    if compiled.composite is None:
+        assert compiled.pattern is not None
+        return [] if compiled.pattern.matches(event) else None
+    parts = enumerate(compiled.composite.parts)
+    return [number for number, part in parts if part.pattern.matches(event)] or None
+
+
+def _unmatched(compiled: Compiled, verdict: Verdict) -> Suppress | None:
+    if verdict.problem is None:
+        return None
+    metrics.condition_errors.labels(metrics.trigger_label(compiled.name), verdict.kind or "error").inc()
+    return Suppress(compiled.row, "condition_error", detail=verdict.problem)
+
+
+def _hold(compiled: Compiled, row: Row, event: Row, now: datetime, controls: Controls) -> Hold | None:
+    control: Debounce | Batch | None = compiled.flow.debounce or compiled.flow.batch
+    if control is None or (isinstance(control, Batch) and not control.takes(event, now)):
+        return None
+    return _held(compiled, control, key_of(control.key, event), row, controls)
+
+
+def _held(
+    compiled: Compiled, control: Control, key: Key, row: Row, controls: Controls = NONE, parts: int = 1
+) -> Hold:
+    size = len(codec.encode(row["data"])) if control.listed else 0
+
+    def due(found: Bucket, now: datetime) -> datetime | None:
+        match = Waiting(row["id"], min(row["time"], now), now, parts, size)
+        # The moment at which its trigger was armed matters to a decision only.
+        moment = control.due(
+            State(found.opened_at, found.opened_at, found.memory), found.count, found.bytes, match, now
+        )
+        if control.kind == "composite" and found.due_at is not None and moment is not None:
+            return min(found.due_at, moment)
+        return moment
+
+    return Hold(compiled.row, key, due, control.kind, parts, size, controls)
+
+
+def _fire(compiled: Compiled, limits: Guards, rows: Sequence[Row], event: Row, controls: Controls) -> Fire:
+    """The execution of these rows; ``event`` is the envelope of the deciding one."""
+    control = compiled.control
+    listed = control is not None and control.listed
+
+    def make_input(target: Row) -> Row:
+        several = [events.envelope(row) for row in rows] if listed else None
+        return compiled.make_input(event, target["parameters"], several)
+
+    return Fire(
+        compiled.row,
+        compiled.function,
+        make_input,
+        budget=limits.budget,
+        per_minute=limits.rate or None,
+        controls=controls,
+        events=rows if len(rows) > 1 else (),
+    )
+
+
+def since(one: Hold, moment: datetime) -> Hold:
+    """The same match, which has waited since then."""
+    return replace(one, since=moment)
