@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from functory.demo.functions import read_headers
 
 
-def parse_metadata(text: str) -> dict[str, Any]:
+def parse_metadata(path: str) -> dict[str, Any]:
     """Name, version and licence of a package."""
-    fields = read_headers(text)
+    fields = read_headers(Path(path).read_text(encoding="utf-8", errors="replace"))
     return {
         "package": fields["name"][0],
         "version": fields["version"][0],

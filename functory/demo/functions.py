@@ -7,6 +7,7 @@ and ``read_headers`` is there by name because ``parse_metadata`` declares it as 
 from __future__ import annotations
 
 from email.parser import HeaderParser
+from pathlib import Path
 from typing import Any
 
 
@@ -21,9 +22,10 @@ def read_headers(text: str) -> dict[str, list[str]]:
     return fields
 
 
-def parse_metadata(text: str) -> dict[str, Any]:
-    """Name, version and licence of a package; ``said_in`` names the field that told the licence."""
-    fields = read_headers(text)
+def parse_metadata(path: str) -> dict[str, Any]:
+    """Name, version and licence of the package that a METADATA file is about; ``said_in`` names the field that told
+    the licence."""
+    fields = read_headers(Path(path).read_text(encoding="utf-8", errors="replace"))
     found = {"package": fields["name"][0], "version": fields["version"][0], "licence": None, "said_in": None}
     for field in ("license-expression", "license"):
         # Some packages put the whole text of the licence here: its first line names it.
@@ -69,7 +71,7 @@ def validate_parse_metadata(event: dict[str, Any]) -> dict[str, Any]:
     if not samples:
         raise LookupError("no samples are stored, so nothing can be said about this version")
     for sample in samples:
-        found = call(f"parse_metadata@{version}", sample["text"])
+        found = call(f"parse_metadata@{version}", sample["path"])
         if found != sample["expected"]:
             raise ValueError(f"version {version} reads {found}, expected {sample['expected']}")
     return {"version": version, "samples": len(samples)}
@@ -81,3 +83,29 @@ def roll_back(event: dict[str, Any]) -> dict[str, Any]:
 
     back = functions.rollback(event["data"]["function"].removeprefix("validate_"))
     return {"function": back["name"], "active": back["active"]}
+
+
+def licence_report(event: dict[str, Any]) -> dict[str, Any]:
+    """Keep what each review says; when the schedule is due, write all of it into a file as a table."""
+    from functory import state
+
+    rows = state.get("rows", {})
+    if event["type"] != "schedule.due":
+        row = event["data"]["output"]
+        state.set("rows", rows | {row["package"]: row})
+        return {"packages": len(rows | {row["package"]: row})}
+    lines = [
+        "# Licences that need a look",
+        "",
+        "| package | version | licence | verdict |",
+        "|---|---|---|---|",
+    ]
+    for name in sorted(rows, key=str.lower):
+        cells = (str(value).replace("|", "\\|") for value in rows[name].values())
+        lines.append("| " + " | ".join(cells) + " |")
+    # Renamed into its place: who reads it meanwhile sees the old one or the new one.
+    file = Path(event["data"]["data"]["file"])
+    fresh = file.with_name(f"{event['id']}.part")
+    fresh.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fresh.replace(file)
+    return {"packages": len(rows)}

@@ -13,12 +13,15 @@ import functory
 from engine.errors import FunctoryError
 from engine.settings import load_settings
 from functory.demo.screen import Screen
-from functory.demo.watch import PATIENCE, LicenceWatch, change
+from functory.demo.watch import EVERY, PATIENCE, LicenceWatch, change
 from functory.local import Functory
 
+# Where the engine keeps its own, which no function may be granted: beside the folders that functions use.
+HOME = ".functory"
 
-def tell(home: Path, *, kept: bool, quiet: bool) -> int:
-    """Run and show the licence watch in ``home``. Returns the exit code."""
+
+def tell(folder: Path, *, kept: bool, quiet: bool) -> int:
+    """Run and show the licence watch in ``folder``. Returns the exit code."""
     start = lap = time.monotonic()
     screen = Screen(quiet=quiet)
 
@@ -29,59 +32,65 @@ def tell(home: Path, *, kept: bool, quiet: bool) -> int:
         lap = now
 
     screen.line()
-    place = f"in {home}" if kept else "in a temporary folder, deleted at the end; --keep to keep it"
+    place = f"in {folder}" if kept else "in a temporary folder, deleted at the end; --keep to keep it"
     screen.line(f"functory {functory.__version__}   demo: the licence watch   ({place})", "bold")
     screen.line()
     # Whatever this shell is set to: the demo has a database and a broker of its own, and the usual guards.
     settings = load_settings(
-        home=home, database_url=None, broker_url="memory://", max_depth=16, root_budget=1000
+        home=folder / HOME,
+        database_url=None,
+        broker_url="memory://",
+        max_depth=16,
+        root_budget=1000,
+        author_grants=None,
     )
     with Functory(settings, author="demo") as engine:
         done("database", "SQLite")
-        watch = LicenceWatch(engine)
+        watch = LicenceWatch(engine, folder.absolute())
         saved, triggers = watch.save()
         done("saved", f"{saved} functions, {triggers} triggers")
+        watch.listen()
+        done("sources", f"a watch on the folder inbox, a schedule every {EVERY}")
         engine.start()
-        done("roles", f"router, scheduler, worker with {settings.worker_slots} slots")
+        done("roles", f"router, scheduler, watcher, worker with {settings.worker_slots} slots")
         if engine.runner.tier == "none":
             screen.line(f"! {'sandbox':<16}OFF: functions may do whatever this user may", "yellow")
         else:
             done("sandbox", f"tier {engine.runner.tier}: functions run confined")
         try:
             root = _play(watch, screen)
+            written = watch.reported()
         except FunctoryError as error:
-            return _fail([str(error)], home, kept)
+            return _fail([str(error)], folder, kept)
         faults = watch.faults(root)
-        report = watch.report()
-        _write_report(report, home)
-        _end(watch, screen, root, report)
+        _end(watch, screen, root, written)
     if faults:
-        return _fail(faults, home, kept)
+        return _fail(faults, folder, kept)
     screen.line(f"All of this was checked against the database.   {time.monotonic() - start:.1f} s", "green")
     screen.line()
     if kept:
-        _next(screen, home, root)
+        _next(screen, folder.absolute(), root, next(iter(watch.files)))
     return 0
 
 
 def _play(watch: LicenceWatch, screen: Screen) -> str:
     """Both chains. Returns the root of the second: the update's event."""
     examples = watch.examples()
-    rest = [path for path in watch.files if path not in examples]
+    rest = [name for name in watch.files if name not in examples]
     screen.title(
-        f"1. Watch an event travel ({len(examples)} of the {len(watch.files)} packages installed here)"
+        f"1. Put files into a folder, and watch the events travel ({len(examples)} of {len(watch.files)} packages)"
     )
-    for path in examples:
-        id_ = watch.emit(path)
-        watch.engine.settle(PATIENCE)
-        screen.journey(watch.engine.lineage.tree(id_).nodes)
+    for name in examples:
+        screen.line(f"$ cp {name} inbox/", "dim")
+        watch.drop(name)
+        screen.journey(watch.engine.lineage.tree(watch.event_of(name)).nodes)
         screen.line()
     start = time.monotonic()
     with screen.counting("parsed", len(watch.files)) as told:
-        for path in rest:
-            watch.emit(path)
+        for name in rest:
+            watch.drop(name)
         watch.finished(told)
-    screen.line(f"… and {len(rest)} more in {time.monotonic() - start:.1f} s, the same way")
+    screen.line(f"… and {len(rest)} more files in {time.monotonic() - start:.1f} s, the same way")
     samples = watch.store_samples()
     screen.title("2. Break a function, and watch it being put right")
     screen.line(f"parse_metadata v2 is saved and active. Its new line:  {change()}", "dim")
@@ -102,63 +111,58 @@ def _play(watch: LicenceWatch, screen: Screen) -> str:
     return root
 
 
-def _end(watch: LicenceWatch, screen: Screen, root: str, report: list[dict[str, Any]]) -> None:
+def _end(watch: LicenceWatch, screen: Screen, root: str, written: Mapping[str, Any]) -> None:
     """Report, tree and totals."""
+    report = watch.report()
     screen.title(f"3. The report: {len(report)} of {len(watch.files)} packages need a look")
+    at = written["finished_at"].astimezone()
+    screen.line(
+        f"Written by the schedule, at {at:%H:%M:%S} for the last time: {watch.report_file.name}", "dim"
+    )
+    screen.line()
     screen.table(["package", "version", "licence", "verdict"], [list(row.values()) for row in report])
     screen.title("4. All that followed from the update, as `functory execution tree` shows it")
     screen.tree(watch.engine.lineage.tree(root).nodes)
     totals = watch.engine.lineage.totals()
     screen.line()
-    screen.line(_sentence(totals), "bold")
+    screen.line(_sentence(totals, len(watch.engine.schedules.ticks("report", 1000)), watch.stopped()), "bold")
 
 
-def _sentence(totals: Mapping[str, int]) -> str:
+def _sentence(totals: Mapping[str, int], ticks: int, stopped: int) -> str:
     executions = sum(count for name, count in totals.items() if name.startswith("executions "))
     parts = [
         f"{totals['events']} events",
         f"{executions} executions",
         f"{totals['spans']} spans",
+        f"{ticks} ticks of the schedule",
         f"{totals.get('executions failed', 0)} failed as they should",
-        f"{totals.get('firings suppressed', 0)} loop stopped",
+        f"{stopped} loop stopped",
     ]
     return ", ".join(parts) + "."
 
 
-def _write_report(report: list[dict[str, Any]], home: Path) -> None:
-    lines = [
-        "# Licences that need a look",
-        "",
-        "| package | version | licence | verdict |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        "| " + " | ".join(str(value).replace("|", "\\|") for value in row.values()) + " |" for row in report
-    ]
-    (home / "report.md").write_text("\n".join(lines) + "\n")
-
-
-def _fail(faults: list[str], home: Path, kept: bool) -> int:
+def _fail(faults: list[str], folder: Path, kept: bool) -> int:
     told = [f"error: the demo did not do what it should\n  {fault}" for fault in faults]
-    log = (home / "demo.log").read_text().splitlines()[-10:]
-    where = f"look into {home}" if kept else "functory demo --keep"
+    log = (folder / "demo.log").read_text().splitlines()[-10:]
+    where = f"look into {folder}" if kept else "functory demo --keep"
     sys.stderr.write("\n".join([*told, *(f"  log: {line}" for line in log), f"try: {where}"]) + "\n")
     return 1
 
 
-def _next(screen: Screen, home: Path, root: str) -> None:
+def _next(screen: Screen, folder: Path, root: str, file: str) -> None:
     screen.line("Kept. Try next:")
     screen.line()
     for command in (
-        f"export FUNCTORY_HOME={shlex.quote(str(home.absolute()))}",
+        f"cd {shlex.quote(str(folder))} && export FUNCTORY_HOME=$PWD/{HOME}",
         "functory function show parse_metadata",
         "functory execution list --function review_licence",
         "functory execution list --state failed",
         f"functory execution tree {root}",
         f"functory event why {root}",
         "functory trigger list",
-        "functory run parse_metadata --input text=$'Name: mine\\nVersion: 1'",
-        "cat $FUNCTORY_HOME/report.md",
+        "functory trigger debug keep-each-review",
+        f"functory run parse_metadata --input path=$PWD/inbox/{shlex.quote(file)}",
+        "cat report/licences.md",
     ):
         screen.line(f"  {command}")
     screen.line()

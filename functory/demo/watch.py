@@ -1,13 +1,12 @@
-"""The licence watch: from a METADATA file to a reviewed licence, from a bad update back to a good version.
+"""The licence watch: from a file in a folder to a reviewed licence, from a bad update back to a good version.
 
-Two chains run through the engine, and nothing in this module does their work for them:
+Three chains run through the engine, and nothing in this module does their work for them:
 
-    package.found → parse_metadata → output.matched → review_licence
+    file.created → parse_metadata → output.matched → review_licence → execution.succeeded → licence_report
+    schedule.due → licence_report
     function.updated → validate_parse_metadata → execution.failed → roll_back → function.activated ■ guard
 
-The functions touch no file: what they need comes in as input or from their own ``state``, what they find
-goes out as result. So they run unchanged where functions may not see the file system; the report is
-composed out here, from the results of the executions, which are the record in any case.
+What is done out here is what a person would do: put files into the folder, and change a function.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import inspect
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,52 +24,72 @@ from functory.demo import broken, functions
 from functory.local import Functory, source_of
 
 # How long anything may take before the demo says that it did not happen.
-PATIENCE = 25.0
-# The head of a METADATA file is what is emitted: its body is the whole README of the package.
-MAX_HEAD = 60_000
+PATIENCE = 40.0
 # What the samples look like for which no package of this environment is an example.
 MADE_SAMPLE = "Metadata-Version: 2.1\nName: an-older-package\nVersion: 1.0\nLicense: MIT\n"
+# A file that has rested so long is whole.
+SETTLE = "100ms"
+EVERY = "1s"
 
-BACK = "roll_back-on-execution_failed-validate_parse_metadata"
 
-
-def metadata_files() -> dict[str, str]:
-    """The METADATA files of the packages of this environment: short path → head of the file."""
-    found: dict[str, str] = {}
+def metadata_files() -> dict[str, Path]:
+    """The METADATA files of the packages of this environment: name in the inbox → file."""
+    found: dict[str, Path] = {}
     for folder in dict.fromkeys(Path(entry).resolve() for entry in sys.path if entry):
         for file in sorted(folder.glob("*.dist-info/METADATA")):
-            head = file.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
-            found.setdefault(f"{file.parent.name}/{file.name}", head[:MAX_HEAD])
+            found.setdefault(file.parent.name.removesuffix(".dist-info") + ".METADATA", file)
     return found
 
 
 class LicenceWatch:
-    """The functions, triggers and steps of the demo on one engine."""
+    """The functions, triggers, sources and steps of the demo on one engine; ``place`` has the folders that they use."""
 
-    def __init__(self, engine: Functory) -> None:
+    def __init__(self, engine: Functory, place: Path) -> None:
         self.engine = engine
         self.files = metadata_files()
-        self.roots: dict[str, str] = {}
+        self.inbox = place / "inbox"
+        self.samples = place / "samples"
+        self.report_file = place / "report" / "licences.md"
+        # In tier A each execution is a user of its own, who reads and writes what anybody may; who else gets to it is
+        # up to the folder around it.
+        for folder, mode in ((self.inbox, 0o755), (self.samples, 0o755), (self.report_file.parent, 0o777)):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(mode)
 
     def save(self) -> tuple[int, int]:
         """Save functions and triggers. Returns how many of each."""
         register, engine = self.engine.register_function, self.engine
+        readable = {"read": [str(self.inbox), str(self.samples)]}
         register(functions.read_headers)
-        register(functions.parse_metadata, dependencies=["read_headers"], output_patterns=functions.PATTERNS)
+        register(
+            functions.parse_metadata,
+            dependencies=["read_headers"],
+            output_patterns=functions.PATTERNS,
+            files=readable,
+        )
         register(functions.review_licence)
+        register(functions.licence_report, files={"write": [str(self.report_file.parent)]})
         register(functions.validate_parse_metadata)
-        register(functions.roll_back, permissions=["functions:write"])
+        # It gives no version more rights than it has itself.
+        register(functions.roll_back, permissions=["functions:write"], files=readable)
         engine.register_trigger(
-            "parse-each-package",
-            on={"type": ["package.found"]},
+            "parse-each-file",
+            on={"type": ["file.created"], "data": {"watch": ["inbox"]}},
             function="parse_metadata",
-            input={"text": "{{ event.data.head }}"},
+            input={"path": "{{ event.data.path }}"},
         )
         engine.register_trigger(
             "review-each-find",
             on={"type": ["output.matched"], "subject": ["parse_metadata"]},
             function="review_licence",
             input={"found": "{{ event.data.output }}", "pattern": "{{ event.data.pattern }}"},
+        )
+        # It reads and writes its state: one at a time.
+        engine.register_trigger(
+            "keep-each-review",
+            on={"type": ["execution.succeeded"], "subject": ["review_licence"]},
+            function="licence_report",
+            flow={"concurrency": {"limit": 1}},
         )
         engine.register_trigger(
             "validate-each-change",
@@ -86,44 +106,65 @@ class LicenceWatch:
         )
         return len(engine.functions.list()), len(engine.triggers.list())
 
-    def emit(self, path: str) -> str:
-        """Tell of one file. Returns the event's id."""
-        id_ = self.engine.emit("package.found", {"path": path, "head": self.files[path]}, subject=path)
-        self.roots[path] = id_
-        return id_
+    def listen(self) -> int:
+        """Watch the folder, and let the report be written again and again. Returns the number of sources."""
+        self.engine.sources.save(
+            "file",
+            "inbox",
+            {"path": str(self.inbox), "patterns": ["*.METADATA"], "settle": SETTLE, "initial": "events"},
+            author=self.engine.author,
+        )
+        self.engine.schedules.save(
+            "report", every=EVERY, function="licence_report", data={"file": str(self.report_file)}
+        )
+        return len(self.engine.sources.list())
+
+    def drop(self, name: str) -> None:
+        """Put a file into the folder, as anybody might."""
+        _put(self.inbox / name, self.files[name].read_bytes())
+
+    def event_of(self, name: str) -> str:
+        """Wait for a file's event, and for all that follows from it. Returns its id. Raises :class:`WaitTimeout`."""
+        found = self._until(
+            lambda: self.engine.events.list(type_="file.created", subject=str(self.inbox / name), limit=1),
+            f"no event told of {name}",
+        )
+        self.engine.settle(PATIENCE, root_id=found[0]["id"])
+        return found[0]["id"]
 
     def examples(self) -> list[str]:
         """Up to three files to show in full: an ordinary licence, a copyleft one, and one that names none."""
         found: dict[str, str] = {}
-        for path, head in self.files.items():
-            found.setdefault(_kind(functions.parse_metadata(head)["licence"]), path)
+        for name, file in self.files.items():
+            found.setdefault(_kind(functions.parse_metadata(str(file))["licence"]), name)
         return [found[kind] for kind in ("ordinary", "copyleft", "missing") if kind in found]
 
     def finished(self, told: Callable[[int], None]) -> None:
-        """Wait until nothing is left to do; ``told`` hears again and again how many files are parsed.
+        """Wait until every file is parsed, and all that follows is done; ``told`` hears again and again how many are.
 
         Raises :class:`WaitTimeout`.
         """
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            told(len(self.engine.executions.list(function="parse_metadata", state="succeeded", limit=1000)))
-            try:
-                self.engine.settle(0.1)
-                return
-            except WaitTimeout:
-                continue
-        self.engine.settle(0.1)
+
+        def all_parsed() -> bool:
+            done = len(self.engine.executions.list(function="parse_metadata", state="succeeded", limit=1000))
+            told(done)
+            return done >= min(len(self.files), 1000)
+
+        self._until(all_parsed, "not every file was parsed")
+        self.engine.settle(PATIENCE)
 
     def store_samples(self) -> int:
-        """Give ``validate_parse_metadata`` its samples: real heads, one for each way to name a licence, with
+        """Give ``validate_parse_metadata`` its samples: real files, one for each way to name a licence, with
         what the good version says of them. Returns how many."""
         samples: dict[str, dict[str, Any]] = {}
         for row in self._results("parse_metadata"):
-            head, found = row["input"]["text"], row["result"]
-            if _kind(found["licence"]) == "ordinary" and len(head) < 8000:
-                samples.setdefault(found["said_in"], {"text": head, "expected": found})
+            path, found = row["input"]["path"], row["result"]
+            if _kind(found["licence"]) == "ordinary":
+                samples.setdefault(found["said_in"], {"path": path, "expected": found})
+        older = self.samples / "an-older-package.METADATA"
+        _put(older, MADE_SAMPLE.encode())
         made = {"package": "an-older-package", "version": "1.0", "licence": "MIT", "said_in": "license"}
-        samples.setdefault("license", {"text": MADE_SAMPLE, "expected": made})
+        samples.setdefault("license", {"path": str(older), "expected": made})
         # The newest spelling first: the broken version still reads that one.
         ordered = [samples[key] for key in ("license-expression", "license", "classifier") if key in samples]
         self.engine.state.set("validate_parse_metadata", "samples", ordered)
@@ -135,6 +176,19 @@ class LicenceWatch:
         self.engine.functions.update("parse_metadata", source=source, author="demo")
         return self.engine.events.list(type_="function.updated", subject="parse_metadata", limit=1)[0]["id"]
 
+    def reported(self) -> dict[str, Any]:
+        """Wait for a run of the schedule that began after now. Returns its execution."""
+        last = self.engine.events.list(type_="schedule.due", subject="report", limit=1)
+        after = last[0]["id"] if last else ""
+
+        def ran() -> list[dict[str, Any]]:
+            rows = self.engine.executions.list(function="licence_report", state="succeeded", limit=50)
+            return [
+                row for row in rows if row["cause"] == "trigger" and row["root_id"] > after and _ticked(row)
+            ]
+
+        return self._until(ran, "the schedule did not run the report")[0]
+
     def report(self) -> list[dict[str, Any]]:
         """The rows of the report: what the executions of ``review_licence`` have found, by package."""
         return sorted(
@@ -143,24 +197,59 @@ class LicenceWatch:
 
     def faults(self, root: str) -> list[str]:
         """What did not happen as it should have, by the database and by plain calls of the functions."""
-        engine, wrong = self.engine, []
-        parsed = {path: functions.parse_metadata(head) for path, head in self.files.items()}
-        expected = sorted(
-            str(found["package"]) for found in parsed.values() if _kind(found["licence"]) != "ordinary"
-        )
+        return [*self._wrong_files(), *self._wrong_report(), *self._wrong_update(root)]
+
+    def stopped(self) -> int:
+        """How many loops a guard has stopped."""
+        return sum(row["count"] for row in self.engine.suppressions.list() if row["reason"] == "cycle")
+
+    def _wrong_files(self) -> list[str]:
+        """Each file is one event, parsed once and rightly, in the event's own tree."""
+        wrong = []
+        events: dict[str, list[str]] = {}
+        for event in self._arrived():
+            events.setdefault(event["data"]["name"], []).append(event["id"])
+        for name, file in self.files.items():
+            told = events.get(name, [])
+            if len(told) != 1:
+                wrong.append(f"{name} became {len(told)} events, expected one")
+                continue
+            ran = [
+                row
+                for row in self.engine.executions.list(root_id=told[0])
+                if row["function"] == "parse_metadata"
+            ]
+            expected = functions.parse_metadata(str(file))
+            if [row["state"] for row in ran] != ["succeeded"] or ran[0]["result"] != expected:
+                wrong.append(f"{name} was not parsed once and rightly: {[row['state'] for row in ran]}")
+        return wrong
+
+    def _wrong_report(self) -> list[str]:
+        """Each licence that needs a look was reviewed, and the schedule has written all of them down."""
+        wrong = []
+        parsed = [functions.parse_metadata(str(file)) for file in self.files.values()]
+        expected = sorted(str(found["package"]) for found in parsed if _kind(found["licence"]) != "ordinary")
         reviewed = sorted(row["package"] for row in self.report())
         if not reviewed or reviewed != expected:
-            wrong.append(f"the report names {reviewed or 'nothing'}, expected {expected or 'something'}")
-        for path, id_ in self.roots.items():
-            ran = [row for row in engine.executions.list(root_id=id_) if row["function"] == "parse_metadata"]
-            if [row["state"] for row in ran] != ["succeeded"] or ran[0]["result"] != parsed[path]:
-                wrong.append(f"{path} was not parsed once and rightly: {[row['state'] for row in ran]}")
-        active = engine.functions.get("parse_metadata")
+            wrong.append(f"{reviewed or 'nothing'} was reviewed, expected {expected or 'something'}")
+        written = self.report_file.read_text().splitlines()[4:] if self.report_file.exists() else []
+        if len(written) != len(set(expected)):
+            wrong.append(f"the report has {len(written)} lines, expected {len(set(expected))}")
+        ticks = self.engine.schedules.ticks("report", 1000)
+        again = [time for time, count in Counter(tick["fire_time"] for tick in ticks).items() if count > 1]
+        if not ticks or again:
+            wrong.append(f"the schedule has {len(ticks)} ticks, and fired again at {again}")
+        return wrong
+
+    def _wrong_update(self, root: str) -> list[str]:
+        """The bad version was taken back, and the loop stopped."""
+        wrong = []
+        active = self.engine.functions.get("parse_metadata")
         if active["number"] != 1 or active["latest"] != 2:
             wrong.append(
                 f"parse_metadata is at version {active['number']} of {active['latest']}, expected 1 of 2"
             )
-        nodes = [node for top in engine.lineage.tree(root).nodes for node in top.walk()]
+        nodes = [node for top in self.engine.lineage.tree(root).nodes for node in top.walk()]
         states = sorted(
             (n.row["function"], n.row["state"])
             for n in nodes
@@ -173,9 +262,27 @@ class LicenceWatch:
             wrong.append(f"the guard stopped {stops or 'nothing'}, expected validate-each-change (cycle)")
         return wrong
 
+    def _arrived(self) -> list[dict[str, Any]]:
+        return self.engine.events.list(type_="file.created", limit=1000)
+
     def _results(self, function: str) -> list[dict[str, Any]]:
         rows = self.engine.executions.list(function=function, state="succeeded", limit=1000)
-        return [row for row in rows if row["root_id"] in set(self.roots.values())]
+        roots = {event["id"] for event in self._arrived()}
+        return [row for row in rows if row["root_id"] in roots]
+
+    @staticmethod
+    def _until(look: Callable[[], Any], what: str) -> Any:
+        """What ``look`` returns once it is something. Raises :class:`WaitTimeout`."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = look()
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise WaitTimeout(
+                    what, f"within {PATIENCE:g} s", "functory demo --keep, and look into demo.log"
+                )
+            time.sleep(0.05)
 
 
 def change() -> str:
@@ -183,6 +290,17 @@ def change() -> str:
     return next(
         line.strip() for line in inspect.getsource(broken.parse_metadata).splitlines() if '"licence"' in line
     )
+
+
+def _put(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    file.chmod(0o644)
+
+
+def _ticked(row: dict[str, Any]) -> bool:
+    """Whether an execution of ``licence_report`` has written the file."""
+    given = next(iter(row["input"].values()), None)
+    return isinstance(given, dict) and given.get("type") == "schedule.due"
 
 
 def _kind(licence: str | None) -> str:

@@ -30,6 +30,11 @@ def run(command: list[str], folder: Path, environment: Mapping[str, str]) -> sub
     return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=90)
 
 
+def opened(home: Path) -> Functory:
+    """The engine of a folder that a demo has kept."""
+    return Functory(Settings(home=home / ".functory"))
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What one run with ``--keep`` has said, and the folder that it kept."""
@@ -43,8 +48,38 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 def test_it_shows_an_event_travelling(kept: tuple[str, Path]) -> None:
     said, _ = kept
-    assert re.search(r"event +package\.found +\S+dist-info/METADATA\n.* parse_metadata v1 ✓ +\d+ ms", said)
+    assert re.search(
+        r"\$ cp (\S+\.METADATA) inbox/\n.*event +file\.created +\S+/inbox/\1\n.* parse_metadata v1 ✓", said
+    )
     assert re.search(r"event +output\.matched .*copyleft\n.* review_licence v1 ✓", said)
+    assert re.search(r"event +execution\.succeeded review_licence\n.* licence_report v1 ✓", said)
+
+
+def test_each_file_in_the_folder_became_one_event_and_one_execution_of_its_tree(
+    kept: tuple[str, Path],
+) -> None:
+    _, home = kept
+    with opened(home) as engine:
+        arrived = engine.events.list(type_="file.created", limit=1000)
+        ran = engine.executions.list(function="parse_metadata", limit=1000)
+    files = sorted(str(file) for file in (home / "inbox").iterdir())
+    assert sorted(event["subject"] for event in arrived) == files
+    by_root = [row["root_id"] for row in ran if row["cause"] == "trigger"]
+    assert sorted(by_root) == sorted(event["id"] for event in arrived)
+    assert all(event["data"]["sha256"] and event["source"] == "/functory/file/inbox" for event in arrived)
+
+
+def test_the_schedule_ticked_each_second_and_its_function_wrote_the_report(kept: tuple[str, Path]) -> None:
+    said, home = kept
+    with opened(home) as engine:
+        ticks = engine.schedules.ticks("report", 1000)
+        reviewed = engine.executions.list(function="review_licence", state="succeeded", limit=1000)
+    times = [tick["fire_time"] for tick in ticks]
+    assert len(set(times)) == len(times) >= 2
+    report = (home / "report" / "licences.md").read_text().splitlines()
+    assert len(report) == 4 + len(reviewed)
+    assert "Written by the schedule" in said
+    assert re.search(r"\d+ ticks of the schedule", said)
 
 
 def test_plain_text_comes_out_of_a_pipe(kept: tuple[str, Path]) -> None:
@@ -62,7 +97,7 @@ def test_it_says_once_how_functions_are_confined(kept: tuple[str, Path]) -> None
 def test_every_package_of_the_environment_was_parsed(kept: tuple[str, Path]) -> None:
     _, home = kept
     installed = {d.metadata["Name"] for d in distributions()}
-    with Functory(Settings(home=home)) as engine:
+    with opened(home) as engine:
         rows = engine.executions.list(function="parse_metadata", state="succeeded", limit=1000)
     assert installed <= {row["result"]["package"] for row in rows}
     assert all(
@@ -72,7 +107,7 @@ def test_every_package_of_the_environment_was_parsed(kept: tuple[str, Path]) -> 
 
 def test_the_report_names_the_licences_that_need_a_look(kept: tuple[str, Path]) -> None:
     said, home = kept
-    report = (home / "report.md").read_text()
+    report = (home / "report" / "licences.md").read_text()
     # httpx brings certifi, and Functory needs httpx.
     assert re.search(r"\| certifi \| \S+ \| MPL-2.0 \| .+ \|", report)
     assert "certifi" in said.split("3. The report")[1]
@@ -80,7 +115,7 @@ def test_the_report_names_the_licences_that_need_a_look(kept: tuple[str, Path]) 
 
 def test_the_broken_version_was_rolled_back_and_the_loop_stopped(kept: tuple[str, Path]) -> None:
     said, home = kept
-    with Functory(Settings(home=home)) as engine:
+    with opened(home) as engine:
         parse = engine.functions.get("parse_metadata")
         assert (parse["number"], parse["latest"]) == (1, 2)
         [update] = engine.events.list(type_="function.updated", subject="parse_metadata")
@@ -96,7 +131,7 @@ def test_what_it_says_to_try_next_works(kept: tuple[str, Path]) -> None:
     said, home = kept
     tail = said.split("Try next:")[1]
     commands = [line.strip() for line in tail.splitlines() if line.strip()]
-    assert commands[0] == f"export FUNCTORY_HOME={home}"
+    assert commands[0] == f"cd {home} && export FUNCTORY_HOME=$PWD/.functory"
     assert len(commands) > 4
     script = "\n".join(["set -e", *commands])
     done = run(
@@ -123,9 +158,11 @@ def test_what_it_says_to_try_next_works(kept: tuple[str, Path]) -> None:
     ],
 )
 def test_licences_are_found_however_a_package_names_them(
-    fields: str, licence: str | None, patterns: list[str]
+    fields: str, licence: str | None, patterns: list[str], tmp_path: Path
 ) -> None:
-    found = functions.parse_metadata(f"Metadata-Version: 2.1\nName: one\nVersion: 1\n{fields}\n")
+    file = tmp_path / "one.METADATA"
+    file.write_text(f"Metadata-Version: 2.1\nName: one\nVersion: 1\n{fields}\n")
+    found = functions.parse_metadata(str(file))
     assert licence in (None, found["licence"])
     assert [name for name, _ in matcher.match(functions.PATTERNS, found)] == patterns
 
@@ -138,10 +175,24 @@ def test_it_leaves_nothing_behind_and_touches_no_other_database(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
 
 
+def test_it_fails_and_says_why_when_a_file_is_told_twice(tmp_path: Path) -> None:
+    doubled = (
+        "import sys\n"
+        "from engine.sources import Sources\n"
+        "take = Sources.take\n"
+        "Sources.take = lambda self, held, arrivals, **more: take(self, held, [*arrivals, *arrivals], **more)\n"
+        "from functory.demo import run\n"
+        "sys.exit(run(quiet=True))\n"
+    )
+    done = run([sys.executable, "-c", doubled], tmp_path, {})
+    assert done.returncode == 1
+    assert "became 2 events, expected one" in done.stderr
+
+
 def test_it_fails_and_says_why_when_the_guard_does_not_stop_the_loop(tmp_path: Path) -> None:
     without_guards = (
-        "import sys, triggers.router\n"
-        "triggers.router.trip = lambda *_: None\n"
+        "import sys, triggers.judge\n"
+        "triggers.judge.trip = lambda *_: None\n"
         "from functory.demo import run\n"
         "sys.exit(run(quiet=True))\n"
     )
