@@ -211,24 +211,17 @@ def own(tx: Tx) -> list[str]:
     return [file + suffix for suffix in ("", "-wal", "-shm", "-journal")] if file else []
 
 
-def shown(database: Database, name: str, after: str = "", limit: int = 1000) -> list[dict[str, Any]]:
-    """A page of what the watch knows, for people: rows with ``place``, which the next page begins after.
-
-    Raises :class:`NotFound`.
-    """
+def shown(database: Database, name: str, limit: int = 1000) -> list[dict[str, Any]]:
+    """What the watch knows, for people: up to ``limit`` files in the order of their paths. Raises :class:`NotFound`."""
     with database.read() as tx:
-        rows, place = page(tx, _id(tx, name), after, limit)
-        return [
-            {
-                "path": text_of(one.path),
-                "size": one.size,
-                "mtime_ns": one.mtime_ns,
-                "sha256": one.sha256,
-                "problem": one.problem,
-                "place": place,
-            }
-            for one in rows
-        ]
+        rows = tx.rows(
+            sa.select(*_SEEN, file_seen.c.seen_at)
+            .where(file_seen.c.source_id == _id(tx, name))
+            .order_by(file_seen.c.path)
+            .limit(max(1, limit))
+        )
+    kept = ("size", "mtime_ns", "sha256", "problem", "seen_at")
+    return [{"path": text_of(bytes(row["path"]))} | {key: row[key] for key in kept} for row in rows]
 
 
 def count(database: Database, name: str) -> int:

@@ -110,7 +110,7 @@ class Files(kind.Kind):
             raise Invalid(
                 f"{path} cannot be watched",
                 "there is no such folder or file on this machine",
-                f"mkdir -p {path}, or must_exist = false when it comes later or is on the watcher's machine only",
+                f"mkdir -p {path}, or --missing (must_exist = false) when it comes later or is elsewhere",
             )
 
     def gone(self, tx: Tx, row: Mapping[str, Any], config: Config) -> None:
