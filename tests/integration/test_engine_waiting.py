@@ -9,6 +9,7 @@ from engine.errors import NotFound
 from engine.waiting import Standing
 from functory.cli import standing
 from tests.engine import World
+from triggers import definition
 
 pytest_plugins = ["tests.engine"]
 
@@ -151,3 +152,63 @@ def test_a_paused_trigger_an_open_breaker_and_the_kill_switch_come_first(world: 
     world.triggers.pause("reorder", note="stocktaking")
     assert "functory trigger resume reorder" in standing.advice(look(world), workers=1, embedded=True)
     assert look(world).trigger["note"] == "stocktaking"
+
+
+def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
+    saved(world, {"debounce": {"period": "10s", "timeout": "15s", **BY_CUSTOMER}})
+    emitted(world, "ada", "ada", "bob")
+    found = look(world)
+    assert (found.matches, found.buckets.count) == (3, 2)
+    assert "ada  2 matches since" in told(found)
+    assert "due in 10 s: unless another event comes (quiet for 10s)" in told(found)
+    assert "the next decision is in 10 s" in standing.advice(found, workers=1, embedded=True)
+    world.advance(9)
+    emitted(world, "ada")
+    assert "due in 6 s: the most that is waited, 15s" in told(look(world, key="ada"))
+    assert look(world, key="bob").matches == 1
+    world.advance(30)
+    late = look(world)
+    assert "should have been decided" in standing.advice(late, workers=1, embedded=True)
+    while world.turn.take():
+        pass
+    after = look(world)
+    assert (after.matches, after.buckets.count, after.suppressed) == (0, 0, {"debounced": 2})
+
+
+def test_a_batch_tells_how_full_it_is(world: World) -> None:
+    saved(world, {"batch": {"max_size": 3, "timeout": "60s"}})
+    emitted(world, "ada", "bob")
+    said = told(look(world))
+    assert "(no key)  2 of 3 events" in said
+    assert "due in 60 s or when it is full" in said
+
+
+def test_a_composite_tells_what_is_there_and_what_is_missing(world: World) -> None:
+    world.function()
+    parts = [{"name": name, "on": {"type": [f"order.{name}"]}} for name in ("paid", "packed", "signed")]
+    composite = {"all": parts, "within": "1h", "key": "data.order", "allowance": "0s"}
+    made = definition.define(function="work", composite=composite)
+    world.triggers.save("reorder", made)
+    for type_ in ("paid", "paid", "signed"):
+        world.events.emit(f"order.{type_}", {"order": 17})
+    world.route()
+    while world.turn.take():
+        pass
+    found = look(world, key="17")
+    assert (found.matches, found.buckets.count) == (3, 1)
+    said = told(found)
+    assert "✓ paid  2" in said
+    assert "· packed  missing" in said
+    assert "✓ signed  1" in said
+    assert look(world, key="18").buckets.count == 0
+
+
+def test_a_silence_tells_since_when_nothing_has_come(world: World) -> None:
+    world.function()
+    composite = {"absence": {"of": {"on": {"type": ["beat"]}}}, "within": "1h", "allowance": "0s"}
+    world.triggers.save("reorder", definition.define(function="work", composite=composite))
+    world.events.emit("beat")
+    world.route()
+    while world.turn.take():
+        pass
+    assert "the last event is " in told(look(world))
