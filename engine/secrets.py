@@ -11,6 +11,7 @@ import base64
 import binascii
 import contextlib
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pydantic import SecretStr
 
 from engine import events
 from engine.database import Database
-from engine.errors import Invalid, NotFound
+from engine.errors import FunctoryError, Invalid, NotFound
 from engine.settings import Settings
 from engine.source import NAME
 from engine.tables import secret
@@ -63,6 +64,8 @@ class Secrets:
                 .where(secret.c.name == name)
                 .values(sealed=sealed, version=version, updated_at=tx.now)
             )
+            # What is proved with it is not to be taken by the old value any more.
+            tx.wake("sources")
             if not created:
                 data = {"secret": name, "version": version, "author": author}
                 events.add(tx, [events.record(tx, "secret.rotated", name, data, source="/functory/secrets")])
@@ -82,6 +85,7 @@ class Secrets:
         with self._database.write() as tx:
             if tx.execute(sa.delete(secret).where(secret.c.name == name)).rowcount == 0:
                 raise NotFound(f"secret {name!r} not found", try_="functory secret list")
+            tx.wake("sources")
 
     def missing(self, names: list[str]) -> list[str]:
         """Those of ``names`` that are not stored."""
@@ -97,15 +101,32 @@ class Secrets:
 
     def open(self, name: str) -> SecretStr:
         """The value of a secret. Raises :class:`NotFound`, and :class:`Invalid` for a wrong key."""
+        found = self.open_all([name])[name]
+        if isinstance(found, FunctoryError):
+            raise found
+        return found
+
+    def open_all(self, names: Collection[str]) -> dict[str, SecretStr | FunctoryError]:
+        """The values of several secrets, asked for at once; for one that has none, the error that says why."""
+        with self._database.read() as tx:
+            rows = {
+                row["name"]: row
+                for row in tx.rows(sa.select(secret).where(secret.c.name.in_(sorted(set(names)))))
+            }
+        found: dict[str, SecretStr | FunctoryError] = {}
+        for name in names:
+            try:
+                found[name] = self._unseal(name, rows.get(name))
+            except FunctoryError as error:
+                found[name] = error
+        return found
+
+    def _unseal(self, name: str, row: Mapping[str, Any] | None) -> SecretStr:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        with self._database.read() as tx:
-            row = tx.one(sa.select(secret).where(secret.c.name == name))
         if row is None:
-            raise NotFound(
-                f"secret {name!r} is not set", "a function declares it", f"functory secret set {name}"
-            )
+            raise NotFound(f"secret {name!r} is not set", "it is asked for", f"functory secret set {name}")
         sealed = bytes(row["sealed"])
         try:
             return SecretStr(

@@ -64,9 +64,11 @@ class Tx:
         """Insert those of ``rows`` (all with the same keys) that no unique key has already; ``column`` of those."""
         found: set[Any] = set()
         for start in range(0, len(rows), 500):
+            some = list(rows[start : start + 500])
+            # A single row's statement is compiled once; one of several rows each time.
             statement = (
                 _insert_for(self.dialect)(table)
-                .values(list(rows[start : start + 500]))
+                .values(some[0] if len(some) == 1 else some)
                 .on_conflict_do_nothing()
                 .returning(column)
             )

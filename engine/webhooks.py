@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from engine import intake, metrics, sources
 from engine.database import Database
 from engine.intake import Arrival
-from engine.source import NAME
 from engine.tables import pace, source
 from engine.tx import Tx
 
@@ -44,17 +43,17 @@ class Webhooks:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # When each webhook's row was written here last, and which problem was cleared then.
+        self._noted: dict[str, tuple[datetime, datetime | None]] = {}
 
-    def find(self, name: str) -> dict[str, Any] | None:
-        """The row of a webhook that is not deleted, paused ones too; None for what cannot be a name as well."""
-        # It is looked for all the same, but not by a text that a database refuses.
-        name = name if NAME.fullmatch(name.replace("-", "_").replace(".", "_")) else ""
+    def all(self) -> list[dict[str, Any]]:
+        """The rows of all webhooks that are not deleted, paused ones too."""
         with self._database.read() as tx:
-            return tx.one(
-                sa.select(source).where(
-                    source.c.kind == "webhook", source.c.name == name, source.c.state != "deleted"
-                )
-            )
+            return tx.rows(sa.select(source).where(source.c.kind == "webhook", source.c.state != "deleted"))
+
+    def generation(self) -> int:
+        """A number that is another one after a change of sources or secrets that this process has heard of."""
+        return self._database.wakeup.generation("sources")
 
     def take(self, row: Mapping[str, Any], arrival: Arrival, rate: Rate | None) -> Taken:
         """Write the event of a request, once for each key, within the rate. Returns when it is durable.
@@ -80,8 +79,7 @@ class Webhooks:
                 .values(problem=problem[:2000], problem_at=tx.now)
             )
 
-    @staticmethod
-    def _take(tx: Tx, row: Mapping[str, Any], arrival: Arrival, rate: Rate | None) -> Taken:
+    def _take(self, tx: Tx, row: Mapping[str, Any], arrival: Arrival, rate: Rate | None) -> Taken:
         if rate is not None:
             before = None if arrival.key is None else intake.known(tx, row["id"], arrival.key)
             if before is not None:
@@ -92,14 +90,21 @@ class Webhooks:
         (event_id,) = intake.take(tx, row["id"], sources.address(row), [arrival])
         if event_id is None:
             return Taken(str(intake.known(tx, row["id"], arrival.key or "")), duplicate=True)
-        last = row["last_event_at"]
-        if row["problem"] is not None or last is None or tx.now - last > SEEN:
+        if self._worth_noting(tx.now, row):
             tx.execute(
                 sa.update(source)
                 .where(source.c.id == row["id"])
                 .values(last_event_at=tx.now, problem=None, problem_at=None)
             )
         return Taken(event_id)
+
+    def _worth_noting(self, now: datetime, row: Mapping[str, Any]) -> bool:
+        """Whether the row is to say that an event came: not each time, and at once when it tells of a problem."""
+        written, cleared = self._noted.get(row["id"], (row["last_event_at"], None))
+        if written is not None and now - written <= SEEN and row["problem_at"] in (None, cleared):
+            return False
+        self._noted[row["id"]] = (now, row["problem_at"])
+        return True
 
 
 def conform(next_at: datetime | None, now: datetime, rate: Rate) -> tuple[float, datetime]:

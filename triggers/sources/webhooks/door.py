@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import SecretStr
+
 from engine import codec, durations
 from engine.clock import Clock
-from engine.errors import FunctoryError, Invalid, NotFound
+from engine.errors import FunctoryError, Invalid
 from engine.intake import Arrival
 from engine.media import Unsupported
 from engine.secrets import Secrets
@@ -29,12 +31,12 @@ from triggers.sources.webhooks.kind import Webhook
 from triggers.sources.webhooks.mapping import Mapping
 from triggers.sources.webhooks.request import Request
 
-# Asked for where there is no webhook, so that the same is asked of the database in any case.
-NOTHING = "_"
+# How old what a server knows of the webhooks may be. It hears of most changes at once; this is for those it does not.
+FRESH_SECONDS = 1.0
 # A problem of one webhook is written this often at the most: those who cause it may be many, and nobody we know.
 TELL_SECONDS = 5.0
-# Compiled webhooks that are kept; a deployment has tens.
-MAX_KEPT = 1000
+# Webhooks whose last telling is remembered; a deployment has tens.
+MAX_TOLD = 1000
 
 STRANGER = "no webhook takes this request: its name, its state, or what it proves itself with is not right"
 
@@ -62,6 +64,20 @@ class _Ready:
     rate: Rate | None
 
 
+@dataclass(frozen=True)
+class _Known:
+    """All webhooks as they were at one time, and the secrets that they name. All at once: whether there is one of
+    a name is then no question to the database, whose answer would take its time."""
+
+    generation: int
+    until: float
+    webhooks: Map[str, tuple[Map[str, Any], _Ready]]
+    secrets: Map[str, SecretStr | FunctoryError]
+
+
+_NOTHING = _Known(-1, -math.inf, {}, {})
+
+
 class Door:
     """Answers the requests of all webhooks; any number of threads may knock."""
 
@@ -74,6 +90,7 @@ class Door:
         self._kept: dict[tuple[str, int], _Ready] = {}
         self._told: dict[str, float] = {}
         self._lock = threading.Lock()
+        self._known = _NOTHING
 
     def knock(self, name: str, request: Request) -> Answer:
         """Take a request in. Raises :class:`Unavailable` when the database cannot be used: nothing is written then,
@@ -82,9 +99,9 @@ class Door:
             media = requests.content_type(request)
         except Unsupported as error:
             return Answer(415, "content_type", detail=str(error))
-        row = self._webhooks.find(name)
-        ready = self._ready(row) if row is not None else None
-        proof = self._prove(ready, request)
+        known = self._look()
+        row, ready = known.webhooks.get(name, (None, None))
+        proof = self._prove(known, ready, request)
         if row is None or ready is None or not proof.ok or row["state"] != "enabled":
             told = row is not None and row["state"] == "enabled" and proof.problem
             return Answer(
@@ -105,38 +122,53 @@ class Door:
         with self._lock:
             if now - self._told.get(answer.webhook_id, -math.inf) < TELL_SECONDS:
                 return
-            if len(self._told) >= MAX_KEPT:
+            if len(self._told) >= MAX_TOLD:
                 self._told.clear()
             self._told[answer.webhook_id] = now
         self._webhooks.tell_problem(answer.webhook_id, answer.problem)
+        # The next request that is taken is to find the problem, and clear it.
+        self._known = _NOTHING
+
+    def _look(self) -> _Known:
+        """What there is. Raises :class:`Unavailable`."""
+        known = self._known
+        if known.until > self._clock.monotonic() and known.generation == self._webhooks.generation():
+            return known
+        with self._lock:
+            if known is not self._known:
+                # Another thread has looked meanwhile.
+                return self._known
+            generation, now = self._webhooks.generation(), self._clock.monotonic()
+            webhooks = {}
+            for row in self._webhooks.all():
+                ready = self._ready(row)
+                if ready is not None:
+                    webhooks[row["name"]] = (row, ready)
+            names = sorted({name for _, ready in webhooks.values() for name in ready.config.auth.secret})
+            secrets = self._secrets.open_all(names)
+            self._kept = {(row["id"], row["version"]): ready for row, ready in webhooks.values()}
+            self._known = _Known(generation, now + FRESH_SECONDS, webhooks, secrets)
+            return self._known
 
     def _ready(self, row: Map[str, Any]) -> _Ready | None:
-        place = (row["id"], row["version"])
-        found = self._kept.get(place)
-        if found is None:
-            try:
-                config = registry.read(self._kind, row["config"])
-                found = _Ready(config, Mapping(row["name"], config), rate_of(config))
-            except Invalid:
-                # Stored by another version of the program, which knew more.
-                return None
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            self._kept[place] = found
-        return found
+        found = self._kept.get((row["id"], row["version"]))
+        if found is not None:
+            return found
+        try:
+            config = registry.read(self._kind, row["config"])
+            return _Ready(config, Mapping(row["name"], config), rate_of(config))
+        except Invalid:
+            # Stored by another version of the program, which knew more.
+            return None
 
-    def _prove(self, ready: _Ready | None, request: Request) -> signatures.Proof:
+    def _prove(self, known: _Known, ready: _Ready | None, request: Request) -> signatures.Proof:
         names = ready.config.auth.secret if ready is not None else ()
-        keys: list[str] = []
-        absent: list[str] = []
-        for secret in names or (NOTHING,):
-            try:
-                keys.append(self._secrets.open(secret).get_secret_value())
-            except (NotFound, Invalid) as error:
-                absent.append(f"{error.what}: {error.why}")
+        found = [known.secrets[name] for name in names]
+        keys = [one.get_secret_value() for one in found if isinstance(one, SecretStr)]
         if ready is None or (names and not keys):
             signatures.spend(request)
-            return signatures.Proof(False, "; ".join(absent) if ready is not None else "")
+            absent = [f"{one.what}: {one.why}" for one in found if isinstance(one, FunctoryError)]
+            return signatures.Proof(False, "; ".join(absent))
         return signatures.verify(ready.config.auth, keys, request, self._clock.now().timestamp())
 
     def _enter(
