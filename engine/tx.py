@@ -62,18 +62,11 @@ class Tx:
 
     def insert_returning(self, table: sa.Table, rows: Sequence[dict[str, Any]], column: Any) -> set[Any]:
         """Insert those of ``rows`` (all with the same keys) that no unique key has already; ``column`` of those."""
-        found: set[Any] = set()
-        for start in range(0, len(rows), 500):
-            some = list(rows[start : start + 500])
-            # A single row's statement is compiled once; one of several rows each time.
-            statement = (
-                _insert_for(self.dialect)(table)
-                .values(some[0] if len(some) == 1 else some)
-                .on_conflict_do_nothing()
-                .returning(column)
-            )
-            found.update(self.connection.execute(statement).scalars())
-        return found
+        if not rows:
+            return set()
+        # Rows beside the statement, not in it: it is compiled once for any number, and sent in pieces.
+        statement = _insert_for(self.dialect)(table).on_conflict_do_nothing().returning(column)
+        return set(self.connection.execute(statement, list(rows)).scalars())
 
     def upsert(self, table: sa.Table) -> Any:
         """The dialect's INSERT for ``table``, which knows ``on_conflict_do_update`` and ``excluded``."""
