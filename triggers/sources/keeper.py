@@ -158,7 +158,7 @@ class Keeper:
             self._kinds.__getitem__,
             self._rows,
             self._secrets,
-            max_bytes=self._settings.max_event_bytes,
+            settings=self._settings,
             monotonic=self._monotonic,
             rng=self._rng,
             ended=lambda: self._database.wakeup.signal(["sources"]),

@@ -13,9 +13,11 @@ from urllib.parse import unquote, urlsplit
 import structlog
 
 from engine import events
+from engine.broker import exchange
 from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
 from engine.intake import Arrival
 from engine.secrets import Secrets
+from engine.settings import Settings
 from engine.sources import KEEP, Held, Hook, Sources
 from engine.tx import Tx
 from triggers.sources.kind import Kind
@@ -47,7 +49,7 @@ class Running(threading.Thread):
         rows: Sources,
         secrets: Secrets,
         *,
-        max_bytes: int,
+        settings: Settings,
         monotonic: Callable[[], float],
         rng: random.Random,
         ended: Callable[[], None],
@@ -62,7 +64,7 @@ class Running(threading.Thread):
         self._rng = rng
         self._ended = ended
         self._begun: float | None = None
-        self._desk = _Desk(self, rows, secrets, max_bytes)
+        self._desk = _Desk(self, rows, secrets, settings)
 
     def run(self) -> None:
         failures = 0
@@ -107,7 +109,7 @@ class Running(threading.Thread):
 class _Desk:
     """The desk of a running source (:class:`triggers.sources.kind.Desk`)."""
 
-    def __init__(self, running: Running, rows: Sources, secrets: Secrets, max_bytes: int) -> None:
+    def __init__(self, running: Running, rows: Sources, secrets: Secrets, settings: Settings) -> None:
         row = running.held.row
         self.name: str = row["name"]
         self.config: Any = None
@@ -119,8 +121,10 @@ class _Desk:
         self._running = running
         self._rows = rows
         self._secrets = secrets
-        self._max_bytes = max_bytes
-        self._hidden: set[str] = set()
+        self._max_bytes = settings.max_event_bytes
+        self.broker: str = settings.broker
+        self.exchange: str = exchange(settings.namespace).name
+        self._hidden: set[str] = _forms(settings.broker) - {settings.broker}
         self._lock = threading.Lock()
         self._problem: str | None = row["problem"]
         # Whether the problem is a failure that the next success disproves; what the source told, it takes back itself.

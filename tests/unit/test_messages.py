@@ -1,0 +1,140 @@
+"""What a message on a queue becomes: the table of bodies, and what expressions make of them."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from engine import codec
+from engine.errors import Invalid
+from triggers.sources.messages import Message, Recipe, plain, read, rejected
+from triggers.sources.queues import Config
+
+ID = {"message_id": "m-1"}
+
+
+def recipe(**config: Any) -> Recipe:
+    return Recipe(Config(broker="own", queue="q", **config))
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "encoding", "value"),
+    [
+        (b'{"a": 1}', "application/json", "utf-8", {"a": 1}),
+        (b'{"a": 1}', "application/json; charset=utf-8", None, {"a": 1}),
+        (b'{"a": 1}', "application/cloudevents+json", "binary", {"a": 1}),
+        (b"18446744073709551617", "application/json", None, 18446744073709551617),
+        ("ä".encode(), "text/plain", "UTF-8", "ä"),
+        (b"\xe4", "text/plain", "iso-8859-1", "ä"),
+        (b"[1]", "text/csv", None, "[1]"),
+        (b"[1]", None, None, [1]),
+        (b"[1", "", None, "[1"),
+        (b"", "application/octet-stream", None, ""),
+    ],
+)
+def test_bodies_are_json_or_text(body: bytes, content_type: Any, encoding: Any, value: Any) -> None:
+    assert read(Message(body, content_type, encoding)) == value
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "encoding", "headers", "why"),
+    [
+        (b"\x80\x04}", "application/x-python-serialize", "binary", {}, "only JSON and text"),
+        (b"a: 1", "application/x-yaml", "utf-8", {}, "only JSON and text"),
+        (b"\x81\xa1a\x01", "application/x-msgpack", "binary", {}, "only JSON and text"),
+        (b"{", "application/json", None, {}, "not JSON"),
+        (b"NaN", "application/json", None, {}, "not JSON"),
+        (b"[" * 100_000, "application/json", None, {}, "nested|not JSON"),
+        (b"9" * 5000, "application/json", None, {}, "not JSON"),
+        (b"\xff", "text/plain", None, {}, "not utf-8"),
+        (b"\x80\x04}", None, None, {}, "not utf-8"),
+        (b"x", "text/plain", "utf-7", {}, "encoding"),
+        (b"x", "text/plain", "zlib", {}, "encoding"),
+        (b"x", "text/plain", 7, {}, "encoding"),
+        (b"x", 7, None, {}, "only JSON and text"),
+        (b"x", "text/plain", None, {"compression": "application/x-gzip"}, "compressed"),
+    ],
+)
+def test_nothing_else_is_read(
+    body: bytes, content_type: Any, encoding: Any, headers: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(Invalid, match=why):
+        read(Message(body, content_type, encoding, headers))
+
+
+def test_an_event_says_what_the_message_said() -> None:
+    made = recipe().arrival(
+        Message(b'{"n": 1}', headers={"kind": "a"}, properties=ID | {"routing_key": "a.b"}), 10_000
+    )
+    assert (made.type, made.subject, made.key) == ("queue.received", "a.b", "id:m-1")
+    assert made.data == {
+        "queue": "q", "headers": {"kind": "a"}, "body": {"n": 1}, "properties": ID | {"routing_key": "a.b"},
+    }  # fmt: skip
+
+
+def test_expressions_make_type_subject_data_and_key() -> None:
+    made = recipe(
+        type='"order." + headers.kind', subject="string(body.id)", data="body.rows", key='body.id + "/" + headers.kind'
+    ).arrival(Message(b'{"id": "7", "rows": [1]}', headers={"kind": "created"}), 10_000)  # fmt: skip
+    assert (made.type, made.subject, made.data, made.key) == ("order.created", "7", [1], "key:7/created")
+    assert recipe(key="null").arrival(Message(b"x"), 10_000).key is None
+    assert recipe(key="body.n").arrival(Message(b'{"n": 5}'), 10_000).key == "key:5"
+    assert recipe().arrival(Message(b"x", number=17), 10_000).key == "offset:17"
+
+
+@pytest.mark.parametrize(
+    ("config", "message", "why"),
+    [
+        ({}, Message(b"x"), "no id"),
+        ({}, Message(b"x", properties={"message_id": 5}), "no id"),
+        ({"key": "body.id"}, Message(b"{}", properties=ID), "key"),
+        ({"key": "body"}, Message(b"true", properties=ID), "key"),
+        ({"key": "body"}, Message(b"", properties=ID), "key"),
+        ({"type": "body.type"}, Message(b'{"type": "function.created"}', properties=ID), "reserved"),
+        ({"type": "body.type"}, Message(b'{"type": "source.rejected"}', properties=ID), "reserved"),
+        ({"type": "body.type"}, Message(b'{"type": "a b"}', properties=ID), "type"),
+        ({"type": "body.type"}, Message(b'{"type": 5}', properties=ID), "type"),
+        ({"subject": "body"}, Message(b"{}", properties=ID), "subject"),
+        ({"subject": "body"}, Message(b"x" * 1025, properties=ID), "subject"),
+        ({}, Message(b"x" * 20_000, properties=ID), "too large"),
+        ({}, Message(b"[" * 300 + b"]" * 300, "application/json", properties=ID), "nested"),
+    ],
+)
+def test_what_cannot_become_an_event_says_why(config: dict[str, Any], message: Message, why: str) -> None:
+    with pytest.raises(Invalid, match=why):
+        recipe(**config).arrival(message, 10_000)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"type": "headers."}, {"type": "1"}, {"key": "true"}, {"data": 'duration("1s")'}, {"subject": "nobody.x"},
+     {"type": ""}],
+)  # fmt: skip
+def test_wrong_expressions_are_refused_when_they_are_saved(config: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        recipe(**config)
+
+
+def test_headers_of_every_kind_are_json() -> None:
+    deep: Any = "x"
+    for _ in range(1000):
+        deep = [deep]
+    shown = plain(
+        {1: b"\xff\x00", "t": datetime(2026, 1, 1, tzinfo=UTC), "d": Decimal("1.10"), "n": float("nan"),
+         "i": float("-inf"), "o": object, "deep": deep, "none": None, "yes": True}
+    )  # fmt: skip
+    codec.encode(shown)
+    assert (shown["1"], shown["t"], shown["d"], shown["n"]) == (
+        "\\xff\x00",
+        "2026-01-01T00:00:00+00:00",
+        "1.10",
+        "nan",
+    )
+
+
+def test_a_rejected_message_is_told_with_the_beginning_of_its_body() -> None:
+    made = rejected("q", Message(b"\x80" * 10_000, "application/x", properties=ID), "no reader")
+    assert (made.type, made.subject, made.key) == ("source.rejected", "q", "rejected:m-1")
+    assert (made.data["size"], len(made.data["body_base64"])) == (10_000, 5464)
+    assert rejected("q", Message(b"x"), "no id").key is None

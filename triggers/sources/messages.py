@@ -1,0 +1,164 @@
+"""What a message on a queue says, and the event that it becomes: pure, without any broker.
+
+Bodies are JSON or text. They are read here and never by the client library's serializers: a content type in a
+message cannot choose what reads it, and nothing is unpickled or unpacked.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from engine import codec, events
+from engine.errors import Invalid
+from engine.intake import Arrival
+from triggers.values import Value, compile_value
+
+RECEIVED = "queue.received"
+REJECTED = "source.rejected"
+# Of a rejected message, this much of its body goes into the event that tells of it.
+EXCERPT_BYTES = 4096
+# Headers deeper than this are no headers.
+DEEPEST = 20
+
+NAMES = ("headers", "body", "properties")
+EXAMPLE = "headers.kind"
+TEXTS = frozenset({"STRING", "DYN", "NULL"})
+CHARSETS = {None: "utf-8", "": "utf-8", "utf-8": "utf-8", "utf8": "utf-8", "binary": "utf-8", "us-ascii": "ascii",
+            "ascii": "ascii", "iso-8859-1": "latin-1", "latin-1": "latin-1", "latin1": "latin-1"}  # fmt: skip
+# What clients say when nobody has told them what the body is.
+UNTOLD = (None, "", "application/data", "application/octet-stream")
+
+
+@dataclass(frozen=True)
+class Message:
+    """A delivery: its body as it came, and what came with it. ``number`` is its offset in a stream."""
+
+    body: bytes
+    content_type: str | None = None
+    encoding: str | None = None
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    number: int | None = None
+
+
+class Recipe:
+    """The compiled expressions of one queue: type, subject, key, data."""
+
+    def __init__(self, config: Any) -> None:
+        """Raises :class:`Invalid` for an expression that is not CEL, or that cannot give what it stands for."""
+        self._queue: str = config.queue
+        self._type = _compiled(config.type, "type")
+        self._subject = _compiled(config.subject, "subject")
+        self._key = _compiled(config.key, "key", TEXTS | {"INT", "UINT"})
+        self._data = None if config.data is None else compile_value(config.data, "data", NAMES, EXAMPLE)
+
+    def arrival(self, message: Message, max_bytes: int) -> Arrival:
+        """The event of a message. Raises :class:`Invalid` that says why it cannot become one."""
+        told = {
+            "headers": plain(message.headers),
+            "body": read(message),
+            "properties": plain(message.properties),
+        }
+        type_ = self._type.of(told) if self._type else None
+        type_ = RECEIVED if type_ is None else type_
+        events.check_type(type_)
+        subject = self._subject.of(told) if self._subject else None
+        if subject is None:
+            subject = told["properties"].get("routing_key") or self._queue
+        events.check_subject(subject)
+        data = self._data.of(told) if self._data else {"queue": self._queue} | told
+        events.check_data(data, max_bytes)
+        return Arrival(type_, data, subject, self._id(message, told))
+
+    def _id(self, message: Message, told: Mapping[str, Any]) -> str | None:
+        if self._key is not None:
+            found = self._key.of(told)
+            if isinstance(found, bool) or not (found is None or isinstance(found, str | int)) or found == "":
+                raise Invalid("key is no text for this message", "a text, a whole number, or null for none")
+            return None if found is None else f"key:{found}"
+        if message.number is not None:
+            return f"offset:{message.number}"
+        found = told["properties"].get("message_id")
+        if not isinstance(found, str) or not found:
+            raise Invalid(
+                "the message has no id",
+                "by its id it is known when it is delivered again",
+                "have the sender set message_id, or give --key; --key null takes it each time it is delivered",
+            )
+        return f"id:{found}"
+
+
+def rejected(queue: str, message: Message, why: str) -> Arrival:
+    """The event of a message that can become no other: why, and the beginning of its body."""
+    data = {
+        "queue": queue,
+        "reason": why[:1000],
+        "content_type": plain(message.content_type),
+        "message_id": plain(message.properties.get("message_id")),
+        "size": len(message.body),
+        "body_base64": base64.b64encode(message.body[:EXCERPT_BYTES]).decode(),
+    }
+    key = f"rejected:{message.number}" if message.number is not None else None
+    found = message.properties.get("message_id")
+    if key is None and isinstance(found, str) and found:
+        key = f"rejected:{found}"
+    return Arrival(REJECTED, data, queue, key)
+
+
+def read(message: Message) -> Any:
+    """The body of a message. Raises :class:`Invalid` for what is neither JSON nor text."""
+    if message.headers.get("compression"):
+        raise Invalid("the body is compressed", "a small one may unpack to any size; send it as it is")
+    given = message.content_type
+    type_ = str(given).split(";")[0].strip().lower() if given not in UNTOLD else None
+    is_json = type_ is not None and (type_ == "application/json" or type_.endswith("+json"))
+    if type_ is not None and not is_json and not type_.startswith("text/"):
+        raise Invalid(f"bodies of type {type_[:100]} are not read", "only JSON and text are")
+    encoding = message.encoding.lower() if isinstance(message.encoding, str) else message.encoding
+    charset = CHARSETS.get(encoding)
+    if charset is None:
+        raise Invalid(f"the encoding {str(encoding)[:100]!r} is not read", "send UTF-8")
+    try:
+        text = message.body.decode(charset)
+    except UnicodeDecodeError as error:
+        raise Invalid(f"the body is not {charset}", f"byte {error.start}") from None
+    if is_json:
+        return codec.loads(text)
+    if type_ is None:
+        try:
+            return codec.loads(text)
+        except Invalid:
+            return text
+    return text
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A header as JSON: brokers also know times, bytes and decimals. What is nested too deeply becomes null."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if depth > DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        return {str(name): plain(below, depth + 1) for name, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(below, depth + 1) for below in value]
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    return str(value)[:1000]
+
+
+def _compiled(text: str | None, what: str, kinds: frozenset[str] = TEXTS) -> Value | None:
+    if text is None:
+        return None
+    value = compile_value(text, what, NAMES, EXAMPLE)
+    if value.kind not in kinds:
+        raise Invalid(f"wrong {what}", f"it gives a value of type {value.kind.lower()}, not a text")
+    return value
