@@ -24,7 +24,7 @@ MOST = 5000
 
 @dataclass
 class Node:
-    """One thing in the tree: ``kind`` is event, execution, suppressed or span; ``row`` its columns."""
+    """One thing in the tree: ``kind`` is event, execution, suppressed, joined or span; ``row`` its columns."""
 
     kind: str
     id: str
@@ -96,7 +96,8 @@ class Lineage:
                 else []
             )
             used = tx.one(sa.select(budget).where(budget.c.root_id == root))
-        nodes = grow(events, executions, firings, spans)
+            joint = _joint(tx, [row["id"] for row in executions if row["trigger_id"] is not None])
+        nodes = grow(events, executions, firings, spans, joint)
         if not whole:
             found = next((n for top in nodes for n in top.walk() if n.id == id_), None)
             nodes = [found] if found is not None else nodes
@@ -104,7 +105,10 @@ class Lineage:
         return Tree(root, nodes, cut, (used["used"], used["maximum"]) if used else None)
 
     def cause(self, execution_id: str) -> dict[str, Any]:
-        """Why an execution exists: its row, and the event, trigger, firing or parent that made it."""
+        """Why an execution exists: its row, and the event, trigger, firing or parent that made it.
+
+        ``events`` are all events of an execution that several started, the deciding one (``event``) among them.
+        """
         execution_id = as_id(execution_id, "execution")
         with self._database.read() as tx:
             row = tx.one(sa.select(execution).where(execution.c.id == execution_id))
@@ -113,6 +117,7 @@ class Lineage:
             found: dict[str, Any] = {
                 "execution": row,
                 "event": None,
+                "events": [],
                 "firing": None,
                 "parent": None,
                 "waits_for": None,
@@ -123,6 +128,12 @@ class Lineage:
                     sa.select(firing, trigger.c.name.label("trigger"))
                     .outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
                     .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"])
+                )
+                found["events"] = tx.rows(
+                    sa.select(event)
+                    .join(firing, firing.c.event_id == event.c.id)
+                    .where(firing.c.execution_id == execution_id, sa.text("firing.joint"))
+                    .order_by(event.c.id)
                 )
             if row["parent_id"]:
                 found["parent"] = tx.one(sa.select(execution).where(execution.c.id == row["parent_id"]))
@@ -209,15 +220,22 @@ def grow(
     executions: Iterable[Mapping[str, Any]],
     firings: Iterable[Mapping[str, Any]],
     spans: Iterable[Mapping[str, Any]],
+    joint: Mapping[str, int] | None = None,
 ) -> list[Node]:
     """Put one root's rows together. An execution stands below the event that fired it or below its
-    parent; an event below the execution that caused it; what has neither is a top of the tree."""
+    parent; an event below the execution that caused it; what has neither is a top of the tree.
+
+    ``joint`` says how many events started an execution together (``event_count`` of its row). It stands below the
+    one that decided; below the others a node ``joined`` leads to it, maybe into another root's tree.
+    """
     event_nodes = {row["id"]: Node("event", row["id"], row) for row in events}
     fired = {(row["trigger_id"], row["event_id"]): row for row in firings}
     execution_nodes: dict[str, Node] = {}
     for row in executions:
         by = fired.get((row["trigger_id"], row["event_id"]))
         extra = {"trigger": by["trigger"], "trigger_version": by["trigger_version"]} if by else {}
+        if joint and row["id"] in joint:
+            extra["event_count"] = joint[row["id"]]
         execution_nodes[row["id"]] = Node("execution", row["id"], {**row, **extra})
     _hang_spans(execution_nodes, spans)
     tops: list[Node] = []
@@ -235,6 +253,8 @@ def grow(
             children[row["event_id"]].append(
                 Node("suppressed", f"{row['trigger_id']}:{row['event_id']}", row)
             )
+        elif row.get("joint") and row["event_id"] in event_nodes and not _decided(execution_nodes, row):
+            children[row["event_id"]].append(Node("joined", f"{row['trigger_id']}:{row['event_id']}", row))
     for id_, nodes in children.items():
         holder = execution_nodes.get(id_) or event_nodes[id_]
         holder.children.extend(sorted(nodes, key=_moment))
@@ -257,9 +277,26 @@ def _hang_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]]) -
             holder.children.append(node)
 
 
+def _decided(executions: Mapping[str, Node], row: Mapping[str, Any]) -> bool:
+    """Whether the event of a firing is the one that its execution stands below."""
+    node = executions.get(row["execution_id"])
+    return node is not None and node.row["event_id"] == row["event_id"]
+
+
 def _moment(node: Node) -> str:
-    # UUIDv7 sorts by time; a suppressed firing stands where its event stands, after what fired.
-    return node.id if node.kind != "suppressed" else "~" + str(node.row["trigger"])
+    # UUIDv7 sorts by time; a suppressed or joined firing stands where its event stands, after what fired.
+    return node.id if node.kind not in ("suppressed", "joined") else "~" + str(node.row["trigger"])
+
+
+def _joint(tx: Tx, ids: list[str]) -> dict[str, int]:
+    """How many events started each of these executions, where they were several."""
+    if not ids:
+        return {}
+    return tx.pairs(
+        sa.select(firing.c.execution_id, sa.func.count())
+        .where(firing.c.execution_id.in_(ids), sa.text("firing.joint"))
+        .group_by(firing.c.execution_id)
+    )
 
 
 def _root_of(tx: Tx, id_: str) -> str:

@@ -509,7 +509,9 @@ schedule = Table(
     metadata,
     Column("source_id", Id, ForeignKey("source.id"), primary_key=True),
     Column("version", sa.Integer, nullable=False),  # of the source, whose configuration this follows
-    Column("timing", sa.String(64), nullable=False),  # hash of what says when: a change of anything else keeps next_at
+    Column(
+        "timing", sa.String(64), nullable=False
+    ),  # hash of what says when: a change of anything else keeps next_at
     Column("next_at", Instant),  # with its jitter; none when it is paused or over
     Column("fire_at", Instant),  # the time in the calendar that next_at stands for
     Column("last_at", Instant),  # the time in the calendar that was decided about last
@@ -567,7 +569,9 @@ bucket = Table(
     Column("trigger_id", Id, primary_key=True),
     Column("key", sa.String(32), primary_key=True),  # a hash; empty without a key
     Column("text", Words, nullable=False),  # the key as people read it
-    Column("kind", sa.String(16), nullable=False, server_default="", default=""),  # debounce, batch, composite
+    Column(
+        "kind", sa.String(16), nullable=False, server_default="debounce", default="debounce"
+    ),  # debounce, batch, composite
     Column("opened_at", Instant, nullable=False),
     Column("due_at", Instant),  # when it is looked at next; none when only an event can change it
     Column("memory", Json(null=True), nullable=False),  # what a composite keeps beyond its events
@@ -586,8 +590,12 @@ hold = Table(
     metadata,
     Column("trigger_id", Id, primary_key=True),
     Column("event_id", Id, primary_key=True),
-    Column("part", sa.Integer, nullable=False),  # the first part of a composite that it matches; 0 for all others
-    Column("parts", sa.Integer, nullable=False, server_default="1", default=1),  # a bit for each part that it matches
+    Column(
+        "part", sa.Integer, nullable=False
+    ),  # the first part of a composite that it matches; 0 for all others
+    Column(
+        "parts", sa.Integer, nullable=False, server_default="1", default=1
+    ),  # a bit for each part that it matches
     Column("key", sa.String(32), nullable=False),
     Column("trigger_version", sa.Integer, nullable=False),
     Column("event_time", Instant, nullable=False),

@@ -76,6 +76,7 @@ def show(id_: Id, json: AsJson = False) -> None:
         out.value(
             view.execution(row)
             | {
+                "events": [event["id"] for event in found["events"]],
                 "attempts": [view.part(a) for a in attempts],
                 "spans": [view.part(s) for s in spans],
                 "log_lines": logs,
@@ -100,6 +101,7 @@ def show(id_: Id, json: AsJson = False) -> None:
             if firing
             else None,
             "event": f"{found['event']['type']} {row['event_id']}" if found["event"] else row["event_id"],
+            "events": f"{len(found['events'])}: functory execution why {id_}" if found["events"] else None,
             "parent": f"{found['parent']['function']} {row['parent_id']}" if found["parent"] else None,
             "replay of": row["replay_of"],
             "root": row["root_id"] if row["root_id"] != row["id"] else None,
@@ -234,6 +236,7 @@ def why_(id_: Id, json: AsJson = False) -> None:
             {
                 "execution": view.execution(found["execution"]),
                 "event": view.event(found["event"]) if found["event"] else None,
+                "events": [view.event(event) for event in found["events"]],
                 "trigger": {"name": found["firing"]["trigger"], "version": found["firing"]["trigger_version"]}
                 if found["firing"]
                 else None,

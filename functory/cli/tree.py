@@ -65,6 +65,8 @@ def label(node: Node) -> list[Part]:
         return _execution(row)
     if node.kind == "suppressed":
         return _suppressed(row)
+    if node.kind == "joined":
+        return _joined(row)
     return _span(row)
 
 
@@ -106,6 +108,8 @@ def _execution(row: Mapping[str, Any]) -> list[Part]:
         parts.append((f", attempt {row['attempt']}", "yellow"))
     if row.get("trigger"):
         parts.append((f"  trigger {row['trigger']} v{row['trigger_version']}", "cyan"))
+    if row.get("event_count"):
+        parts.append((f" by {row['event_count']} events", "cyan"))
     if row["cause"] == "replay":
         parts.append((f"  replay of {row['replay_of']}", "cyan"))
     if row["error"] and state != "succeeded":
@@ -124,6 +128,16 @@ def _suppressed(row: Mapping[str, Any]) -> list[Part]:
     if row["detail"]:
         parts.append((f"  {row['detail'].splitlines()[0]}", ""))
     return parts
+
+
+def _joined(row: Mapping[str, Any]) -> list[Part]:
+    """An event that started an execution with others, which stands below the one that decided."""
+    return [
+        ("→ ", "cyan"),
+        (f"trigger {row['trigger'] or row['trigger_id']} v{row['trigger_version']}", "cyan"),
+        (" fired with other events: execution ", ""),
+        (row["execution_id"], "dim"),
+    ]
 
 
 def _span(row: Mapping[str, Any]) -> list[Part]:

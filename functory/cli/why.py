@@ -21,6 +21,7 @@ REMEDIES = {
     "function_unavailable": "save or activate the function, or change {trigger}",
     "input_error": "mend the input template; functory trigger show {trigger}",
     "condition_error": "mend the condition; functory trigger show {trigger}",
+    "late": "raise the allowance of {trigger}, if its events come late",
 }
 
 
@@ -48,11 +49,14 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
         trigger = (
             f"{firing['trigger'] or row['trigger_id']} v{firing['trigger_version']}" if firing else "(gone)"
         )
-        about = f" about {event['subject']}" if event["subject"] else ""
-        said = [
-            f"{name} was started by the trigger {trigger}.",
-            f"It fired on the event {event['type']}{about} ({event['id']}) of {moment(event['time'])}.",
-        ]
+        said = [f"{name} was started by the trigger {trigger}."]
+        if found.get("events"):
+            said += _together(found["events"], event)
+        else:
+            about = f" about {event['subject']}" if event["subject"] else ""
+            said.append(
+                f"It fired on the event {event['type']}{about} ({event['id']}) of {moment(event['time'])}."
+            )
         if event["cause_execution_id"]:
             said.append(f"That event was caused by the execution {event['cause_execution_id']}.")
         return said
@@ -63,6 +67,20 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
         return [f"{name} is a replay of the execution {row['replay_of']}, with the same input."]
     by = "from the command line" if row["cause"] == "manual" else "through the API"
     return [f"{name} was started {by} at {moment(row['created_at'])}."]
+
+
+# Events that are named one by one.
+_NAMED = 20
+
+
+def _together(events: Sequence[Mapping[str, Any]], by: Mapping[str, Any]) -> list[str]:
+    """The events that started it together; the one that decided gave it its root."""
+    named = ", ".join(f"{event['type']} ({event['id']})" for event in events[:_NAMED])
+    more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
+    return [
+        f"It fired on {len(events)} events together: {named}{more}.",
+        f"The deciding one was {by['id']} of {moment(by['time'])}.",
+    ]
 
 
 def _way(row: Mapping[str, Any]) -> list[str]:

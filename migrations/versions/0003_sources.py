@@ -33,7 +33,7 @@ def upgrade() -> None:
         sa.Column("trigger_id", Id, nullable=False),
         sa.Column("key", sa.String(length=32), nullable=False),
         sa.Column("text", Words(), nullable=False),
-        sa.Column("kind", sa.String(length=16), server_default="", nullable=False),
+        sa.Column("kind", sa.String(length=16), server_default="debounce", nullable=False),
         sa.Column("opened_at", Instant(), nullable=False),
         sa.Column("due_at", Instant(), nullable=True),
         sa.Column("memory", Json(null=True), nullable=False),
