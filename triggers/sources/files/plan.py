@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 # A scan costs time in proportion to what there is: after it comes a pause of at least so many times its length.
@@ -19,6 +20,11 @@ class Plan:
     reason: str = "start"
     _rest_until: float = 0.0
 
+    def begin(self) -> str:
+        """The scan begins; why it does. What is asked for from now on is for the next one."""
+        self.due = math.inf
+        return self.reason
+
     def ask(self, reason: str, now: float) -> None:
         """A scan is wanted: at once after an ``overflow``, else soon."""
         wanted = now if reason == "overflow" else max(now + _SOON, self._rest_until)
@@ -28,7 +34,11 @@ class Plan:
     def done(self, began: float, now: float) -> None:
         """A scan has ended that began then."""
         self._rest_until = now + _PAUSES * (now - began)
-        self.due, self.reason = max(now + self.interval, self._rest_until), "interval"
+        if self.due != math.inf and self.reason != "overflow":
+            self.due = max(self.due, self._rest_until)
+        later = max(now + self.interval, self._rest_until)
+        if later < self.due:
+            self.due, self.reason = later, "interval"
 
     def hurry(self, interval: float, now: float) -> None:
         """Scan in shorter intervals from now on."""

@@ -21,8 +21,6 @@ from triggers.sources.files.selection import Selection
 from triggers.sources.files.settling import Settling
 from triggers.sources.files.taking import Taking
 
-STEP = 500
-
 
 class Before:
     """What the watch took for its files when it last scanned to the end: ``look`` of then, None for never."""
@@ -56,9 +54,10 @@ class Reconcile:
     taking: Taking
     monotonic: Callable[[], float]
     cursor: Mapping[str, Any]
+    step: int
 
     def steps(self) -> Iterator[None]:
-        """Each step compares up to :data:`STEP` files and hands on those that differ; there has to be room for them.
+        """Each step compares up to ``step`` files and hands on those that differ; there has to be room for them.
 
         Raises OSError when the root cannot be read, :class:`Stale`, :class:`Unavailable`.
         """
@@ -67,7 +66,7 @@ class Reconcile:
         quiet = first and self.config.initial == "ignore"
         before = Before(look)
         walk = iter(self.walk)
-        while chunk := dict(islice(((path, found) for path, found in walk if self.wants(path)), STEP)):
+        while chunk := dict(islice(((path, found) for path, found in walk if self.wants(path)), self.step)):
             self._compare(chunk, before if quiet else None)
             yield
         yield from self._missing()
@@ -88,7 +87,7 @@ class Reconcile:
     def _missing(self) -> Iterator[None]:
         place = ""
         while True:
-            known, place = self.desk.read(lambda tx, row, at=place: files.page(tx, row["id"], at, STEP))
+            known, place = self.desk.read(lambda tx, row, at=place: files.page(tx, row["id"], at, self.step))
             if not known:
                 return
             unwanted = {seen.path for seen in known if not self.wants(seen.path)}

@@ -56,10 +56,10 @@ class _Glob:
         return self._reach(parts)[-1]
 
     def swallows(self, parts: Sequence[str]) -> bool:
-        """Whether every path below the folder ``parts`` matches: the pattern but its last ``**`` does."""
+        """Whether every path below the folder ``parts`` matches: the pattern does, or would without its last ``**``."""
         if self._anywhere or self._parts[-1] is not None or len(self._parts) < 2:
             return False
-        return self._reach(parts)[-2]
+        return any(self._reach(parts)[-2:])
 
     def _reach(self, parts: Sequence[str]) -> list[bool]:
         """For every number of the pattern's parts, from none to all, whether they match ``parts`` as a whole.

@@ -135,7 +135,7 @@ class _Stay:
             self._hear(now)
             if steps is None and now >= self._plan.due:
                 began, walk = now, self._walk()
-                metrics.file_scans.labels(self._plan.reason).inc()
+                metrics.file_scans.labels(self._plan.begin()).inc()
                 steps = self._reconcile(walk).steps()
             room = self._settling.room >= self._sizes.batch
             if steps is not None and room and next(steps, _END) is _END:
@@ -219,6 +219,7 @@ class _Stay:
             self._taking,
             self._monotonic,
             self._cursor,
+            self._sizes.batch,
         )
 
     def _end_scan(self, walk: Walk, began: float) -> None:
