@@ -1,0 +1,93 @@
+"""Thousands of files at once, and a watcher that is killed among them: each is told once."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from engine import tables
+from engine.clock import SystemClock
+from tests.engine import World
+from tests.sources import wait_for
+
+pytest_plugins = ["tests.engine"]
+
+FILES = 3000
+# Short: what a killed watcher leaves is taken over soon.
+LEASE = 2.0
+
+# The role as `functory watcher` runs it, with the settings of the test.
+WATCHER = """
+import sys, threading
+from engine.database import Database
+from engine.settings import Settings
+from triggers.sources.keeper import Keeper
+database = Database(sys.argv[1])
+keeper = Keeper(database, Settings(home=sys.argv[2], lease_seconds=float(sys.argv[3]), heartbeat_seconds=0.5))
+while True:
+    keeper.look()
+    threading.Event().wait(0.05)
+"""
+
+
+class Watchers:
+    """Processes that watch, which a test may kill."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.all: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        arguments = [self._world.url, str(self._world.home), str(LEASE)]
+        process = subprocess.Popen([sys.executable, "-c", WATCHER, *arguments], cwd=Path(__file__).parents[2])
+        self.all.append(process)
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(20)
+
+
+@pytest.fixture
+def watchers(make_world) -> Iterator[tuple[World, Watchers]]:
+    world = make_world(clock=SystemClock())
+    watchers = Watchers(world)
+    yield world, watchers
+    for process in watchers.all:
+        if process.poll() is None:
+            watchers.kill(process)
+
+
+def told(world: World) -> Counter[str]:
+    with world.database.read() as tx:
+        rows = tx.rows(sa.select(tables.event.c.subject).where(tables.event.c.type == "file.created"))
+    return Counter(Path(row["subject"]).name for row in rows)
+
+
+def test_a_watcher_that_is_killed_among_thousands_of_files_loses_none_and_doubles_none(watchers, tmp_path):
+    world, processes = watchers
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    world.sources.save("file", "inbox", {"path": str(folder), "settle": 0.05})
+    watcher = processes.start()
+    wait_for(lambda: (world.sources.get("file", "inbox")["cursor"] or {}).get("look"), "the first scan", 60)
+    for number in range(FILES):
+        (folder / f"{number:05}").write_text(f"{number}")
+        if number == FILES // 2:
+            wait_for(lambda: told(world).total() > 0, "the first events", 60)
+            # In mid burst: some are told, some are heard of, some are yet to come.
+            processes.kill(watcher)
+            watcher = processes.start()
+    wait_for(lambda: told(world).total() > FILES // 2, "the second watcher", 60)
+    processes.kill(watcher)
+    processes.start()
+    wait_for(lambda: told(world).total() >= FILES, "all of them", 90)
+    (folder / "last").write_text("what was told twice would have been by now")
+    wait_for(lambda: told(world)["last"], "the last one", 60)
+    assert told(world) == Counter([f"{number:05}" for number in range(FILES)] + ["last"])
