@@ -65,6 +65,7 @@ def examine() -> list[Finding]:
         ("broker", _broker),
         ("sandbox", _sandbox),
         ("secrets", _secrets),
+        ("webhooks", _webhooks),
         ("disk", _disk),
     ):
         findings += _guarded(name, lambda check=check: check(settings))
@@ -204,6 +205,45 @@ def _secrets(settings: Any) -> list[Finding]:
             "secrets", "ok", "the key is FUNCTORY_SECRET_KEY" if settings.secret_key else f"the key is {file}"
         )
     ]
+
+
+def _webhooks(settings: Any) -> list[Finding]:
+    from engine import migrate
+    from engine.database import Database
+    from engine.secrets import Secrets
+    from engine.sources import Sources
+
+    if settings.database_url is None and not (settings.home / "functory.db").exists():
+        return []
+    database = Database(settings.database, pool_size=1)
+    try:
+        if migrate.current(database) != migrate.HEAD:
+            return []
+        rows = [row for row in Sources(database).list("webhook") if row["state"] == "enabled"]
+        findings = []
+        for row in rows:
+            auth = row["config"]["auth"]
+            if auth["type"] == "none":
+                findings.append(
+                    Finding(
+                        "webhooks",
+                        "warn",
+                        f"{row['name']} asks for no proof: anybody who knows its address can write events",
+                        f"functory webhook add {row['name']} --auth token --secret NAME",
+                    )
+                )
+            findings += [
+                Finding(
+                    "webhooks",
+                    "warn",
+                    f"{row['name']} needs the secret {name}, which is not set",
+                    f"functory secret set {name}",
+                )
+                for name in Secrets(database, settings).missing(list(auth.get("secret", ())))
+            ]
+    finally:
+        database.close()
+    return findings or ([Finding("webhooks", "ok", f"{len(rows)} enabled")] if rows else [])
 
 
 def _disk(settings: Any) -> list[Finding]:
