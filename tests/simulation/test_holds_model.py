@@ -1,0 +1,409 @@
+"""Debounce, batch and composites against plain, slow models over the whole list of events.
+
+A story has events with times of their own, which come in any order; two routers and two that take turns, which are
+killed before their commit now and then; and a virtual clock. In the end each event has exactly one decision, and what
+fired is what the model says of the list.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine import events, tables
+from engine.clock import ManualClock
+from tests.engine import World
+from triggers import definition
+
+pytest_plugins = ["tests.engine"]
+
+ZERO = datetime(2026, 1, 1, tzinfo=UTC)
+SPAN = 10
+
+
+class Killed(BaseException):
+    """A process is killed before its commit."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An event of the story: its id, type, key, time of its own, and when it was routed (seconds)."""
+
+    id: str
+    type: str
+    key: str
+    at: float
+    routed: float
+
+
+@dataclass
+class End:
+    """How a story ended: executions as their events' ids in order, and the reason of every other event."""
+
+    told: list[Told]
+    fired: list[tuple[str, ...]]
+    reasons: dict[str, str]
+    log: list[tuple[float, list[str] | None]]
+
+
+# One step: an event (type, key, how long ago it happened), time passes, a router or a turn of process 0 or 1, a kill.
+def steps(ages: Sequence[int]) -> Any:
+    event = st.tuples(st.just("event"), st.sampled_from("abc"), st.sampled_from("xy"), st.sampled_from(ages))
+    return st.lists(
+        st.one_of(
+            event,
+            event,
+            st.tuples(st.just("wait"), st.sampled_from([1, 2, 3, 7])),
+            st.tuples(st.just("route"), st.integers(0, 1)),
+            st.tuples(st.just("turn"), st.integers(0, 1)),
+            st.tuples(st.just("kill route"), st.integers(0, 1)),
+            st.tuples(st.just("kill turn"), st.integers(0, 1)),
+        ),
+        max_size=40,
+    )
+
+
+class Stage:
+    """A database with one trigger and two processes."""
+
+    def __init__(self, file: Path, folder: Path, fields: dict[str, Any]) -> None:
+        copy = folder / "functory.db"
+        shutil.copy(file, copy)
+        self.clock = ManualClock(ZERO)
+        self.worlds = [World(f"sqlite:///{copy}", folder, clock=self.clock, batch_size=3) for _ in range(2)]
+        self.worlds[0].function(parameters="given")
+        saved = definition.define(function="work", guards={"rate": 0}, **fields)
+        self.worlds[0].triggers.save("t", saved)
+        self.told: dict[str, tuple[str, str, float]] = {}
+        self.routed: dict[str, float] = {}
+        self.log: list[tuple[float, list[str] | None]] = []  # what was routed, or a turn
+
+    @property
+    def now(self) -> float:
+        return (self.clock.now() - ZERO).total_seconds()
+
+    def event(self, type_: str, key: str, age: float) -> None:
+        at = self.now - age
+        with self.worlds[0].database.write() as tx:
+            row = events.record(tx, type_, None, {"key": key}, source="/t", time=ZERO + timedelta(seconds=at))
+            events.add(tx, [row])
+        self.told[row["id"]] = (type_, key, at)
+
+    def route(self, number: int) -> None:
+        self.worlds[number].router.route_batch()
+        with self.worlds[0].database.read() as tx:
+            done = tx.rows(tables.event.select().where(tables.event.c.state == "routed"))
+        new = [row["id"] for row in done if row["id"] in self.told and row["id"] not in self.routed]
+        self.routed |= dict.fromkeys(new, self.now)
+        self.log.append((self.now, new))
+
+    def turn(self, number: int) -> bool:
+        more = self.worlds[number].turn.take()
+        self.log.append((self.now, None))
+        return more
+
+    def kill(self, number: int, act: Callable[[], Any]) -> None:
+        """Let a process do its work, and die where it would commit."""
+        database = self.worlds[number].database
+        write = database.write
+
+        def killed() -> Any:
+            return _Dying(write())
+
+        database.write = killed  # type: ignore[method-assign]
+        try:
+            act()
+        except Killed:
+            pass
+        finally:
+            database.write = write  # type: ignore[method-assign]
+
+    def play(self, story: Iterable[Sequence[Any]]) -> End:
+        for what, *more in story:
+            if what == "event":
+                self.event(*more)
+            elif what == "wait":
+                self.clock.advance(more[0])
+            elif what == "route":
+                self.route(more[0])
+            elif what == "turn":
+                self.turn(more[0])
+            elif what == "kill route":
+                self.kill(more[0], self.worlds[more[0]].router.route_batch)
+            else:
+                self.kill(more[0], self.worlds[more[0]].turn.take)
+        return self.end()
+
+    def end(self) -> End:
+        """Route all, and let all time pass."""
+        while self.worlds[0].lineage.open_work()["pending events"]:
+            self.route(0)
+        for round_ in range(200):
+            world = self.worlds[round_ % 2]
+            while self.turn(round_ % 2):
+                pass
+            if not world.rows(tables.hold):
+                break
+            self.clock.advance(world.turn.due_in() or 0)
+        else:
+            raise AssertionError("something waits for ever")
+        world = self.worlds[0]
+        mine = [row for row in world.rows(tables.firing) if row["event_id"] in self.told]
+        assert len(mine) == len({row["event_id"] for row in mine})
+        fired = [row for row in mine if row["decision"] == "fired"]
+        groups: dict[str, list[str]] = {}
+        for row in sorted(fired, key=lambda row: (self.told[row["event_id"]][2], row["event_id"])):
+            groups.setdefault(row["execution_id"], []).append(row["event_id"])
+        assert set(groups) == {row["id"] for row in world.rows(tables.execution)}
+        end = End(
+            [Told(id_, type_, key, at, self.routed[id_]) for id_, (type_, key, at) in self.told.items()],
+            [tuple(group) for group in groups.values()],
+            {row["event_id"]: row["reason"] for row in mine if row["decision"] == "suppressed"},
+            self.log,
+        )
+        for one in self.worlds:
+            one.close()
+        return end
+
+
+class _Dying:
+    """A transaction that is rolled back where it would be committed."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __enter__(self) -> Any:
+        return self._real.__enter__()
+
+    def __exit__(self, *failed: Any) -> Any:
+        killed = Killed()
+        self._real.__exit__(*(failed if failed[0] is not None else (Killed, killed, None)))
+        raise killed
+
+
+def played(file: Path, fields: dict[str, Any], story: Any) -> End:
+    # In memory where that is possible: nothing here is about the disk.
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        return Stage(file, Path(folder), fields).play(story)
+
+
+def by_key(told: Iterable[Told]) -> list[list[Told]]:
+    found: dict[str, list[Told]] = {}
+    for one in told:
+        found.setdefault(one.key, []).append(one)
+    return list(found.values())
+
+
+# The models of composites: over all events of a key, in order.
+
+
+def windows(
+    line: list[Told], complete: Callable[[list[Told]], bool], taken: Callable[[list[Told]], list[Told]]
+) -> Any:
+    """Fire at each event with which what is left of the last SPAN seconds is complete; ``taken`` is what fires."""
+    fired: list[tuple[str, ...]] = []
+    start = 0
+    for end in range(len(line)):
+        window = [one for one in line[start : end + 1] if one.at >= line[end].at - SPAN]
+        if complete(window):
+            fired.append(tuple(one.id for one in taken(window)))
+            start = end + 1
+    return fired
+
+
+def model_all(line: list[Told]) -> Any:
+    return windows(
+        [one for one in line if one.type in "ab"],
+        lambda w: {"a", "b"} <= {one.type for one in w},
+        lambda w: w,
+    )
+
+
+def model_any(line: list[Told]) -> Any:
+    return [(one.id,) for one in line if one.type in "ab"]
+
+
+def model_n_of(line: list[Told]) -> Any:
+    return windows(line, lambda w: len({one.type for one in w}) >= 2, lambda w: w)
+
+
+def model_overlapping(line: list[Told]) -> Any:
+    """Two parts, of which one takes a and b, and the other a: by trying every choice of two events."""
+
+    def complete(window: list[Told]) -> bool:
+        return any(
+            one is not two and one.type in "ab" and two.type == "a" for one, two in product(window, window)
+        )
+
+    return windows([one for one in line if one.type in "ab"], complete, lambda w: w)
+
+
+def model_threshold(line: list[Told]) -> Any:
+    return windows([one for one in line if one.type == "a"], lambda w: len(w) == 3, lambda w: w)
+
+
+def ways(window: list[Told]) -> list[tuple[int, ...]]:
+    """Every way to go through a, b, c (as far as it goes) within the window."""
+    found: list[tuple[int, ...]] = [()]
+    for place, one in enumerate(window):
+        found += [(*way, place) for way in found if len(way) < 3 and "abc"[len(way)] == one.type]
+    return [way for way in found if way and window[way[-1]].at - window[way[0]].at <= SPAN]
+
+
+def model_sequence(line: list[Told]) -> Any:
+    """Fire when a way is complete, with every event that is on some way which could still have been completed."""
+    fired: list[tuple[str, ...]] = []
+    start = 0
+    for end in range(len(line)):
+        window = line[start : end + 1]
+        found = ways(window)
+        if not any(len(way) == 3 and way[-1] == len(window) - 1 for way in found):
+            continue
+        useful = {
+            way[-1] for way in found if window[way[0]].at >= line[end].at - SPAN
+        }  # fmt: skip
+        fired.append(tuple(window[place].id for place in sorted(useful)))
+        start = end + 1
+    return fired
+
+
+def model_absence(line: list[Told]) -> Any:
+    fired: list[tuple[str, ...]] = []
+    for place, one in enumerate(line):
+        after = [other for other in line[place + 1 :] if other.type == "b" and other.at <= one.at + SPAN]
+        if one.type == "a" and not after:
+            fired.append((one.id,))
+    return fired
+
+
+def part(*types: str) -> dict[str, Any]:
+    return {"name": "".join(types), "on": {"type": list(types)}}
+
+
+COMPOSITES: dict[str, tuple[dict[str, Any], Callable[[list[Told]], Any], str]] = {
+    "all": ({"all": [part("a"), part("b")]}, model_all, "ab"),
+    "any": ({"any": [part("a"), part("b")]}, model_any, "ab"),
+    "n_of": ({"n_of": {"n": 2, "parts": [part("a"), part("b"), part("c")]}}, model_n_of, "abc"),
+    "overlapping": ({"all": [part("a", "b"), part("a")]}, model_overlapping, "ab"),
+    "threshold": ({"threshold": {"count": 3, **part("a")}}, model_threshold, "a"),
+    "sequence": ({"sequence": [part("a"), part("b"), part("c")]}, model_sequence, "abc"),
+    "absence": ({"absence": {"of": part("b"), "after": part("a")}}, model_absence, "ab"),
+}
+
+SLOW = settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.mark.parametrize("form", COMPOSITES)
+def test_a_composite_fires_what_its_model_says(migrated_file: Path, form: str) -> None:
+    rule, model, types = COMPOSITES[form]
+    composite = {**rule, "within": SPAN, "allowance": 3, "key": "data.key"}
+
+    @SLOW
+    @given(steps([0, 0, 1, 2, 3]))
+    def within_the_allowance(story: Any) -> None:
+        end = played(migrated_file, {"composite": composite}, story)
+        check(end)
+        assert "late" not in end.reasons.values()
+
+    @SLOW
+    @given(steps([0, 1, 5, 8, 12]))
+    def beyond_it(story: Any) -> None:
+        end = played(migrated_file, {"composite": composite}, story)
+        check(end)
+        for one in end.told:
+            if end.reasons.get(one.id) == "late":
+                assert one.at < one.routed - 3, "nothing within the allowance is late"
+
+    def check(end: End) -> None:
+        counted = [one for one in end.told if one.type in types]
+        assert set(end.reasons) | {id_ for group in end.fired for id_ in group} == {one.id for one in counted}
+        in_time = [one for one in counted if end.reasons.get(one.id) != "late"]
+        wanted: list[tuple[str, ...]] = []
+        for line in by_key(in_time):
+            wanted += model(sorted(line, key=lambda one: (one.at, one.id)))
+        assert sorted(end.fired) == sorted(wanted)
+
+    within_the_allowance()
+    beyond_it()
+
+
+# The models of debounce and batch: over the log of what was routed and when turns were taken.
+
+
+def model_debounce(told: dict[str, Told], log: list[tuple[float, list[str] | None]], keep: str) -> Any:
+    """After 5 s of silence, at the latest 12 s after the first."""
+    fired: list[tuple[str, ...]] = []
+    waiting: dict[str, list[tuple[float, str]]] = {}
+    for now, routed in log:
+        for id_ in routed or ():
+            waiting.setdefault(told[id_].key, []).append((now, id_))
+        if routed is None:
+            for key, line in list(waiting.items()):
+                if min(line[-1][0] + 5, line[0][0] + 12) <= now:
+                    ids = sorted(id_ for _, id_ in line)
+                    fired.append(tuple(ids) if keep == "all" else (ids[-1],))
+                    del waiting[key]
+    return fired
+
+
+def model_batch(told: dict[str, Told], log: list[tuple[float, list[str] | None]]) -> Any:
+    """Three at a time, or what is there 5 s after the first of them."""
+    fired: list[tuple[str, ...]] = []
+    waiting: dict[str, list[tuple[str, float]]] = {}
+    for now, routed in log:
+        for id_ in routed or ():
+            waiting.setdefault(told[id_].key, []).append((id_, now))
+        if routed is None:
+            for line in waiting.values():
+                line.sort()
+                while len(line) >= 3:
+                    fired.append(tuple(id_ for id_, _ in line[:3]))
+                    del line[:3]
+                if line and min(since for _, since in line) + 5 <= now:
+                    fired.append(tuple(id_ for id_, _ in line))
+                    line.clear()
+    return fired
+
+
+WAITS: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
+    "debounce last": (
+        {"debounce": {"period": 5, "timeout": 12, "key": "data.key"}},
+        lambda told, log: model_debounce(told, log, "last"),
+    ),
+    "debounce all": (
+        {"debounce": {"period": 5, "timeout": 12, "key": "data.key", "keep": "all"}},
+        lambda told, log: model_debounce(told, log, "all"),
+    ),
+    "batch": ({"batch": {"max_size": 3, "timeout": 5, "key": "data.key"}}, model_batch),
+}
+
+
+@pytest.mark.parametrize("form", WAITS)
+def test_debounce_and_batch_fire_what_their_models_say(migrated_file: Path, form: str) -> None:
+    flow, model = WAITS[form]
+
+    @SLOW
+    @given(steps([0]))
+    def check(story: Any) -> None:
+        end = played(migrated_file, {"on": {"type": ["a", "b", "c"]}, "flow": flow}, story)
+        told = {one.id: one for one in end.told}
+        assert sorted(tuple(sorted(group)) for group in end.fired) == sorted(model(told, end.log))
+        assert len(end.reasons) + sum(map(len, end.fired)) == len(told)
+        assert set(end.reasons.values()) <= {"debounced"}
+
+    check()
