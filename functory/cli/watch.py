@@ -11,6 +11,7 @@ import typer
 from functory.cli import screen, session
 from functory.cli.noun import Yes, confirm, noun
 from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli.watch_table import table
 
 if TYPE_CHECKING:
     from functory.local import Functory
@@ -21,6 +22,8 @@ app = noun("Events of files and of database tables.")
 KINDS = ("file", "table")
 
 Name = Annotated[str, typer.Argument(help="The watch's name.", show_default=False)]
+
+app.command("table", epilog="Example: functory watch table orders --table shop.orders --exclude card")(table)
 
 # What --json tells of a watch.
 _FIELDS = (

@@ -33,7 +33,14 @@ class _Kinds(Mapping[str, Kind]):
 
     def __getitem__(self, name: str) -> Kind:
         if name not in self._loaded:
-            made = self._entries[name].load()()
+            try:
+                made = self._entries[name].load()()
+            except (Exception, SystemExit) as error:
+                raise Invalid(
+                    f"the source plug-in {name} cannot be loaded",
+                    f"{type(error).__name__}: {error}",
+                    f"mend or uninstall what installed {self._entries[name].value}",
+                ) from error
             if not isinstance(made, Kind) or made.kind != name:
                 raise Invalid(
                     f"the source plug-in {name} cannot be used",
@@ -88,7 +95,7 @@ class Registry:
 
     def pause(self, kind: str, name: str, *, note: str = "", author: str = "") -> None:
         """Take nothing more in from it, until it is resumed. Raises :class:`NotFound`."""
-        self.rows.pause(kind, name, note=note, author=author, hook=self._hook(find(kind)))
+        self.rows.pause(kind, name, note=note, author=author, hook=self._farewell(kind))
 
     def resume(self, kind: str, name: str, *, author: str = "") -> None:
         """Take it up again. Raises :class:`NotFound`."""
@@ -96,7 +103,14 @@ class Registry:
 
     def delete(self, kind: str, name: str, *, author: str = "") -> None:
         """Delete it; its events stay. Raises :class:`NotFound`."""
-        self.rows.delete(kind, name, author=author, hook=self._hook(find(kind)))
+        self.rows.delete(kind, name, author=author, hook=self._farewell(kind))
+
+    def _farewell(self, kind: str) -> Hook | None:
+        """The hook that pauses or deletes. A source whose plug-in is gone can still be got rid of."""
+        try:
+            return self._hook(find(kind))
+        except (NotFound, Invalid):
+            return None
 
     @staticmethod
     def _hook(plugin: Kind) -> Hook:

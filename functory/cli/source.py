@@ -1,0 +1,198 @@
+"""``functory source``: all sources of events, of every kind that is installed, plug-ins among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from functory.cli import given, screen, session
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Quiet, Screen
+
+app = noun("All sources of events: what comes in, from where, and what is wrong.")
+
+Kind = Annotated[str, typer.Argument(help="The kind: functory source kinds lists them.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="The source's name.", show_default=False)]
+
+# What --json tells of a source.
+_FIELDS = (
+    "kind",
+    "name",
+    "state",
+    "version",
+    "config",
+    "note",
+    "problem",
+    "problem_at",
+    "holder",
+    "lease_until",
+    "cursor",
+    "last_event_at",
+    "author",
+    "created_at",
+    "updated_at",
+)
+
+
+@app.command(epilog="Example: functory source kinds")
+def kinds(json: AsJson = False, quiet: Quiet = False) -> None:
+    """The kinds of sources that are installed, and the events that they write."""
+    from engine.errors import FunctoryError
+    from triggers.sources.registry import kinds as installed
+
+    rows: list[dict[str, Any]] = []
+    for name in installed():
+        try:
+            kind = installed()[name]
+        except FunctoryError as error:
+            rows.append({"kind": name, "summary": None, "types": [], "runs": None, "problem": str(error)})
+        else:
+            rows.append({"kind": name, "summary": kind.summary, "types": list(kind.types), "runs": kind.runs,
+                         "problem": None})  # fmt: skip
+    Screen(json=json, quiet=quiet).table(
+        [row | {"shown": ", ".join(row["types"]), "text": row["summary"] or row["problem"]} for row in rows],
+        {"kind": "KIND", "text": "WHAT", "shown": "EVENTS"},
+        key="kind",
+        data=rows,
+    )
+
+
+@app.command(epilog="Example: functory source add queue orders url_secret=BROKER queue=orders")
+def add(
+    kind: Kind,
+    name: Name,
+    fields: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Of the configuration.", show_default=False),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(help="The configuration, as JSON, @file, or - for stdin.", show_default=False),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Save a source. Secrets are given by their names; functory secret set stores them."""
+    from triggers.sources import registry
+
+    plugin = registry.find(kind)
+    document = given.object_of(config, "--config") if config is not None else {}
+    document |= _fitted(fields or (), plugin.Config.model_json_schema())
+    with session.engine() as engine:
+        row = engine.sources.save(kind, name, document, author=engine.author)
+    out = Screen(json=json)
+    if json:
+        out.value(_shown(row) | {"created": row["created"]})
+    else:
+        done = f"saved {kind} {name} v{row['version']}" if row["created"] else f"{kind} {name} is so already"
+        out.styled((done, ""))
+
+
+@app.command("list", epilog="Example: functory source list --kind queue")
+def list_(
+    kind: Annotated[str | None, typer.Option(help="Only of this kind.", show_default=False)] = None,
+    problems: Annotated[bool, typer.Option("--problems", help="Only those with a problem.")] = False,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """All sources: where they run, when the last event came, and what is wrong."""
+    with session.engine() as engine:
+        rows = [_told(row) for row in engine.sources.list(kind)]
+    if problems:
+        rows = [row for row in rows if row["problem"]]
+    columns = {
+        "kind": "KIND",
+        "name": "NAME",
+        "state": "STATE",
+        "holder": "RUNS AT",
+        "last_event_at": "LAST EVENT",
+        "problem": "PROBLEM",
+    }
+    Screen(json=json, quiet=quiet).table(
+        rows,
+        columns,
+        key="name",
+        data=[_shown(row) for row in rows],
+        empty="no sources" + (" with a problem" if problems else " yet; try: functory source add --help"),
+    )
+
+
+@app.command(epilog="Example: functory source show queue orders")
+def show(kind: Kind, name: Name, json: AsJson = False) -> None:
+    """A source's configuration, how far it has read, and what is wrong with it."""
+    with session.engine() as engine:
+        row = _told(engine.sources.get(kind, name))
+    out = Screen(json=json)
+    if json:
+        out.value(_shown(row))
+        return
+    out.record(
+        {field.replace("_", " "): row[field] for field in _FIELDS if field not in ("config", "cursor")}
+    )
+    out.record({"cursor": None if row["cursor"] is None else screen.short(row["cursor"], 500)})
+    out.title("configuration")
+    out.record(row["config"])
+
+
+@app.command(epilog="Example: functory source pause queue orders --note 'the shop is closed'")
+def pause(
+    kind: Kind,
+    name: Name,
+    note: Annotated[str, typer.Option(help="Why; shown with the source.", show_default=False)] = "",
+) -> None:
+    """Take nothing more in from a source, until it is resumed."""
+    with session.engine() as engine:
+        engine.sources.pause(kind, name, note=note, author=engine.author)
+    Screen().styled((f"{kind} {name} is paused", ""))
+
+
+@app.command(epilog="Example: functory source resume queue orders")
+def resume(kind: Kind, name: Name) -> None:
+    """Take a paused source up again."""
+    with session.engine() as engine:
+        engine.sources.resume(kind, name, author=engine.author)
+    Screen().styled((f"{kind} {name} is enabled", ""))
+
+
+@app.command(epilog="Example: functory source delete queue orders --yes")
+def delete(kind: Kind, name: Name, yes: Yes = False) -> None:
+    """Delete a source; the events that it brought stay."""
+    confirm(f"Delete the {kind} {name}?", yes)
+    with session.engine() as engine:
+        engine.sources.delete(kind, name, author=engine.author)
+    Screen().styled((f"{kind} {name} is deleted", ""))
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: row[field] for field in _FIELDS}
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row that also says when its plug-in is not installed here: then nobody here can run it."""
+    from triggers.sources.registry import kinds as installed
+
+    told = dict(row)
+    if row["kind"] not in installed():
+        told["problem"] = row["problem"] or f"no plug-in for the kind {row['kind']} is installed here"
+    return told
+
+
+def _fitted(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """``name=value`` pairs, where what a field takes only as text stays text: ``key=null``, ``queue=5``."""
+    found = given.pairs(pairs, "a field")
+    texts = {name: text for name, _, text in (pair.partition("=") for pair in pairs)}
+    for name, value in found.items():
+        kinds = _kinds(schema.get("properties", {}).get(name, {}))
+        if "string" in kinds and not isinstance(value, str) and _kind(value) not in kinds - {"null"}:
+            found[name] = texts[name]
+    return found
+
+
+def _kinds(field: Mapping[str, Any]) -> set[str]:
+    return {one["type"] for one in (field, *field.get("anyOf", ())) if isinstance(one.get("type"), str)}
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+    return names.get(type(value), "null")
