@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-NAMES = ("engine", "statements", "router", "routing", "sandbox", "schedules", "webhooks")
+NAMES = ("engine", "statements", "router", "routing", "sandbox", "schedules", "webhooks", "files")
 
 
 def main() -> int:

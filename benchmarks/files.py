@@ -1,0 +1,190 @@
+"""Thousands of files dropped at once: how fast they become events, whether each does once, what memory it takes.
+
+    python -m benchmarks files [--json]
+    python -m benchmarks.files [--files 30000] [--database sqlite] [--json]
+
+The watcher is a process of its own with a real keeper, on SQLite with its commits synced, or on the database of a
+URL. Beside it, over the same folder and the same files, a bare watchdog observer counts what it hears of, in
+another process: it keeps nothing and decides nothing, and says what the machine could do at most.
+
+Aims: none lost, none doubled, and a peak of memory that does not follow the number of files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import sqlalchemy as sa
+
+from engine import migrate, tables
+from engine.database import Database
+from triggers.sources.registry import Registry
+
+FILES = 30_000
+_PATIENCE = 120.0
+_ROOT = Path(__file__).resolve().parents[1]
+_BYTES = 64
+
+_WATCHER = """
+import sys, threading
+from engine.database import Database
+from engine.settings import Settings
+from triggers.sources.keeper import Keeper
+keeper = Keeper(Database(sys.argv[1]), Settings(home=sys.argv[2]))
+while True:
+    keeper.look()
+    threading.Event().wait(0.05)
+"""
+_BARE = """
+import sys, time
+from watchdog.events import FileSystemEventHandler
+from watchdog.observers import Observer
+class Count(FileSystemEventHandler):
+    seen = set()
+    def on_created(self, event):
+        if not event.is_directory:
+            self.seen.add(event.src_path)
+observer = Observer()
+observer.schedule(Count(), sys.argv[1], recursive=True)
+observer.start()
+print("ready", flush=True)
+wanted = int(sys.argv[2])
+while len(Count.seen) < wanted:
+    time.sleep(0.005)
+print(len(Count.seen), flush=True)
+"""
+
+
+def run(*, quiet: bool = False, files: int = FILES, database: str = "sqlite") -> dict[str, Any]:
+    """Measure; prints lines unless ``quiet``."""
+    folder = Path(tempfile.mkdtemp(prefix="functory-bench-files-"))
+    try:
+        figures = _measure(folder, files, database)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not quiet:
+        print(f"files: {files:,} dropped in {figures['dropped_seconds']} s")
+        print(
+            f"  watch           {figures['events_per_second']:>8,} events/s, all told after {figures['seconds']} s"
+        )
+        print(
+            f"  bare watchdog   {figures['bare_per_second']:>8,} notices/s, all heard after {figures['bare_seconds']} s"
+        )
+        print(f"  lost {figures['lost']}, doubled {figures['doubled']}")
+        print(
+            f"  memory (RSS)    {figures['rss_before_mib']} MiB before, {figures['rss_peak_mib']} at most, "
+            f"{figures['rss_after_mib']} after; CPU {figures['cpu_seconds']} s"
+        )
+    return figures
+
+
+def _measure(folder: Path, files: int, database: str) -> dict[str, Any]:
+    url = f"sqlite:///{folder / 'functory.db'}" if database == "sqlite" else database
+    inbox = folder / "inbox"
+    inbox.mkdir()
+    opened = Database(url)
+    migrate.upgrade(opened)
+    Registry(opened).save("file", "bench", {"path": str(inbox)})
+    watcher = subprocess.Popen([sys.executable, "-c", _WATCHER, url, str(folder / "home")], cwd=_ROOT)
+    bare = subprocess.Popen(
+        [sys.executable, "-c", _BARE, str(inbox), str(files)], cwd=_ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        return _drop(opened, inbox, files, watcher, bare)
+    finally:
+        for process in (watcher, bare):
+            process.kill()
+            process.wait()
+        opened.close()
+
+
+def _drop(
+    database: Database, inbox: Path, files: int, watcher: subprocess.Popen[Any], bare: subprocess.Popen[str]
+) -> dict[str, Any]:
+    assert bare.stdout is not None
+    bare.stdout.readline()
+    _until(lambda: _cursor(database))
+    process = psutil.Process(watcher.pid)
+    before, cpu = process.memory_info().rss, sum(process.cpu_times()[:2])
+    heard: list[float] = []
+    listener = threading.Thread(target=lambda: (bare.stdout.readline(), heard.append(time.monotonic())))
+    listener.start()
+    start = time.monotonic()
+    for number in range(files):
+        (inbox / f"{number:06}").write_bytes(b"%06d" % number + b"x" * (_BYTES - 6))
+    dropped = time.monotonic() - start
+    peak = before
+
+    def all_told() -> bool:
+        nonlocal peak
+        peak = max(peak, process.memory_info().rss)
+        return _count(database) >= files
+
+    _until(all_told)
+    seconds = time.monotonic() - start
+    listener.join(_PATIENCE)
+    used = sum(process.cpu_times()[:2]) - cpu
+    (inbox / "last").write_text("what was told twice would have been by now")
+    _until(lambda: _count(database) > files)
+    with database.read() as tx:
+        told = tx.rows(
+            sa.select(tables.event.c.subject, sa.func.count().label("times"))
+            .where(tables.event.c.type.like("file.%"))
+            .group_by(tables.event.c.subject)
+        )
+    bare_seconds = heard[0] - start if heard else float("nan")
+    return {
+        "files": files,
+        "dropped_seconds": round(dropped, 2),
+        "seconds": round(seconds, 2),
+        "events_per_second": round(files / seconds),
+        "bare_seconds": round(bare_seconds, 2),
+        "bare_per_second": round(files / bare_seconds) if heard else 0,
+        "lost": files + 1 - len(told),
+        "doubled": sum(row["times"] - 1 for row in told),
+        "rss_before_mib": round(before / 2**20, 1),
+        "rss_peak_mib": round(peak / 2**20, 1),
+        "rss_after_mib": round(process.memory_info().rss / 2**20, 1),
+        "cpu_seconds": round(used, 2),
+        "database": database.dialect,
+    }
+
+
+def _cursor(database: Database) -> bool:
+    row = Registry(database).get("file", "bench")
+    return bool((row["cursor"] or {}).get("look"))
+
+
+def _count(database: Database) -> int:
+    with database.read() as tx:
+        statement = sa.select(sa.func.count()).select_from(tables.event)
+        return int(tx.scalar(statement.where(tables.event.c.type.like("file.%"))) or 0)
+
+
+def _until(fact: Any) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not fact():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the watch did not get there")
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.files", description=__doc__)
+    parser.add_argument("--files", type=int, default=FILES)
+    parser.add_argument("--database", default="sqlite", help="sqlite, or the URL of an empty database")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    measured = run(quiet=given.json, files=given.files, database=given.database)
+    if given.json:
+        print(json.dumps(measured))
