@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -340,6 +341,13 @@ def test_requests_are_counted_by_their_answer(functory: Functory, url: str) -> N
     ):
         httpx.post(f"{url}/webhooks/github", content=body, headers=given)
     assert [counted(*labels) for labels in wanted] == [number + 1 for number in before]
+
+
+def test_the_description_of_the_api_has_both_ways_in(functory: Functory) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        paths = create_app(functory).openapi()["paths"]
+    assert set(paths["/webhooks/{name}"]) == {"post", "put"} and set(paths["/events"]) == {"post"}
 
 
 def test_cloudevents_of_the_standards_own_package_are_taken_in_both_modes_as_one(
