@@ -65,6 +65,7 @@ def examine() -> list[Finding]:
         ("broker", _broker),
         ("sandbox", _sandbox),
         ("secrets", _secrets),
+        ("sources", _sources),
         ("webhooks", _webhooks),
         ("disk", _disk),
     ):
@@ -205,6 +206,25 @@ def _secrets(settings: Any) -> list[Finding]:
             "secrets", "ok", "the key is FUNCTORY_SECRET_KEY" if settings.secret_key else f"the key is {file}"
         )
     ]
+
+
+def _sources(settings: Any) -> list[Finding]:
+    from engine import migrate
+    from engine.database import Database
+    from functory.cli import intake
+
+    if settings.database_url is None and not (settings.home / "functory.db").exists():
+        return []
+    database = Database(settings.database, pool_size=1)
+    try:
+        if migrate.current(database) != migrate.HEAD:
+            return []
+        enabled, troubles = intake.troubles(database, embedded=settings.embedded)
+    finally:
+        database.close()
+    if not troubles:
+        return [Finding("sources", "ok", f"{enabled} enabled")] if enabled else []
+    return [Finding("sources", "warn", what, advice) for what, advice in troubles]
 
 
 def _webhooks(settings: Any) -> list[Finding]:

@@ -12,6 +12,7 @@ def status(json: AsJson = False) -> int:
     """Database, broker, workers, open work and counts. Exit status 6 when the broker is away."""
     from engine import broker, migrate, workers
     from engine.errors import Unavailable
+    from functory.cli import intake
 
     out = Screen(json=json)
     with session.engine() as engine:
@@ -29,6 +30,7 @@ def status(json: AsJson = False) -> int:
             "totals": engine.lineage.totals(),
             "functions": len(engine.functions.list()),
             "triggers": len(engine.triggers.list()),
+            "sources": intake.summary(engine.sources.list()),
         }
         if not settings.embedded:
             try:
@@ -55,8 +57,12 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
             "workers": f"{len(workers)} alive, {slots} slots" if workers else "none alive",
             "functions": found["functions"],
             "triggers": found["triggers"],
+            "sources": _counted(found["sources"]),
         }
     )
+    for source in found["sources"]["problems"]:
+        since = screen.moment(source["problem_at"])
+        out.styled((f"  {source['kind']} {source['name']}  {source['problem']}, since {since}", "red"))
     for worker in workers:
         since = screen.moment(worker["started_at"])
         confined = worker["isolation"] != "none"
@@ -69,3 +75,9 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
     if not workers and any(count for name, count in found["open"].items() if name != "unpublished events"):
         start = "functory dev" if embedded else "functory worker"
         screen.note(f"no worker is alive: open work waits (try: {start})")
+
+
+def _counted(sources: dict[str, Any]) -> str | None:
+    """Sources in words; None where there are none."""
+    parts = [f"{sources[state]} {state}" for state in ("enabled", "paused") if sources[state]]
+    return ", ".join(parts) or None

@@ -1,0 +1,96 @@
+"""How the sources of events do: for ``functory status`` and ``functory doctor``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import FunctoryError
+
+if TYPE_CHECKING:
+    from engine.database import Database
+
+# Folders that one user may listen to, and listeners, below which a watch soon falls back to looking by itself.
+LEAST = {"max_user_watches": 8192, "max_user_instances": 64}
+INOTIFY = Path("/proc/sys/fs/inotify")
+
+Trouble = tuple[str, str]
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts of sources by state, and those with a problem: kind, name, problem, problem_at."""
+    states = [row["state"] for row in rows]
+    return {
+        "enabled": states.count("enabled"),
+        "paused": states.count("paused"),
+        "problems": [
+            {field: row[field] for field in ("kind", "name", "problem", "problem_at")}
+            for row in rows
+            if row["problem"] and row["state"] == "enabled"
+        ],
+    }
+
+
+def troubles(database: Database, *, embedded: bool, inotify: Path = INOTIFY) -> tuple[int, list[Trouble]]:
+    """How many sources are enabled, and what keeps them from bringing events: (what, advice) each."""
+    from engine import schedules
+    from engine.sources import Sources
+
+    rows = [row for row in Sources(database).list() if row["state"] == "enabled"]
+    with database.read() as tx:
+        now = tx.now
+        ahead = schedules.overview(tx, [row["id"] for row in rows if row["kind"] == "schedule"])
+    found: list[Trouble] = []
+    for row in rows:
+        about = f"{row['kind']} {row['name']}"
+        why = _trouble(row, now, ahead.get(row["id"]), embedded)
+        if why is not None:
+            found.append((f"{about}: {why[0]}", why[1]))
+    if any(row["kind"] == "file" for row in rows):
+        found += _limits(inotify)
+    return len(rows), found
+
+
+def _trouble(
+    row: Mapping[str, Any], now: datetime, ahead: Mapping[str, Any] | None, embedded: bool
+) -> Trouble | None:
+    """The first thing that is wrong with a source."""
+    from triggers.sources import registry
+
+    try:
+        kind = registry.find(row["kind"])
+    except FunctoryError as error:
+        return error.what, f"install the plug-in, or: functory source delete {row['kind']} {row['name']}"
+    if row["problem"]:
+        return row["problem"], f"functory source show {row['kind']} {row['name']}"
+    if row["kind"] == "file" and not os.path.exists(row["config"]["path"]):  # noqa: PTH110 - may be any text
+        return f"{row['config']['path']} is not on this machine", f"functory watch show {row['name']}"
+    if row["kind"] == "schedule" and (ahead is None or ahead["next_at"] is None):
+        return (
+            "it will not fire any more: its last time has passed",
+            f"functory schedule delete {row['name']}",
+        )
+    if kind.runs and not embedded and (row["lease_until"] is None or row["lease_until"] < now):
+        return "no watcher runs it", "functory watcher"
+    return None
+
+
+def _limits(inotify: Path) -> list[Trouble]:
+    """Limits of the kernel that are low for watching folders."""
+    found: list[Trouble] = []
+    for name, least in LEAST.items():
+        try:
+            value = int((inotify / name).read_text())
+        except (OSError, ValueError):
+            continue
+        if value < least:
+            found.append(
+                (
+                    f"fs.inotify.{name} is {value:,}: folders beyond it are looked at once a minute",
+                    f"sysctl -w fs.inotify.{name}={least * 16}",
+                )
+            )
+    return found
