@@ -1,0 +1,59 @@
+import email
+import email.policy
+import imaplib
+import ssl
+
+from pydantic import Field
+
+from engine.intake import Arrival
+from triggers.sources.kind import Config, Kind
+
+
+class Mailbox(Config):
+    host: str
+    user: str = Field(pattern=r"^[^\s\"\\]{1,200}$")
+    password_secret: str
+    port: int = 993
+    mailbox: str = Field("INBOX", pattern=r"^[^\r\n\"\\]{1,200}$")
+    every: float = Field(10, ge=0.1)
+    ca_file: str | None = None
+
+
+class Inbox(Kind):
+    kind, summary, types, runs = "imap", "letters in a mailbox", ("mail.received",), True
+    Config = Mailbox
+
+    def run(self, desk):
+        config, tls = desk.config, ssl.create_default_context(cafile=desk.config.ca_file)
+        with imaplib.IMAP4_SSL(config.host, config.port, ssl_context=tls, timeout=30) as imap:
+            imap.login(config.user, desk.secret(config.password_secret))
+            while not desk.ending.is_set():
+                ok(imap.select(f'"{config.mailbox}"', readonly=True))
+                epoch = int(imap.response("UIDVALIDITY")[1][0])
+                last = desk.cursor[1] if desk.cursor and desk.cursor[0] == epoch else 0
+                for uid in sorted(map(int, ok(imap.uid("SEARCH", f"UID {last + 1}:*"))[0].split())):
+                    if uid > last:  # n:* always names the newest letter, even one below n
+                        found = ok(imap.uid("FETCH", str(uid), "(BODY.PEEK[]<0.100000>)"))
+                        letters = [letter(part[1]) for part in found if isinstance(part, tuple)]
+                        arrivals = [Arrival("mail.received", data, key=f"{epoch}/{uid}") for data in letters]
+                        desk.put(arrivals, cursor=[epoch, uid])
+                desk.well()
+                desk.ending.wait(config.every)
+
+
+def ok(answer):
+    if answer[0] != "OK":
+        raise OSError(answer[1][0].decode(errors="replace"))
+    return answer[1]
+
+
+def letter(raw):
+    try:
+        mail = email.message_from_bytes(raw, policy=email.policy.default)
+        body = mail.get_body(("plain", "html"))
+        heads = {
+            name.lower(): str(mail[name] or "") for name in ("From", "To", "Subject", "Date", "Message-ID")
+        }
+        return heads | {"text": body.get_content() if body else ""}
+    except Exception as error:  # a letter may hold anything; one that cannot be read must not stop the others
+        return {"problem": type(error).__name__, "text": raw[:10_000].decode("ascii", "replace")}
