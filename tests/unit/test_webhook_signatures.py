@@ -97,6 +97,7 @@ def stripe(*signed: str, stamp: int = int(NOW), scheme: str = "v1") -> tuple[str
     [
         (stripe(KEY), True),
         (stripe("another", KEY), True),
+        (stripe(KEY, "another"), True),
         (stripe("another", "third"), False),
         (stripe(KEY, scheme="v0"), False),
         (stripe(KEY, stamp=int(NOW) - 300), True),
@@ -134,6 +135,7 @@ def test_generic_signatures(name: str) -> None:
     fields, header = SIGNED[name]
     auth = auth_of(**({"type": "hmac", "header": "X-Sign"} | fields))
     assert verify(auth, header).ok
+    assert verify(auth, header, keys=["new", KEY]).ok and verify(auth, header, keys=[KEY, "old"]).ok
     assert not verify(auth, header, body=BODY + b" ").ok
     assert not verify(auth, header, keys=["wrong"]).ok
 
@@ -224,6 +226,7 @@ def test_what_does_not_pass(name: str) -> None:
 def test_tokens_and_passwords(auth: dict[str, Any], header: tuple[str, str]) -> None:
     assert verify(auth_of(**auth), header).ok
     assert verify(auth_of(**auth), header, keys=["new", KEY]).ok
+    assert verify(auth_of(**auth), header, keys=[KEY, "old"]).ok
     assert not verify(auth_of(**auth), header, keys=["new"]).ok
 
 
