@@ -89,7 +89,7 @@ def _limits(inotify: Path) -> list[Trouble]:
         if value < least:
             found.append(
                 (
-                    f"fs.inotify.{name} is {value:,}: folders beyond it are looked at once a minute",
+                    f"fs.inotify.{name} is {value:,}: folders beyond it are polled",
                     f"sysctl -w fs.inotify.{name}={least * 16}",
                 )
             )
