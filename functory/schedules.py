@@ -68,7 +68,8 @@ class Schedules:
         """Save a schedule, and with ``function`` the trigger that runs it with ``input`` (a template).
 
         ``config`` are the fields of :class:`triggers.sources.schedules.Config`. Without a ``function`` a trigger
-        that is there stays. Returns what :meth:`get` does and ``created``. Raises :class:`Invalid`, :class:`Conflict`.
+        that is there stays. Returns what :meth:`get` does and ``created``: whether anything was saved. Raises
+        :class:`Invalid`, :class:`Conflict`.
         """
         if input is not None and function is None:
             raise Invalid(
@@ -79,9 +80,10 @@ class Schedules:
         # Before anything is written: a schedule that is refused leaves no trigger behind.
         made = self._config(config)
         _check_name(name)
+        changed = False
         if function is not None:
             self._check_version(name, expected_version)
-            self._save_trigger(name, function, input)
+            changed = self._save_trigger(name, function, input)
         row = self._engine.sources.save(
             KIND,
             name,
@@ -89,7 +91,7 @@ class Schedules:
             author=self._engine.author,
             expected_version=expected_version,
         )
-        return self.get(name) | {"created": row["created"]}
+        return self.get(name) | {"created": row["created"] or changed}
 
     def get(self, name: str) -> dict[str, Any]:
         """The source's row with ``next_at``, ``last_at``, ``missed``, ``when``; ``trigger`` and its ``function``, None
@@ -249,6 +251,13 @@ class Schedules:
     def _stored(row: Mapping[str, Any]) -> Config:
         return read(find(KIND), row["config"])
 
+    def _when(self, row: Mapping[str, Any]) -> str:
+        try:
+            return self._stored(row).when
+        except Invalid:
+            # A zone that this machine does not have, say: the ticker tells of it, and the list shows the others.
+            return "cannot be read"
+
     def _seen(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         with self._database.read() as tx:
             known = schedules.overview(tx, [row["id"] for row in rows])
@@ -256,7 +265,7 @@ class Schedules:
         return [
             row
             | {field: known.get(row["id"], none)[field] for field in none}
-            | {"when": self._stored(row).when, "timezone": row["config"]["timezone"]}
+            | {"when": self._when(row), "timezone": row["config"].get("timezone")}
             for row in rows
         ]
 
@@ -267,7 +276,7 @@ class Schedules:
             return None
         return found if _is_ours(found, name) else None
 
-    def _save_trigger(self, name: str, function: str, input_: Any) -> None:
+    def _save_trigger(self, name: str, function: str, input_: Any) -> bool:
         try:
             found = self._engine.triggers.get(_trigger_name(name))
         except NotFound:
@@ -282,7 +291,7 @@ class Schedules:
         fields: dict[str, Any] = {"on": _pattern(name), "function": function, "flow": {"overlap": "schedule"}}
         if input_ is not None:
             fields["input"] = input_
-        self._engine.register_trigger(_trigger_name(name), **fields)
+        return self._engine.register_trigger(_trigger_name(name), **fields)["created"]
 
     def _check_version(self, name: str, expected: int | None) -> None:
         if expected is None:

@@ -398,6 +398,10 @@ def test_a_function_gets_a_trigger_that_comes_and_goes_with_the_schedule(world: 
     (execution,) = world.rows(tables.execution)
     assert execution["input"] == {"day": "2026-01-01T00:10:00+00:00"}
     assert mine.ticks("nightly")[0]["execution_id"] == execution["id"]
+    # The same once more is nothing new; another input is, though the times are the same.
+    same = {"every": "10m", "function": "report", "data": {"n": 1}}
+    again = [mine.save("nightly", input={"day": day}, **same)["created"] for day in ("today", "today")]
+    assert again == [True, False]
     # Saved without a function the trigger stays: only the times were changed.
     assert mine.save("nightly", every="20m")["function"] == "report"
     mine.delete("nightly")
@@ -464,11 +468,14 @@ def test_no_tick_is_written_after_a_failure_that_pauses(make_world: Callable[...
     mine = failing(world, overlap="allow_all")
     (execution,) = world.rows(tables.execution)
     world.finish(world.claim(execution), "timed_out")
-    world.advance(30)
-    world.finish(world.claim(execution), "timed_out")
-    world.advance(570)
-    # A ticker that has just been started and finds a time due beside the failure.
-    assert tick(world, Ticker(world.database, world.settings)) == []
+    world.advance(569.5)
+    claim = world.claim(execution)
+    assert tick(world) == []
+    # The ticker has looked for failures half a second ago; this one comes right before the next time.
+    world.finish(claim, "timed_out")
+    world.advance(0.5)
+    assert tick(world) == []
+    assert world.clock.now() == START + timedelta(minutes=20)
     assert mine.get("s")["note"].endswith("of report timed out")
 
 
@@ -614,3 +621,34 @@ def test_the_events_of_a_schedule_are_counted_by_how_they_came(world: World) -> 
     }
     assert registry.get_sample_value("functory_schedule_lag_seconds_count") == lags + 2
     assert metrics.schedule_lag is not None
+
+
+def runs(world: World, overlap: str) -> Schedules:
+    """A schedule whose first tick has started an execution that runs."""
+    world.function("report")
+    mine = service(world)
+    mine.save("s", every="10m", function="report", overlap=overlap)
+    world.advance(600)
+    tick(world)
+    world.route()
+    (first,) = world.rows(tables.execution)
+    world.claim(first)
+    world.advance(600)
+    tick(world)
+    return mine
+
+
+@pytest.mark.parametrize(("overlap", "reason"), [("skip", "overlap"), ("allow_all", None)])
+def test_the_trigger_of_a_schedule_obeys_its_overlap_policy(
+    world: World, overlap: str, reason: str | None
+) -> None:
+    runs(world, overlap)
+    assert [found for name, found in world.route() if name == "schedule-s"] == [reason]
+    assert len(world.rows(tables.execution)) == (1 if reason else 2)
+
+
+def test_a_backfill_brings_its_own_overlap_policy(world: World) -> None:
+    mine = runs(world, "skip")
+    mine.backfill("s", "2025-12-31T23:40", "2026-01-01T00:00", overlap="allow_all")
+    decided = [found for name, found in world.route() if name == "schedule-s"]
+    assert decided == ["overlap", None, None, None]
