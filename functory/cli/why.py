@@ -21,7 +21,13 @@ REMEDIES = {
     "function_unavailable": "save or activate the function, or change {trigger}",
     "input_error": "mend the input template; functory trigger show {trigger}",
     "condition_error": "mend the condition; functory trigger show {trigger}",
+    "idempotent": "that is what its idempotency key is for; functory trigger debug {trigger}",
+    "rate_limited": "raise its rate_limit, or use a throttle, which lets the excess wait",
+    "singleton": "functory trigger debug {trigger} says which one is open",
+    "overlap": "functory trigger debug {trigger} says which one is open",
+    "debounced": "a later event ran in its place; flow debounce with keep: all runs for all of them",
     "late": "raise the allowance of {trigger}, if its events come late",
+    "unmatched": "its others did not come within the time; functory trigger show {trigger}",
 }
 
 
@@ -128,7 +134,14 @@ def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
         said.append(
             f"Attempt {row['attempt']} ended with {error}; the next is due at {moment(row['run_at'])}."
         )
-    if workers:
+    elif row["run_at"] > row["created_at"]:
+        said.append(f"It does not start before {moment(row['run_at'])}.")
+    if row.get("held"):
+        name = row["chain"][-1]["name"] if row["chain"] else ""
+        said.append(
+            f"It stands in line, for its trigger lets so many run at a time: functory trigger debug {name}"
+        )
+    elif workers:
         said.append(f"It is queued and waits for one of {workers} living workers.")
     else:
         start = "functory dev" if embedded else "functory worker"

@@ -183,6 +183,11 @@ def test_a_queued_one_says_what_it_waits_for() -> None:
     assert why.sentences(asked(row), embedded=False)[-1].endswith("To start one: functory worker")
     again = execution("f", state="queued", attempt=1, error={"type": "ValueError", "message": "no"})
     assert "Attempt 1 ended with ValueError: no; the next is due at" in why.sentences(asked(again))[1]
+    link = {"trigger": "t", "name": "on-order", "subject": None, "event": "e"}
+    held = row | {"held": True, "chain": [link], "run_at": NOW + timedelta(seconds=5)}
+    *_, later, line = why.sentences(asked(held), workers=2)
+    assert later.startswith("It does not start before ")
+    assert line.endswith("so many run at a time: functory trigger debug on-order")
 
 
 def test_a_running_one_names_the_children_that_it_waits_for() -> None:
