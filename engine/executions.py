@@ -240,6 +240,12 @@ class Executions:
         """The log lines of an execution, all attempts, in their order."""
         return self._parts(log, id_, log.c.fence, log.c.seq)
 
+    def places(self, id_: str) -> list[dict[str, Any]]:
+        """The places in lanes that an open execution has or waits for (:func:`engine.lanes.of_execution`)."""
+        found = self.get(id_)
+        with self._database.read() as tx:
+            return lanes.of_execution(tx, found["id"]) if found["laned"] else []
+
     def _parts(self, table: sa.Table, id_: str, *order: sa.Column[Any]) -> list[dict[str, Any]]:
         found = self.get(id_)
         with self._database.read() as tx:

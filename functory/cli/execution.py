@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from engine.lanes import UNLIMITED
 from functory.cli import outcome, screen, session, view
 from functory.cli.function import Timeout, Wait
 from functory.cli.noun import noun
@@ -72,10 +73,13 @@ def show(id_: Id, json: AsJson = False) -> None:
         row, firing = found["execution"], found["firing"]
         attempts, spans = engine.executions.attempts(id_), engine.executions.spans(id_)
         logs = len(engine.executions.logs(id_))
+        places = engine.executions.places(id_)
     if json:
         out.value(
             view.execution(row)
             | {
+                "held": row["held"] and row["state"] == "queued",
+                "lanes": [view.part(place) for place in places],
                 "events": [event["id"] for event in found["events"]],
                 "attempts": [view.part(a) for a in attempts],
                 "spans": [view.part(s) for s in spans],
@@ -96,6 +100,7 @@ def show(id_: Id, json: AsJson = False) -> None:
             "finished": row["finished_at"],
             "took": screen.seconds(view.duration(row)) or None,
             "due": row["run_at"] if row["state"] == "queued" else None,
+            "waits for": "; ".join(_place(place) for place in places if place["taken_at"] is None) or None,
             "cause": row["cause"],
             "trigger": f"{firing['trigger'] or row['trigger_id']} v{firing['trigger_version']}"
             if firing
@@ -356,6 +361,16 @@ def _depth(rows: list[dict[str, Any]], row: Mapping[str, Any]) -> int:
     while at is not None and depth < len(rows):
         depth, at = depth + 1, above.get((row["fence"], at))
     return depth
+
+
+def _place(place: Mapping[str, Any]) -> str:
+    """The lane that an execution waits for."""
+    room = (
+        f"{place['running']} of {place['capacity']} run"
+        if place["capacity"] < UNLIMITED
+        else "no limit any more"
+    )
+    return f"a place in {place['lane']} ({room}, {place['ahead']} before it)"
 
 
 def _attempt(out: Screen, attempt: Mapping[str, Any]) -> None:
