@@ -8,7 +8,8 @@ import pytest
 
 from engine import codec
 from engine.errors import Invalid
-from triggers.sources.messages import Message, Recipe, plain, read, rejected
+from triggers.sources.lists import envelope
+from triggers.sources.messages import Message, Recipe, judge, plain, read, rejected
 from triggers.sources.queues import Config
 
 ID = {"message_id": "m-1"}
@@ -131,6 +132,36 @@ def test_headers_of_every_kind_are_json() -> None:
         "1.10",
         "nan",
     )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"x", b"\xff", b"[]", b"{}", b"5", b'{"properties": 5, "body": "x"}', b'{"properties": {}, "body": 5}',
+     b'{"properties": {"delivery_info": "x"}, "body": "x"}', b'{"properties": {}, "body": "x", "headers": "y"}',
+     b'{"properties": {"body_encoding": "base64"}, "body": "!"}', b"[" * 5000],
+)  # fmt: skip
+def test_what_is_no_envelope_is_read_as_what_cannot_become_an_event(raw: bytes) -> None:
+    judged = judge(recipe(), [envelope(raw)], "own", 10_000)
+    assert (judged.good, [one.type for one in judged.arrivals]) == ([False], ["source.rejected"])
+
+
+def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
+    told = {
+        "delivery_info": {"exchange": "shop", "routing_key": "a.b"},
+        "delivery_tag": "t-1",
+        "body_encoding": "base64",
+    }
+    raw = {
+        "body": "eyJhIjogMX0=",
+        "content-type": "application/json",
+        "headers": {"h": 1},
+        "properties": told,
+    }
+    message = envelope(codec.encode(raw))
+    assert (read(message), message.headers) == ({"a": 1}, {"h": 1})
+    assert message.properties == {"exchange": "shop", "routing_key": "a.b", "message_id": "t-1"}
+    assert judge(recipe(), [message], "own", 10_000).arrivals[0].key == "id:t-1"
+    assert judge(recipe(), [message], "shop", 10_000).good == [False]
 
 
 def test_a_rejected_message_is_told_with_the_beginning_of_its_body() -> None:

@@ -44,6 +44,7 @@ class Desk(Protocol):
     cursor: Any  # what was last put down as how far it has read; None at first
     since: datetime  # when it was saved or resumed last
     ending: threading.Event
+    max_bytes: int  # the largest data of an event that is taken
     broker: str  # the URL of Functory's own broker; it may hold a password: never log it
     exchange: str  # the exchange there that Functory's own events go onto
     log: structlog.typing.FilteringBoundLogger

@@ -7,7 +7,7 @@ message cannot choose what reads it, and nothing is unpickled or unpacked.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -50,7 +50,7 @@ class Recipe:
 
     def __init__(self, config: Any) -> None:
         """Raises :class:`Invalid` for an expression that is not CEL, or that cannot give what it stands for."""
-        self._queue: str = config.queue
+        self.queue: str = config.queue
         self._type = _compiled(config.type, "type")
         self._subject = _compiled(config.subject, "subject")
         self._key = _compiled(config.key, "key", TEXTS | {"INT", "UINT"})
@@ -68,9 +68,9 @@ class Recipe:
         events.check_type(type_)
         subject = self._subject.of(told) if self._subject else None
         if subject is None:
-            subject = told["properties"].get("routing_key") or self._queue
+            subject = told["properties"].get("routing_key") or self.queue
         events.check_subject(subject)
-        data = self._data.of(told) if self._data else {"queue": self._queue} | told
+        data = self._data.of(told) if self._data else {"queue": self.queue} | told
         events.check_data(data, max_bytes)
         return Arrival(type_, data, subject, self._id(message, told))
 
@@ -92,19 +92,52 @@ class Recipe:
         return f"id:{found}"
 
 
-def rejected(queue: str, message: Message, why: str) -> Arrival:
+@dataclass(frozen=True)
+class Judged:
+    """What messages come to: an event each, whether it is the message's own, and what was wrong with the last other."""
+
+    arrivals: list[Arrival]
+    good: list[bool]
+    problem: str | None
+
+
+def judge(recipe: Recipe, messages: Sequence[Message], own: str, max_bytes: int) -> Judged:
+    """Make an event of each message: its own, or one that tells why it has none.
+
+    ``own`` is the exchange of Functory's own events, which would go round in circles.
+    """
+    judged = Judged([], [], None)
+    problem = None
+    for message in messages:
+        try:
+            if message.properties.get("exchange") == own:
+                raise Invalid("it is one of Functory's own events", "a trigger sees them without a queue")
+            judged.arrivals.append(recipe.arrival(message, max_bytes))
+            judged.good.append(True)
+        except Invalid as error:
+            why = ": ".join(part for part in (error.what, error.why) if part)
+            problem = ": ".join(part for part in (why, error.try_) if part)
+            judged.arrivals.append(rejected(recipe.queue, message, why, max_bytes))
+            judged.good.append(False)
+    told = None if problem is None else f"the last message that was rejected: {problem}"
+    return Judged(judged.arrivals, judged.good, told)
+
+
+def rejected(queue: str, message: Message, why: str, max_bytes: int = 1_048_576) -> Arrival:
     """The event of a message that can become no other: why, and the beginning of its body."""
+    excerpt = message.body[: min(EXCERPT_BYTES, max_bytes // 4)]
+    found = message.properties.get("message_id")
+    id_ = found[:255] if isinstance(found, str) and found else None
     data = {
         "queue": queue,
-        "reason": why[:1000],
-        "content_type": plain(message.content_type),
-        "message_id": plain(message.properties.get("message_id")),
+        "reason": why[: min(1000, max_bytes // 8)],
+        "content_type": None if message.content_type is None else str(message.content_type)[:100],
+        "message_id": id_,
         "size": len(message.body),
-        "body_base64": base64.b64encode(message.body[:EXCERPT_BYTES]).decode(),
+        "body_base64": base64.b64encode(excerpt).decode(),
     }
     key = f"rejected:{message.number}" if message.number is not None else None
-    found = message.properties.get("message_id")
-    if key is None and isinstance(found, str) and found:
+    if key is None and id_ is not None:
         key = f"rejected:{found}"
     return Arrival(REJECTED, data, queue, key)
 

@@ -121,7 +121,7 @@ class _Desk:
         self._running = running
         self._rows = rows
         self._secrets = secrets
-        self._max_bytes = settings.max_event_bytes
+        self.max_bytes: int = settings.max_event_bytes
         self.broker: str = settings.broker
         self.exchange: str = exchange(settings.namespace).name
         self._hidden: set[str] = _forms(settings.broker) - {settings.broker}
@@ -202,7 +202,7 @@ class _Desk:
                     "add it to the kind's types",
                 )
             events.check_type(one.type)
-        events.check_data(one.data, self._max_bytes)
+        events.check_data(one.data, self.max_bytes)
         events.check_subject(one.subject)
 
 

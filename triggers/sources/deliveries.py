@@ -1,0 +1,163 @@
+"""Reads queues and streams through kombu: a message is acknowledged once its event is committed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from kombu.connection import Connection
+from kombu.entity import Exchange
+from kombu.entity import Queue as KombuQueue
+from kombu.messaging import Consumer
+
+from engine import broker
+from triggers.sources.kind import Desk
+from triggers.sources.messages import Message, Recipe, judge
+
+# Seconds that a look at an empty queue takes: how soon the source ends when it is told to.
+LOOK_SECONDS = 0.5
+# Under load a transaction takes what has come within this time.
+GATHER_SECONDS = 0.005
+HEARTBEAT_SECONDS = 10
+
+
+class Deliveries:
+    """One connection to the broker, and what was delivered through it and is not acknowledged yet."""
+
+    def __init__(self, desk: Desk, url: str) -> None:
+        self._desk = desk
+        self._config: Any = desk.config
+        self._recipe = Recipe(desk.config)
+        self._connection = connect(url)
+        self._delivered: list[Any] = []
+
+    def open(self) -> None:
+        """Connect, and begin to consume."""
+        config = self._config
+        self._connection.ensure_connection(max_retries=1, interval_start=0, timeout=5)
+        channel: Any = self._connection.channel()
+        channel.Message = _sealed(channel.Message)
+        arguments: dict[str, Any] = {}
+        if config.stream is not None:
+            cursor = self._desk.cursor
+            arguments["x-stream-offset"] = config.stream if cursor is None else int(cursor) + 1
+        queue = declare(channel, config, arguments)[0]
+        consumer = Consumer(
+            channel, [queue], on_message=self._delivered.append, auto_declare=False, accept=["json"]
+        )
+        consumer.qos(prefetch_count=config.prefetch, apply_global=False)
+        consumer.consume()
+
+    def close(self) -> None:
+        """Let go of the broker; what is not acknowledged is delivered again."""
+        with contextlib.suppress(Exception):
+            self._connection.release()
+
+    def step(self) -> None:
+        """Wait for messages, write their events, acknowledge them."""
+        if self._drain(LOOK_SECONDS):
+            while len(self._delivered) < self._config.prefetch and self._drain(GATHER_SECONDS):
+                pass
+        if self._connection.supports_heartbeats:
+            self._connection.heartbeat_check()
+        if self._delivered:
+            self._take()
+
+    def _drain(self, seconds: float) -> bool:
+        """Whether something came within that time."""
+        try:
+            self._connection.drain_events(timeout=seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _take(self) -> None:
+        stream = self._config.stream is not None
+        delivered = list(self._delivered)
+        messages = [_message(one, stream) for one in delivered]
+        judged = judge(self._recipe, messages, self._desk.exchange, self._desk.max_bytes)
+        if stream:
+            self._desk.put(judged.arrivals, cursor=messages[-1].number)
+        else:
+            self._desk.put(judged.arrivals)
+        # In place: the consumer appends to this list.
+        del self._delivered[: len(delivered)]
+        for one, taken in zip(delivered, judged.good, strict=True):
+            # A stream keeps its messages; an acknowledgement only asks for the next.
+            if taken or stream:
+                one.ack()
+            else:
+                one.reject()
+        if judged.problem is not None:
+            self._desk.troubled(judged.problem)
+
+
+def connect(url: str) -> Connection:
+    """A connection that notices a broker which has gone silent."""
+    more: dict[str, Any] = (
+        {} if url.startswith(("redis", "memory")) else {"connect_timeout": 5, "heartbeat": HEARTBEAT_SECONDS}
+    )
+    return Connection(url, transport_options=broker.transport_options(url), **more)
+
+
+def declare(channel: Any, config: Any, arguments: Mapping[str, Any] | None = None) -> list[KombuQueue]:
+    """The queue, once for each binding; made where the configuration says so. ``arguments`` are a consumer's."""
+    exchange = Exchange(config.exchange, type=config.exchange_type, durable=True) if config.exchange else None
+    queues = [
+        KombuQueue(
+            config.queue,
+            exchange=exchange,
+            routing_key=routing_key,
+            durable=True,
+            queue_arguments={"x-queue-type": "stream"} if config.stream else None,
+            consumer_arguments=arguments or None,
+        )
+        for routing_key in (config.routing_keys if exchange else (config.queue,))
+    ]
+    if config.declare or exchange is not None:
+        for one in queues:
+            one(channel).declare()
+    return queues
+
+
+def _sealed(message_class: type[Any]) -> type[Any]:
+    """The transport's class of messages, but one that does not unpack a compressed body when it is made."""
+
+    class Sealed(message_class):
+        def __init__(self, given: Any, channel: Any = None, **more: Any) -> None:
+            headers = (given.get("headers") if isinstance(given, Mapping) else given.headers) or {}
+            packed = headers.pop("compression", None)
+            super().__init__(given, channel=channel, **more)
+            if packed is not None:
+                self.headers["compression"] = packed
+
+    return Sealed
+
+
+def _message(delivery: Any, stream: bool) -> Message:
+    body = delivery.body
+    properties = {
+        name: value
+        for name, value in {
+            **delivery.properties,
+            "routing_key": delivery.delivery_info.get("routing_key"),
+            "exchange": delivery.delivery_info.get("exchange"),
+            "content_type": delivery.content_type,
+        }.items()
+        if value is not None
+        and name not in ("application_headers", "delivery_info", "body_encoding", "delivery_tag")
+    }
+    # Where the client itself makes the queue (memory), it has given each message an id.
+    own = delivery.properties.get("delivery_tag")
+    if isinstance(own, str):
+        properties.setdefault("message_id", own)
+    headers = {str(name): value for name, value in dict(delivery.headers or {}).items()}
+    return Message(
+        body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body or b""),
+        delivery.content_type,
+        delivery.content_encoding,
+        headers,
+        properties,
+        int(headers["x-stream-offset"]) if stream and "x-stream-offset" in headers else None,
+    )
