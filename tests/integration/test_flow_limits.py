@@ -1,12 +1,18 @@
 """Idempotency, rate limit, throttle, concurrency, priority, expiry: what Inngest's documentation says of each."""
 
+import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from engine import recovery, tables
-from tests.engine import LEASE, World
+from engine import migrate, recovery, tables
+from functory.cli import main
+from tests.engine import LEASE, World, embedded
 from tests.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from triggers.definition import define
+from triggers.flow.turn import Turn
+from triggers.router import Router
 
 pytest_plugins = ["tests.engine"]
 
@@ -382,3 +388,28 @@ def test_a_trigger_without_flow_control_costs_no_statement_more(world: World) ->
     with world.statements() as sent:
         world.start()
     assert len(sent) <= 2
+
+
+def test_an_execution_that_is_held_names_the_lane_and_who_stands_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with embedded(tmp_path) as engine:
+        migrate.upgrade(engine.database)
+        engine.functions.save("def work(event=None):\n    return None\n")
+        engine.triggers.save(
+            "t", define(on=TICK, function="work", flow={"concurrency": {"limit": 1, "key": "data.k"}})
+        )
+        for _ in range(3):
+            engine.events.emit("tick", {"k": "ada"})
+        router, turn_ = Router(engine.database, engine.settings), Turn(engine.database, engine.settings)
+        while router.route_batch().events or turn_.take():
+            pass
+        first, _, last = sorted(engine.executions.list(), key=lambda row: row["event_id"])
+    assert main(["execution", "show", last["id"]]) == 0
+    assert "a place in trigger t ada (1 of 1 run, 1 before it)" in " ".join(capsys.readouterr().out.split())
+    assert main(["execution", "show", last["id"], "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["held"] and [place["ahead"] for place in shown["lanes"]] == [1]
+    assert main(["execution", "show", first["id"]]) == 0
+    assert "waits for" not in capsys.readouterr().out
