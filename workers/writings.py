@@ -14,9 +14,13 @@ from collections.abc import Sequence
 from engine.files import HASH_BYTES, content_of
 
 _CHUNK = 1024 * 1024
+# Read for one execution; what is left beyond that is known by size and time. It takes the slot's time, after all.
+BUDGET = 256 * 1024 * 1024
 
 
-def left(wrote: Sequence[bytes], granted: Sequence[str], watched: Sequence[str]) -> list[tuple[bytes, str]]:
+def left(
+    wrote: Sequence[bytes], granted: Sequence[str], watched: Sequence[str], budget: int = BUDGET
+) -> list[tuple[bytes, str]]:
     """Where the execution wrote, and what is there now: real absolute paths and what stands for their content.
 
     ``granted`` and ``watched`` are absolute paths of folders or files. What is gone again, is no regular file or
@@ -30,31 +34,33 @@ def left(wrote: Sequence[bytes], granted: Sequence[str], watched: Sequence[str])
     found: list[tuple[bytes, str]] = []
     for path in sorted(paths):
         if _inside(path, places) and _inside(path, roots):
-            content = _content(path)
+            content, size = _content(path, min(HASH_BYTES, budget))
+            budget -= size
             if content is not None:
                 found.append((path, content))
     return found
 
 
-def _content(path: bytes) -> str | None:
+def _content(path: bytes, most: int) -> tuple[str | None, int]:
+    """What stands for the file's content, and how much was read for that."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
-        return None
+        return None, 0
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            return None
-        sha256 = _hash(descriptor) if facts.st_size <= HASH_BYTES else None
-        return content_of(sha256, facts.st_size, facts.st_mtime_ns)
+            return None, 0
+        sha256 = _hash(descriptor, most) if facts.st_size <= most else None
+        return content_of(sha256, facts.st_size, facts.st_mtime_ns), facts.st_size if sha256 else 0
     except OSError:
-        return None
+        return None, 0
     finally:
         os.close(descriptor)
 
 
-def _hash(descriptor: int) -> str | None:
-    digest, rest = hashlib.sha256(), HASH_BYTES
+def _hash(descriptor: int, most: int) -> str | None:
+    digest, rest = hashlib.sha256(), most
     while chunk := os.read(descriptor, min(_CHUNK, rest + 1)):
         rest -= len(chunk)
         if rest < 0:

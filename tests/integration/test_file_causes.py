@@ -1,0 +1,127 @@
+"""Whose work a file is: what executions note when they end, and what a watch makes of it."""
+
+import hashlib
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine import files
+from engine.files import NOTE_AGE, NOTE_SLACK
+from tests.engine import World
+from workers.writings import left
+
+pytest_plugins = ["tests.engine"]
+
+PATH = b"/data/in/a"
+
+
+def noted(world: World, content: str = "hash", path: bytes = PATH) -> str:
+    """An execution that has left this content."""
+    row = world.start()
+    world.finish(world.claim(row), written=[(path, content)])
+    return row["id"]
+
+
+def cause(world: World, *contents: str, path: bytes = PATH, after: timedelta = timedelta(0)) -> str | None:
+    with world.database.read() as tx:
+        found = files.causes(tx, {path: contents}, {path: tx.now + after})
+    return found[path].execution_id if found else None
+
+
+def test_content_in_its_place_is_the_work_of_the_execution_that_left_it(world):
+    world.function()
+    id_ = noted(world)
+    assert cause(world, "hash") == id_
+    assert cause(world, "1:2", "hash") == id_
+    assert cause(world, "other") is None
+    assert cause(world, "hash", path=b"/data/in/b") is None
+
+
+def test_the_latest_execution_that_left_the_content_is_its_cause(world):
+    world.function()
+    noted(world)
+    world.advance(1)
+    latest = noted(world)
+    assert cause(world, "hash") == latest
+
+
+def test_the_same_content_much_later_is_somebody_elses(world):
+    world.function()
+    id_ = noted(world)
+    assert cause(world, "hash", after=NOTE_SLACK) == id_
+    assert cause(world, "hash", after=NOTE_SLACK + timedelta(seconds=1)) is None
+
+
+def test_a_failed_attempt_and_one_that_is_given_up_leave_their_notes_too(world):
+    world.function()
+    row = world.start()
+    world.finish(world.claim(row), "failed", written=[(PATH, "half")], retryable=False)
+    assert cause(world, "half") == row["id"]
+    files.note(world.database, row["id"], [(PATH, "more")])
+    assert cause(world, "more") == row["id"]
+
+
+def test_old_notes_go(world):
+    world.function()
+    noted(world, "old")
+    world.advance(NOTE_AGE.total_seconds() + 1)
+    noted(world, "new")
+    assert cause(world, "old", after=-NOTE_AGE) is None
+    assert cause(world, "new") is not None
+
+
+def test_who_runs_and_may_write_is_known_by_its_grants(world):
+    world.function("plain")
+    world.functions.save("def writes(): ...\n", files={"write": ["/data/in"], "read": ["/data/other"]})
+    world.claim(world.start("plain"))
+    claim = world.claim(world.start("writes"))
+    with world.database.read() as tx:
+        (writer,) = files.writers(tx)
+    assert (writer.execution_id, writer.folders) == (claim.id, ("/data/in",))
+    world.finish(claim)
+    with world.database.read() as tx:
+        assert files.writers(tx) == []
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    granted, other = tmp_path / "granted", tmp_path / "other"
+    granted.mkdir()
+    other.mkdir()
+    (granted / "a").write_text("a")
+    (other / "b").write_text("b")
+    return granted, other
+
+
+def of(granted: Path, watched: Path, *paths: Path) -> list[str]:
+    return [
+        os.fsdecode(path)
+        for path, _ in left([os.fsencode(path) for path in paths], [str(granted)], [str(watched)])
+    ]
+
+
+def test_only_what_is_granted_and_watched_is_read(folders):
+    granted, other = folders
+    (granted / "link").symlink_to(other / "b")
+    os.mkfifo(granted / "pipe")
+    wrote = [granted / "a", granted / "gone", granted / "link", granted / "pipe", granted, other / "b"]
+    assert of(granted, granted, *wrote) == [str(granted / "a")]
+    assert of(granted, granted.parent, *wrote) == [str(granted / "a")]
+    assert of(granted, other, *wrote) == []
+    assert of(granted / "a", granted, *wrote) == [str(granted / "a")]
+    assert of(granted, granted, granted / ".." / "other" / "b") == []
+
+
+def test_what_was_left_is_told_by_its_content_at_its_real_place(folders):
+    granted, _ = folders
+    alias = granted.with_name("alias")
+    alias.symlink_to(granted)
+    found = left([os.fsencode(alias / "a"), b"\x00", b"/" + b"x" * 5000], [str(alias)], [str(granted)])
+    assert found == [(os.fsencode(granted / "a"), hashlib.sha256(b"a").hexdigest())]
+    assert left([os.fsencode(granted / "a")], [str(granted)], [str(granted)], budget=0)[0][1].startswith("1:")
+    with (granted / "large").open("wb") as file:
+        file.truncate(files.HASH_BYTES + 1)
+    ((_, content),) = left([os.fsencode(granted / "large")], [str(granted)], [str(granted)])
+    assert content == f"{files.HASH_BYTES + 1}:{(granted / 'large').stat().st_mtime_ns}"
