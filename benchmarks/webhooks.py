@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from engine import migrate
 from engine.settings import load_settings
 from functory.local import Functory
@@ -77,6 +79,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
         for name, row in figures.items():
             print(
                 f"  {name:<11} {row['requests_per_second']:>7,.0f} requests/s"
+                f"  {row['cpu_ms']:5.2f} ms of processor each"
                 f"   at {RATE}/s: p50 {row['p50_ms']:6.1f} ms  p99 {row['p99_ms']:6.1f} ms"
                 f"  most {row['max_ms']:6.1f} ms"
             )
@@ -103,14 +106,14 @@ def stored(folder: str, url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def server(home: str, url: str) -> Iterator[str]:
-    """A server in a process of its own; its address."""
+def server(home: str, url: str) -> Iterator[tuple[str, psutil.Process]]:
+    """A server in a process of its own: its address, and itself."""
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVER, home, url, _SECRET_KEY], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        yield process.stdout.readline().strip(), psutil.Process(process.pid)
     finally:
         process.kill()
         process.wait()
@@ -118,21 +121,24 @@ def server(home: str, url: str) -> Iterator[str]:
 
 def measure(home: str, url: str) -> dict[str, Any]:
     """Throughput of a closed loop, then the waits of an open one."""
-    with server(home, url) as address:
-        return asyncio.run(_measure(address))
+    with server(home, url) as (address, process):
+        return asyncio.run(_measure(address, process))
 
 
-async def _measure(address: str) -> dict[str, Any]:
+async def _measure(address: str, process: psutil.Process) -> dict[str, Any]:
     requests = _Requests(address)
     senders = [_Sender(requests) for _ in range(CONNECTIONS)]
     await asyncio.gather(*(sender.open() for sender in senders))
     await asyncio.gather(*(_often(sender, time.perf_counter() + 0.5) for sender in senders))
-    start = time.perf_counter()
+    start, before = time.perf_counter(), process.cpu_times()
     done = sum(await asyncio.gather(*(_often(sender, start + SECONDS / 2) for sender in senders)))
     per_second = done / (time.perf_counter() - start)
+    after = process.cpu_times()
+    spent = after.user + after.system - before.user - before.system
     waits = sorted(await _open_loop(senders))
     return {
         "requests_per_second": per_second,
+        "cpu_ms": spent / done * 1000,
         "p50_ms": waits[len(waits) // 2] * 1000,
         "p99_ms": waits[int(len(waits) * 0.99)] * 1000,
         "max_ms": waits[-1] * 1000,
