@@ -83,7 +83,7 @@ class Composite:
 
     def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
         """When the match can be decided about; see :class:`triggers.flow.waiting.Control`."""
-        return match.at + timedelta(seconds=self.allowance)
+        return match.at + timedelta(seconds=self.allowance) + timedelta.resolution
 
     def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
         """Decide about all that is older than the allowance; ``now`` is how far the events have been routed."""
@@ -91,7 +91,8 @@ class Composite:
         span = timedelta(seconds=self.within)
         outcome = rules.decide(self.rule, state, waiting, now - lag, span, MAX_WAITING)
         if outcome.due is not None:
-            outcome.due += lag
+            # Just after the moment: what happened at it is known only then.
+            outcome.due += lag + timedelta.resolution
         return outcome
 
 

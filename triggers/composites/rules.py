@@ -1,8 +1,8 @@
 """The rules of composites, as pure functions of the matches that wait.
 
-Everything is in event time: ``mark`` is the moment up to which all events are known, ``span`` the length of the
-window. A rule is asked with the matches up to the mark in their order, and again, later, with those that it
-left and new ones; what it says of the whole is the same as if it had been asked once (the state between is
+Everything is in event time: ``mark`` is the moment before which all events are known, ``span`` the length of
+the window. A rule is asked with the matches before the mark in their order, and again, later, with those that
+it left and new ones; what it says of the whole is the same as if it had been asked once (the state between is
 nothing but the matches that wait).
 """
 
@@ -39,7 +39,7 @@ class Rule(Protocol):
     def strict(self) -> bool: ...
 
     def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
-        """Decide about ``line``, which is in order and not beyond the mark."""
+        """Decide about ``line``, which is in order and before the mark."""
         ...
 
 
@@ -81,8 +81,8 @@ class Window:
         self._bytes = 0
 
     def end(self, mark: datetime) -> Said:
-        """What is said when everything up to the mark is known."""
-        self._expire(lambda start: start + self.span <= mark)
+        """What is said when everything before the mark is known."""
+        self._expire(lambda start: start + self.span < mark)
         self.said.next = min((start + self.span for start, _ in self._line), default=None)
         return self.said
 
@@ -207,8 +207,8 @@ class Absence:
                     )
             if one.parts & AFTER:
                 open_.append(one)
-        said.fired += [_firing([each]) for each in open_ if each.at + span <= mark]
-        said.next = min((each.at + span for each in open_ if each.at + span > mark), default=None)
+        said.fired += [_firing([each]) for each in open_ if each.at + span < mark]
+        said.next = min((each.at + span for each in open_ if each.at + span >= mark), default=None)
         return said
 
 
@@ -240,7 +240,7 @@ class Silence:
             return max(known, default=None)
 
         for one in line:
-            if one.at > mark:
+            if one.at >= mark:
                 continue
             since = base()
             if since is not None and since + span < one.at:
@@ -253,15 +253,15 @@ class Silence:
             outcome.dropped.append(Dropped(one.id, "awaited", "it came in time"))
             last, id_ = max(last or one.at, one.at), one.id
         since = base()
-        if since is not None and since + span <= mark:
+        if since is not None and since + span < mark:
             silent(since)
-        coming = [one.at for one in line if one.at > mark]
+        coming = [one.at for one in line if one.at >= mark]
         quiet = since is not None and fired is not None and fired >= since + span
         if since is not None and not quiet:
             coming.append(since + span)
         elif self.keyed and fired is not None:
             coming.append(fired + span)
-            outcome.keep = mark < fired + span
+            outcome.keep = mark <= fired + span
         outcome.due = min(coming, default=None)
         outcome.memory = {
             "last": None if last is None else last.isoformat(),
@@ -274,7 +274,7 @@ class Silence:
 def decide(
     rule: Rule | Silence, state: State, waiting: Line[Waiting], mark: datetime, span: timedelta, most: int
 ) -> Outcome:
-    """Decide about a bucket of which everything up to ``mark`` is known. At most ``most`` go on waiting.
+    """Decide about a bucket of which everything before ``mark`` is known. At most ``most`` go on waiting.
 
     What it remembers is ``to``: the mark as of its last decision. What has come since without a decision is judged
     together with what comes late, as if it had come in order.
@@ -285,12 +285,12 @@ def decide(
     to = read_moment((state.memory or {}).get("to"))
     outcome = Outcome()
     if rule.strict and to is not None:
-        late = [one for one in line if one.fresh and one.at <= to]
-        why = f"everything up to {to.isoformat()} has been decided"
+        late = [one for one in line if one.fresh and one.at < to]
+        why = f"everything before {to.isoformat()} has been decided"
         outcome.dropped += [Dropped(one.id, "late", why) for one in late]
         gone = {one.id for one in late}
         line = [one for one in line if one.id not in gone]
-    said = rule.run([one for one in line if one.at <= mark], mark, span)
+    said = rule.run([one for one in line if one.at < mark], mark, span)
     taken = {id_ for firing in said.fired for id_ in firing.ids} | {one.id for one in said.dropped}
     left = [one for one in line if one.id not in taken]
     crowd = left[:-most] if len(left) > most else []
@@ -299,10 +299,10 @@ def decide(
     outcome.dropped += said.dropped
     if said.fired or said.dropped:
         to = mark if to is None else max(to, mark)
-    coming = [one.at for one in left[len(crowd) :] if one.at > mark]
+    coming = [one.at for one in left[len(crowd) :] if one.at >= mark]
     if said.next is not None:
         coming.append(said.next)
-    if not left and rule.strict and to is not None and mark < to + span:
+    if not left and rule.strict and to is not None and mark <= to + span:
         outcome.keep = True
         coming.append(to + span)
     outcome.due = min(coming, default=None)
