@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import warnings
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,10 @@ from watchdog.events import (
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.inotify import InotifyEmitter
 from watchdog.observers.inotify_c import InotifyFD
+
+# A folder that is made while it is listened to is found by the walk and by the kernel's word; watchdog warns of the
+# second, which changes nothing.
+warnings.filterwarnings("ignore", message="Callback with id", category=RuntimeWarning)
 
 _HEARD: list[type[FileSystemEvent]] = [
     FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileDeletedEvent, DirCreatedEvent, DirMovedEvent,
