@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-NAMES = ("engine", "statements", "router", "routing", "sandbox", "schedules", "webhooks", "files")
+NAMES = ("engine", "statements", "router", "routing", "sandbox", "schedules", "webhooks", "files", "holds")
 
 
 def main() -> int:

@@ -183,7 +183,10 @@ def known_to(tx: Tx) -> datetime:
 
 def next_due(tx: Tx) -> datetime | None:
     """When the first bucket of an enabled trigger is due."""
-    return tx.scalar(_live(sa.func.min(bucket.c.due_at)).where(bucket.c.due_at.is_not(None)))
+    # Not min(): the index gives the first without reading the others.
+    return tx.scalar(
+        _live(bucket.c.due_at).where(bucket.c.due_at.is_not(None)).order_by(bucket.c.due_at).limit(1)
+    )
 
 
 def are_due(tx: Tx, known: datetime) -> bool:
