@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.lanes import UNLIMITED
 from functory.cli import outcome, screen, session, view
 from functory.cli.function import Timeout, Wait
 from functory.cli.noun import noun
@@ -365,6 +364,8 @@ def _depth(rows: list[dict[str, Any]], row: Mapping[str, Any]) -> int:
 
 def _place(place: Mapping[str, Any]) -> str:
     """The lane that an execution waits for."""
+    from engine.lanes import UNLIMITED
+
     room = (
         f"{place['running']} of {place['capacity']} run"
         if place["capacity"] < UNLIMITED
