@@ -215,8 +215,19 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
         .cte("load")
     )
     taken = sa.func.coalesce(load.c.taken, 0)
+    # Most lanes are full most of the time: who stands in one of them need not be looked at.
+    room = (
+        sa.select(slot.c.lane)
+        .outerjoin(load, load.c.lane == slot.c.lane)
+        .where(sa.text("slot.taken_at IS NULL"))
+        .group_by(slot.c.lane, load.c.taken)
+        .having(sa.func.max(slot.c.capacity) > taken)
+        .cte("room")
+    )
+    needed = slot.alias("needed")
     due = [
         sa.text("slot.taken_at IS NULL"),
+        slot.c.lane.in_(sa.select(room.c.lane)),
         _HELD,
         execution.c.run_at <= tx.now,
         sa.or_(
@@ -248,7 +259,15 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
     free = (
         sa.select(line.c.execution_id)
         .group_by(line.c.execution_id, line.c.queue_at, line.c.position)
-        .having(sa.func.max(sa.case((blocked, 1), else_=0)) == 0)
+        .having(
+            sa.func.max(sa.case((blocked, 1), else_=0)) == 0,
+            # None of its lanes is missing in the line.
+            sa.func.count()
+            == sa.select(sa.func.count())
+            .select_from(needed)
+            .where(needed.c.execution_id == line.c.execution_id, needed.c.taken_at.is_(None))
+            .scalar_subquery(),
+        )
         .order_by(line.c.queue_at, line.c.position)
         .limit(limit)
         .cte("free")
