@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from engine import events, routing, tables
-from engine.errors import Invalid
+from engine.errors import Invalid, Stale, Unavailable
+from functory.local import Functory
 from tests.engine import World
 from tests.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
 
@@ -368,8 +373,6 @@ def test_the_newest_stays_whatever_is_routed_first(world: World, mode: str) -> N
 def test_limits_are_exact_with_routers_and_turns_side_by_side(
     make_world: Callable[..., World], flow: dict[str, Any]
 ) -> None:
-    import threading
-
     worlds = [make_world(batch_size=3) for _ in range(2)]
     world = worlds[0]
     world.function()
@@ -403,3 +406,61 @@ def test_limits_are_exact_with_routers_and_turns_side_by_side(
     if "throttle" in flow:
         at = sorted(row["run_at"] for row in open_)
         assert [round((moment - at[0]).total_seconds()) for moment in at] == [30 * n for n in range(24)]
+
+
+def test_real_roles_run_a_line_in_the_order_of_its_events(engine: Functory) -> None:
+    engine.functions.save("def work(event):\n    return event['data']['n']\n")
+    engine.register_trigger("line", on=TICK, function="work", flow={"concurrency": {"limit": 1}})
+    for n in range(8):
+        engine.emit("tick", {"n": n})
+    deadline = time.monotonic() + 60
+    while len(done := engine.executions.list(state="succeeded")) < 8:
+        assert time.monotonic() < deadline, engine.lineage.open_work()
+        time.sleep(0.02)
+    rows = sorted(done, key=lambda row: row["started_at"])
+    assert [row["result"] for row in rows] == list(range(8))
+    assert all(a["finished_at"] <= b["started_at"] for a, b in pairwise(rows))
+
+
+def test_workers_that_end_and_routers_that_cancel_side_by_side_wait_for_each_other_in_a_line(
+    make_world: Callable[..., World],
+) -> None:
+    worlds = [make_world(batch_size=4) for _ in range(3)]
+    world = worlds[0]
+    world.function()
+    trigger(world, singleton={"mode": "cancel", "key": "data.k"}, concurrency={"limit": 3})
+    settle(world)
+    stop = threading.Event()
+
+    def play(one: World, work: Callable[[], Any]) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(Unavailable, Stale):
+                work()
+
+    def run(one: World) -> None:
+        for found in one.worker.claim_any(5):
+            wanted = one.worker.wanted([(found.id, found.fence)]).cancel
+            one.finish(found, "cancelled" if wanted else "succeeded")
+
+    def decide(one: World) -> None:
+        one.router.route_batch()
+        one.turn.take()
+
+    works = [(worlds[1], lambda: decide(worlds[1])), (worlds[2], lambda: decide(worlds[2]))]
+    works += [(worlds[0], lambda: run(worlds[0])), (worlds[2], lambda: run(worlds[2]))]
+    threads = [threading.Thread(target=play, args=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for n in range(60):
+        emit(world, n, k=n % 3)
+    deadline = time.monotonic() + 60
+    while (open_ := world.lineage.open_work())["pending events"] or open_["queued executions"]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+    assert set(states(world).values()) <= {"succeeded", "cancelled"}, open_
+    assert world.rows(tables.slot) == []
+    assert len(firings(world)) == 60
