@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from engine import tables
+from engine import events, tables
 from engine.switches import TRIGGERS, Switches
 from tests.engine import World
 
@@ -376,6 +377,54 @@ def test_two_processes_with_the_same_buckets_decide_each_match_once(
     turn(one)
     assert sorted(n for group in ran(one) for n in group) == list(range(60))
     assert not one.rows(tables.hold) and not one.rows(tables.bucket)
+
+
+def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable[..., World]) -> None:
+    """Four processes at once over the same few buckets, which are emptied and filled all the time."""
+    worlds = [make_world(batch_size=7) for _ in range(4)]
+    first = worlds[0]
+    for world in worlds:
+        world.database.clock = first.clock
+    first.function(parameters="event")
+    first.trigger(
+        "t",
+        "work",
+        ON,
+        guards={"rate": 0},
+        flow={"batch": {"max_size": 4, "timeout": "10m", "key": "data.key"}},
+    )
+    with first.database.write() as tx:
+        rows = [
+            events.record(tx, "tick", None, {"n": n, "key": str(n % 3)}, source="/test") for n in range(240)
+        ]
+        events.add(tx, rows)
+    failed: list[BaseException] = []
+    routed = threading.Event()
+
+    def process(world: World, route: bool) -> None:
+        try:
+            while not routed.is_set() or world.turn.take():
+                if route and not world.router.route_batch().events:
+                    routed.set()
+                elif not route:
+                    world.turn.take()
+        except BaseException as error:
+            failed.append(error)
+            routed.set()
+
+    threads = [
+        threading.Thread(target=process, args=(world, number < 2)) for number, world in enumerate(worlds)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failed
+    settle(first)
+    groups = ran(first)
+    assert {len(group) for group in groups} == {4}
+    assert sorted(n for group in groups for n in group) == list(range(240))
+    assert not first.rows(tables.hold) and not first.rows(tables.bucket)
 
 
 def test_matches_are_due_when_the_loop_is_told(world: World, flow: Any) -> None:
