@@ -139,6 +139,8 @@ def test_a_keeper_that_cannot_renew_stops_before_its_lease_ends(
     probe = Probe()
     with keeping(world, {"probe": probe}) as a:
         a.runs("probe/one")
+        world.advance(world.settings.lease_seconds / 2)
+        a.keeper.look()
 
         def away(*_: Any) -> None:
             raise Unavailable("the database is away")
