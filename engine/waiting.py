@@ -62,7 +62,8 @@ class Standing:
     - ``throttle``, ``rate_limit``: key, next_at (GCRA's moment), dropped.
     - ``once``: key, event_id, expires_at; those that were added last come first.
     - ``cancellations``: event_id, rule, type, subject, time.
-    - ``executions``: the open ones of this trigger, in the order in which they start; ``states`` counts them.
+    - ``executions``: the open ones of this trigger, in the order in which they start; ``states`` counts them. Like
+      ``suppressed`` they are of all keys, whichever ``key`` was asked for.
     - ``suppressed``: reason → how often.
     """
 
@@ -71,6 +72,7 @@ class Standing:
     halted: bool
     pending: int
     breaker: Mapping[str, Any] | None
+    key: str | None = None
     buckets: Part = field(default_factory=Part)
     matches: int = 0
     lanes: Part = field(default_factory=Part)
@@ -110,6 +112,7 @@ def of(database: Database, name: str, *, key: str | None = None, shown: int = SH
             trigger=row,
             halted=switches.thrown(tx, switches.TRIGGERS),
             pending=_count(tx, event, event.c.state == "pending"),
+            key=key,
             breaker=tx.one(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),
             buckets=buckets,
             matches=matches,
@@ -248,7 +251,9 @@ class _Look:
     def keys(self) -> Part:
         """The idempotency keys that are remembered, newest first."""
         found = self._part(
-            once, [*self.only(once), once.c.expires_at > self.tx.now], [once.c.expires_at.desc(), once.c.key]
+            once,
+            [*self.only(once), once.c.expires_at > self.tx.now],
+            [once.c.expires_at.desc(), once.c.event_id.desc(), once.c.key],
         )
         return Part([_named(row, "event_id", "expires_at") for row in found.rows], found.count)
 

@@ -40,7 +40,9 @@ def sections(standing: Standing) -> list[Section]:
     ]
     if standing.suppressed:
         told = ", ".join(f"{count:,} {reason}" for reason, count in standing.suppressed.items())
-        found.append(Section("suppressed so far", told))
+        found.append(
+            Section("suppressed so far" if standing.key is None else "suppressed so far, of all keys", told)
+        )
     return found
 
 
@@ -256,8 +258,9 @@ def _cancellations(standing: Standing, controls: Mapping[str, Any]) -> Iterator[
 
 def _executions(standing: Standing) -> Iterator[Section]:
     part, now = standing.executions, standing.now
+    title = "executions" if standing.key is None else "executions, of all keys"
     if not part.count:
-        yield Section("executions", "none is open")
+        yield Section(title, "none is open")
         return
     words = {
         "running": "running",
@@ -280,7 +283,7 @@ def _executions(standing: Standing) -> Iterator[Section]:
         if row["expires_at"] is not None and row["state"] == "queued":
             said += f", expires {when(row['expires_at'], now)}"
         lines.append(f"{row['id']}  {said}")
-    yield Section("executions", summary, _cut(lines, part))
+    yield Section(title, summary, _cut(lines, part))
 
 
 def _capacity(row: Mapping[str, Any]) -> str:

@@ -209,6 +209,7 @@ def test_a_silence_tells_since_when_nothing_has_come(world: World) -> None:
     world.triggers.save("reorder", definition.define(function="work", composite=composite))
     world.events.emit("beat")
     world.route()
+    world.advance(1)
     while world.turn.take():
         pass
     assert "the last event is " in told(look(world))
