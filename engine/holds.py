@@ -254,6 +254,7 @@ def held(tx: Tx, places: Sequence[Place]) -> dict[Place, list[dict[str, Any]]]:
     """The matches that wait in locked buckets, each with what a firing needs of its event."""
     found: dict[Place, list[dict[str, Any]]] = {place: [] for place in places}
     for start in range(0, len(places), CHUNK):
+        chunk = set(sorted(places)[start : start + CHUNK])
         statement = (
             sa.select(
                 *(
@@ -265,11 +266,17 @@ def held(tx: Tx, places: Sequence[Place]) -> dict[Place, list[dict[str, Any]]]:
                 *(event.c[name] for name in _LIGHT),
             )
             .join(event, event.c.id == hold.c.event_id)
-            .where(sa.tuple_(hold.c.trigger_id, hold.c.key).in_(sorted(places)[start : start + CHUNK]))
+            # Not pairs: SQLite would read the whole table for them. What other buckets have is left out below.
+            .where(
+                hold.c.trigger_id.in_(sorted({place[0] for place in chunk})),
+                hold.c.key.in_(sorted({place[1] for place in chunk})),
+            )
             .order_by(hold.c.event_id)
         )
         for row in tx.rows(statement):
-            found[row["trigger_id"], row["key"]].append(row)
+            place = (row["trigger_id"], row["key"])
+            if place in chunk:
+                found[place].append(row)
     return found
 
 
