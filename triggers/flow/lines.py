@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -61,7 +61,7 @@ class Lines:
                 tx,
                 BATCH,
                 lambda id_: found.row if (found := self._triggers.get(id_)) else None,
-                self._cancels,
+                lambda asked: self._cancels(asked, tx.now),
             )
             routed = Routed()
             routing.fire(tx, [], done.refused, self._settings.root_budget, routed)
@@ -70,16 +70,14 @@ class Lines:
             log.info("cancelled by events", executions=done.cancelled)
         return done.over >= BATCH
 
-    def _cancels(self, asked: Question) -> bool:
+    def _cancels(self, asked: Question, now: datetime) -> bool:
         compiled = self._triggers.get(asked.trigger_id)
         if compiled is None or asked.rule >= len(compiled.flow.cancel_on):
             return False
         rule = compiled.flow.cancel_on[asked.rule]
         if rule.timeout is not None and asked.event["time"] - asked.since > timedelta(seconds=rule.timeout):
             return False
-        verdict = rule.holds(
-            events.envelope(asked.event), events.envelope(asked.started), self._database.clock.now()
-        )
+        verdict = rule.holds(events.envelope(asked.event), events.envelope(asked.started), now)
         if verdict.problem is not None:
             metrics.condition_errors.labels(
                 metrics.trigger_label(compiled.name), verdict.kind or "error"
