@@ -12,7 +12,7 @@ def demo(
         bool, typer.Option("--keep", help="Keep the folder, to look at it with the other commands.")
     ] = False,
 ) -> int:
-    """Watch one event travel: functions, triggers, a failure, a loop that is stopped, the lineage."""
+    """Watch events travel: files in a folder, a schedule, functions, a failure, a loop that is stopped, the lineage."""
     import functory.demo
 
     return functory.demo.run(keep=keep) or 0
