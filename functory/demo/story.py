@@ -161,6 +161,8 @@ def _next(screen: Screen, folder: Path, root: str, file: str) -> None:
         f"functory event why {root}",
         "functory trigger list",
         "functory trigger debug keep-each-review",
+        "functory watch files inbox",
+        "functory schedule ticks report -n 5",
         f"functory run parse_metadata --input path=$PWD/inbox/{shlex.quote(file)}",
         "cat report/licences.md",
     ):
