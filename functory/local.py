@@ -255,7 +255,7 @@ class Functory:
             stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any
         ) -> Mapping[str, Any]:
             row = {"id": "", "name": trigger, "version": 0, "definition": stored}
-            return definition.compile_definition(row).make_input(envelope, parameters)
+            return definition.compile_definition(row).make_input_of_one(envelope, parameters)
 
         row = self.suppressions.replay(trigger, event_id, make_input, author=self.author)
         self.start()

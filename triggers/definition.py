@@ -138,6 +138,16 @@ class Compiled:
             return binding.first(parameters, [_passed(self.passes, one) for one in events])
         return binding.first(parameters, _passed(self.passes, event))
 
+    def make_input_of_one(
+        self, event: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """The input for an event by itself: in a list of one where the function gets lists.
+
+        Raises :class:`Invalid`.
+        """
+        listed = self.control is not None and self.control.listed
+        return self.make_input(event, parameters, [event] if listed else None)
+
 
 def define(
     *,

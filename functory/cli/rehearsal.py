@@ -64,9 +64,7 @@ def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, An
     if answer["fires"]:
         try:
             target = engine.functions.get(*dependencies.reference(compiled.function))
-            # What waits for others is shown as if it were alone.
-            alone = [envelope] if compiled.control is not None and compiled.control.listed else None
-            answer["input"] = compiled.make_input(envelope, target["parameters"], alone)
+            answer["input"] = compiled.make_input_of_one(envelope, target["parameters"])
         except FunctoryError as error:
             return answer | {"fires": False, "problem": _told(error)}
         try:

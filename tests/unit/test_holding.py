@@ -116,3 +116,12 @@ def test_only_what_starts_a_composite_closes_a_cycle() -> None:
 def test_a_composite_is_not_backtested_event_by_event() -> None:
     with pytest.raises(Invalid, match="is a composite"):
         backtest.run(saved(composite={"all": [A, B], "within": "1m"}), None, [], Settings())
+
+
+def test_an_event_by_itself_comes_in_a_list_where_the_function_gets_lists() -> None:
+    parameters = [{"name": "given", "kind": "positional", "required": True}]
+    event = {"type": "a", "data": 1}
+    batch = saved(on={"type": ["a"]}, flow={"batch": {"max_size": 2, "timeout": "1s"}})
+    assert batch.make_input_of_one(event, parameters) == {"given": [event]}
+    last = saved(on={"type": ["a"]}, flow={"debounce": {"period": "1s"}})
+    assert last.make_input_of_one(event, parameters) == {"given": event}
