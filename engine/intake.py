@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -84,19 +84,6 @@ def known(tx: Tx, source_id: str, key: str) -> str | None:
     return tx.scalar(
         sa.select(receipt.c.event_id).where(receipt.c.source_id == source_id, receipt.c.key == _short(key))
     )
-
-
-def forget(tx: Tx, older_than: timedelta, limit: int = 1000) -> int:
-    """Delete receipts of that age: from then on the same arrival would be a new one. Returns how many."""
-    old = (
-        sa.select(receipt.c.source_id, receipt.c.key)
-        .where(receipt.c.time < tx.now - older_than)
-        .order_by(receipt.c.time)
-        .limit(limit)
-    )
-    return tx.execute(
-        sa.delete(receipt).where(sa.tuple_(receipt.c.source_id, receipt.c.key).in_(old))
-    ).rowcount
 
 
 def _short(key: str) -> str:

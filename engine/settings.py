@@ -66,6 +66,9 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(
         20.0, ge=0, le=3600, description="how long a role may finish its work on SIGTERM"
     )
+    receipt_days: float = Field(
+        30.0, ge=1, le=36_500, description="how long sources remember what they have taken in"
+    )
 
     max_depth: int = Field(16, ge=1, le=64, description="longest causal chain")
     root_budget: int = Field(1000, ge=1, le=1_000_000, description="executions that one root may cause")

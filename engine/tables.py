@@ -532,6 +532,7 @@ schedule_tick = Table(
     Column("time", Instant, nullable=False),
 )
 Index("ix_schedule_tick_event_id", schedule_tick.c.event_id)
+Index("ix_schedule_tick_time", schedule_tick.c.time)
 
 # The files that a watch knows, by their path below its root. Paths are keyed by a hash: they are longer than an
 # index takes. They are bytes, as the file system has them, in any encoding or none.

@@ -14,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from datetime import timedelta
 
-from engine import dispatch, metrics
+from engine import dispatch, metrics, retention
 from engine.broker import Broker, publish_outbox
 from engine.codec import encode
 from engine.database import Database
@@ -40,6 +41,9 @@ OUTBOX_BATCH = 200
 
 # Under load subscribers hear of events this much later, and the publisher takes a tenth of the transactions.
 PUBLISH_SECONDS = 0.03
+
+# How often it is looked whether there is something to forget.
+RETENTION_SECONDS = 60.0
 
 # How long a thread may hold the interpreter while others wait: the embedded roles gain a third by it.
 SWITCH_SECONDS = 0.0005
@@ -68,6 +72,7 @@ def scheduler_loops(database: Database, settings: Settings) -> list[Loop]:
         ticker_loop(database, settings),
         dispatcher_loop(database, settings),
         reaper_loop(database, settings),
+        retention_loop(database, settings),
     ]
 
 
@@ -170,6 +175,18 @@ def reaper_loop(database: Database, settings: Settings) -> Loop:
     )
 
 
+def retention_loop(database: Database, settings: Settings) -> Loop:
+    """Deletes what sources need not remember any more."""
+    older = timedelta(days=settings.receipt_days)
+    return Loop(
+        "retention",
+        lambda: any(count >= retention.BATCH for count in retention.forget(database, older).values()),
+        wakeup=database.wakeup,
+        topic=None,
+        poll=RETENTION_SECONDS,
+    )
+
+
 class Embedded:
     """All roles in this process: what ``functory dev``, ``functory run`` and a plain script use."""
 
@@ -198,6 +215,7 @@ class Embedded:
             ticker_loop(self._database, self._settings),
             keeper_loop(self._database, self._settings),
             reaper_loop(self._database, self._settings),
+            retention_loop(self._database, self._settings),
         ]
         for loop in self._loops:
             loop.start()

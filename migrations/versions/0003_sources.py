@@ -204,6 +204,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("schedule_id", "fire_time_utc", name=op.f("pk_schedule_tick")),
     )
     op.create_index("ix_schedule_tick_event_id", "schedule_tick", ["event_id"], unique=False)
+    op.create_index("ix_schedule_tick_time", "schedule_tick", ["time"], unique=False)
     op.create_table(
         "slot",
         sa.Column("lane", sa.String(length=32), nullable=False),

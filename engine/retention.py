@@ -1,0 +1,38 @@
+"""What sources have taken in is remembered for a while only: a busy one would fill the database with it.
+
+Afterwards the same arrival would be a new one. So the time has to be longer than any sender goes on repeating itself,
+and longer than the range of a backfill that is not to repeat what was fired.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from engine.database import Database
+from engine.tables import receipt, schedule_tick
+
+# Rows of one transaction, which stays short whatever has piled up.
+BATCH = 1000
+
+
+def forget(database: Database, older: timedelta, batch: int = BATCH) -> dict[str, int]:
+    """Delete up to ``batch`` receipts and as many ticks that are ``older``. Returns how many of each."""
+    done: dict[str, int] = {}
+    for table in (receipt, schedule_tick):
+        keys = list(table.primary_key.columns)
+        with database.read() as tx:
+            # Most rounds find nothing: they should not take the one writer of SQLite.
+            if tx.scalar(sa.select(sa.literal(1)).where(table.c.time < tx.now - older).limit(1)) is None:
+                done[table.name] = 0
+                continue
+        with database.write() as tx:
+            old = sa.select(*keys).where(table.c.time < tx.now - older).order_by(table.c.time).limit(batch)
+            if tx.dialect == "postgresql":
+                old = old.with_for_update(skip_locked=True)
+            rows = [tuple(row.values()) for row in tx.rows(old)]
+            if rows:
+                tx.execute(sa.delete(table).where(sa.tuple_(*keys).in_(rows)))
+            done[table.name] = len(rows)
+    return done

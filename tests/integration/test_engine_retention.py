@@ -1,0 +1,59 @@
+"""What sources have taken in is forgotten after a while, and not before."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from engine import intake, retention, tables
+from engine.intake import Arrival
+
+if TYPE_CHECKING:
+    from tests.engine import World
+
+pytest_plugins = ["tests.engine"]
+
+MONTH = timedelta(days=30)
+
+
+def arrive(world: "World", key: str) -> str | None:
+    queue = source(world)
+    with world.database.write() as tx:
+        (taken,) = intake.take(tx, queue, "/functory/queue/orders", [Arrival("order.created", key=key)])
+    return taken
+
+
+def source(world: "World") -> str:
+    known = world.sources.rows.list("queue")
+    return (known[0] if known else world.sources.rows.save("queue", "orders", {}))["id"]
+
+
+def test_an_arrival_is_known_until_its_receipt_is_forgotten(world: "World"):
+    assert arrive(world, "one") is not None
+    world.advance(MONTH.total_seconds() - 60)
+    assert retention.forget(world.database, MONTH) == {"receipt": 0, "schedule_tick": 0}
+    assert arrive(world, "one") is None
+    world.advance(120)
+    assert retention.forget(world.database, MONTH)["receipt"] == 1
+    assert arrive(world, "one") is not None
+    assert len(world.rows(tables.event, tables.event.c.type == "order.created")) == 2
+
+
+def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
+    for number in range(5):
+        arrive(world, f"old {number}")
+    world.advance(MONTH.total_seconds() + 1)
+    arrive(world, "young")
+    counts = [retention.forget(world.database, MONTH, 2)["receipt"] for _ in range(4)]
+    assert counts == [2, 2, 1, 0]
+    assert [row["key"] for row in world.rows(tables.receipt)] == ["young"]
+
+
+def test_ticks_are_forgotten_too(world: "World"):
+    world.sources.save("schedule", "often", {"every": "1h"})
+    world.advance(3600 * 3)
+    while world.ticker.tick():
+        pass
+    ticks = len(world.rows(tables.schedule_tick))
+    assert ticks
+    world.advance(MONTH.total_seconds() + 1)
+    assert retention.forget(world.database, MONTH)["schedule_tick"] == ticks
+    assert world.rows(tables.schedule_tick) == []
