@@ -213,6 +213,7 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
         .where(sa.text("slot.taken_at IS NOT NULL"))
         .group_by(slot.c.lane)
         .cte("load")
+        .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     taken = sa.func.coalesce(load.c.taken, 0)
     # Most lanes are full most of the time: who stands in one of them need not be looked at.
@@ -223,6 +224,7 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
         .group_by(slot.c.lane, load.c.taken)
         .having(sa.func.max(slot.c.capacity) > taken)
         .cte("room")
+        .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     needed = slot.alias("needed")
     due = [
@@ -254,6 +256,7 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
         .outerjoin(load, load.c.lane == slot.c.lane)
         .where(*due)
         .cte("line")
+        .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     blocked = sa.or_(line.c.taken >= line.c.capacity, sa.and_(line.c.capacity == 1, line.c.place > 1))
     free = (
@@ -271,6 +274,7 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
         .order_by(line.c.queue_at, line.c.position)
         .limit(limit)
         .cte("free")
+        .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     rows = tx.rows(
         sa.select(line.c.execution_id, line.c.lane, line.c.taken, line.c.capacity)
