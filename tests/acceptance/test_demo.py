@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.settings import Settings
+from engine.settings import load_settings
 from functory.demo import functions
 from functory.local import Functory
 from triggers.outputs import matcher
@@ -32,7 +32,7 @@ def run(command: list[str], folder: Path, environment: Mapping[str, str]) -> sub
 
 def opened(home: Path) -> Functory:
     """The engine of a folder that a demo has kept."""
-    return Functory(Settings(home=home / ".functory"))
+    return Functory(load_settings(home=home / ".functory"))
 
 
 @pytest.fixture(scope="module")
