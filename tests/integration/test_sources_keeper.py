@@ -31,7 +31,7 @@ class Probe(Kind):
     class Config(Config):
         text: str = ""
 
-    def __init__(self, act: Callable[[Desk], None] | None = None) -> None:
+    def __init__(self, act: Callable[[Desk], Any] | None = None) -> None:
         self.desks: list[Desk] = []
         self.ended: list[Desk] = []
         self._act = act
@@ -287,7 +287,7 @@ def test_no_secret_gets_into_a_problem(world: World) -> None:
 
 def test_a_secret_that_is_not_there_is_told_with_what_to_do(world: World) -> None:
     save(world)
-    with keeping(world, {"probe": Probe(lambda desk: desk.secret("PLACE") and None)}) as a:
+    with keeping(world, {"probe": Probe(lambda desk: desk.secret("PLACE"))}) as a:
         found = a.until(lambda: problem(world), "the problem")
     assert "'PLACE' is not set" in found
     assert "functory secret set PLACE" in found
