@@ -600,6 +600,24 @@ def test_a_schedule_that_cannot_be_read_is_told_of_and_stops_nobody_else(
     assert mine.get("bad")["problem"] is None
 
 
+def test_a_schedule_that_cannot_be_read_any_more_can_be_paused_and_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service(world).save("bad", every="10m")
+
+    def refuse(plugin: Any, config: Any) -> Config:
+        raise Invalid("wrong schedule", "timezone: gone")
+
+    monkeypatch.setattr("triggers.sources.registry.read", refuse)
+    world.sources.pause("schedule", "bad")
+    with pytest.raises(Invalid, match="timezone: gone"):
+        world.sources.resume("schedule", "bad")
+    assert world.sources.get("schedule", "bad")["state"] == "paused"
+    world.sources.delete("schedule", "bad")
+    world.advance(3600)
+    assert tick(world) == []
+
+
 def test_the_events_of_a_schedule_are_counted_by_how_they_came(world: World) -> None:
     def count(result: str) -> float:
         return registry.get_sample_value("functory_schedule_ticks_total", {"result": result}) or 0

@@ -92,7 +92,10 @@ class Kind:
         """In the transaction in which a source was saved or resumed."""
 
     def gone(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
-        """In the transaction in which a source was paused or deleted (``row["state"]`` says which)."""
+        """In the transaction in which a source was paused or deleted (``row["state"]`` says which).
+
+        ``config`` is None when what is stored is no configuration of this release any more.
+        """
 
     def run(self, desk: Desk) -> None:
         """Take events in until ``desk.ending`` is set."""

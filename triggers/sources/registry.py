@@ -115,8 +115,15 @@ class Registry:
     @staticmethod
     def _hook(plugin: Kind) -> Hook:
         def hook(tx: Tx, row: Mapping[str, Any]) -> None:
-            call = plugin.saved if row["state"] == "enabled" else plugin.gone
-            call(tx, row, read(plugin, row["config"]))
+            if row["state"] == "enabled":
+                plugin.saved(tx, row, read(plugin, row["config"]))
+                return
+            try:
+                config = read(plugin, row["config"])
+            except Invalid:
+                # Fine when it was saved, by another release or on another machine. It can still be got rid of.
+                config = None
+            plugin.gone(tx, row, config)
 
         return hook
 

@@ -113,7 +113,7 @@ class Files(kind.Kind):
                 f"mkdir -p {path}, or --missing (must_exist = false) when it comes later or is elsewhere",
             )
 
-    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config) -> None:
+    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config | None) -> None:
         """A watch that is deleted knows nothing any more; a paused one knows what it knew."""
         if row["state"] == "deleted":
             files.forget(tx, row["id"])

@@ -45,10 +45,10 @@ class Schedule(Kind):
             watched_from=watched if config.pause_on_failure else None,
         )
 
-    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config) -> None:
+    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config | None) -> None:
         known = schedules.find(tx, row["id"])
         is_changed = known is not None and known["version"] != row["version"]
-        if row["state"] == "paused" and is_changed:
+        if config is not None and row["state"] == "paused" and is_changed:
             check_ahead(config, tx.now)
         schedules.halt(tx, row)
 
