@@ -12,6 +12,7 @@ from sqlalchemy import event
 from engine.attempts import Attempts, Ending
 from engine.settings import load_settings
 from functory.local import Functory
+from triggers.flow.turn import Turn
 from triggers.router import Router
 
 SOURCE = "def noop(event=None):\n    return 1\n"
@@ -73,6 +74,10 @@ def measure(engine: Functory) -> dict[str, Any]:
     claims = attempts.claim(ids[:1])
     result["claim 10"] = count(lambda: attempts.claim(ids[1:]))
     result["finish"] = count(lambda: attempts.finish(claims[0], Ending("succeeded", result=1)))
+    flow = Turn(engine.database, engine.settings)
+    while flow.take():
+        pass
+    result["a turn, nothing waits"] = count(lambda: (flow.take(), flow.due_in()))
     return result
 
 

@@ -25,7 +25,7 @@ from engine.tx import Tx
 # Buckets that go by the events' own time: they wait until all events before their moment have been routed.
 TIMED = "composite"
 
-# A bucket that is due sooner than this wakes those who take turns; for all others they look often enough.
+# A bucket that is due sooner than this, or sooner than it was, wakes those who take turns; all others they know of.
 SOON = timedelta(seconds=1)
 
 # Rows that one statement names.
@@ -99,7 +99,7 @@ def put(tx: Tx, held: Sequence[tuple[Mapping[str, Any], Hold]]) -> None:
                 rows.append(_row(tx, row, one, found["round"]))
             if at != found["due_at"]:
                 due.append({"t": found["trigger_id"], "k": found["key"], "at": at})
-            if at is not None and at < tx.now + SOON:
+            if at is not None and (found["due_at"] is None or at < max(found["due_at"], tx.now + SOON)):
                 tx.wake("flow")
     tx.insert(hold, rows)
     if due:

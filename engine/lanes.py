@@ -39,8 +39,8 @@ UNLIMITED = 2**31 - 1
 _LATEST = 253_402_300_799_000
 
 _OPEN = execution.c.state.in_(("queued", "running"))
-# As the partial index has it.
-_HELD = sa.text("execution.held AND execution.state = 'queued'")
+# What stands in line; as the partial index has it.
+HELD = sa.text("execution.held AND execution.state = 'queued'")
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def step_back(tx: Tx, execution_id: str) -> None:
 
 def next_due(tx: Tx) -> datetime | None:
     """When the next one that is held may stand in line; None when no time has to pass."""
-    return tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(_HELD, execution.c.run_at > tx.now))
+    return tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(HELD, execution.c.run_at > tx.now))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def is_ready(tx: Tx) -> bool:
 
 def triggers(tx: Tx) -> list[str]:
     """The ids of the triggers whose executions are held."""
-    return [row["trigger_id"] for row in tx.rows(sa.select(execution.c.trigger_id).distinct().where(_HELD))]
+    return [row["trigger_id"] for row in tx.rows(sa.select(execution.c.trigger_id).distinct().where(HELD))]
 
 
 def grant(tx: Tx, limit: int) -> list[str]:
@@ -188,7 +188,7 @@ def _let_in(tx: Tx, ids: Sequence[str]) -> list[str]:
         return []
     # Those that somebody else is changing (cancelling, expiring) are left for the next time. Executions before
     # slots, as everybody who ends one takes them.
-    statement = sa.select(execution.c.id).where(execution.c.id.in_(ids), _HELD).order_by(execution.c.id)
+    statement = sa.select(execution.c.id).where(execution.c.id.in_(ids), HELD).order_by(execution.c.id)
     if tx.dialect == "postgresql":
         statement = statement.with_for_update(skip_locked=True)
     mine = [row["id"] for row in tx.rows(statement)]
@@ -230,7 +230,7 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
     due = [
         sa.text("slot.taken_at IS NULL"),
         slot.c.lane.in_(sa.select(room.c.lane)),
-        _HELD,
+        HELD,
         execution.c.run_at <= tx.now,
         sa.or_(
             execution.c.expires_at.is_(None),
@@ -290,7 +290,7 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
 def retune(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
     """A trigger's limits are now these, by rule: they hold for what waits already. A rule that is not there any more
     holds nobody back."""
-    waiting = sa.select(execution.c.id).where(execution.c.trigger_id == trigger_id, _HELD)
+    waiting = sa.select(execution.c.id).where(execution.c.trigger_id == trigger_id, HELD)
     for rule in (0, 1, OVERLAP):
         capacity = capacities.get(rule, UNLIMITED)
         changed = tx.execute(

@@ -390,6 +390,19 @@ def test_a_trigger_without_flow_control_costs_no_statement_more(world: World) ->
     assert len(sent) <= 2
 
 
+def test_a_turn_asks_one_question_while_nothing_waits(world: World) -> None:
+    world.function()
+    world.trigger("t", "work", TICK, flow={"concurrency": {"limit": 1}})
+    while world.turn.take():
+        pass
+    with world.statements() as sent:
+        assert (world.turn.take(), world.turn.due_in()) == (False, None)
+    assert len(sent) == 1
+    emit(world, 1)
+    world.route()
+    assert world.turn.take()
+
+
 def test_an_execution_that_is_held_names_the_lane_and_who_stands_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,6 +90,10 @@ class Buckets:
         tally(done)
         return more
 
+    def knows(self, version: int) -> bool:
+        """Whether every bucket has been looked at as of this number of the trigger set."""
+        return version == self._swept
+
     def due_in(self) -> float | None:
         """Seconds until the next bucket is due; None when only an event can change anything."""
         with self._database.read() as tx:

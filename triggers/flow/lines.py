@@ -39,7 +39,6 @@ class Lines:
 
     def take(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
-        self._sweep()
         with self._database.read() as tx:
             cancel = cancellations.are_due(tx)
             # With a changed limit there may be room that the rows do not show yet.
@@ -100,7 +99,8 @@ class Lines:
                 lanes.retune(tx, id_, _capacities(compiled))
         self._tuned_version = self._triggers.version
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Now and then: give back what nobody gave back, forget what is over."""
         now = self._database.clock.monotonic()
         if self._swept_at is not None and now - self._swept_at < SWEEP_SECONDS:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine import standing
 from engine.database import Database
 from engine.settings import Settings
 from triggers.flow.buckets import Buckets
@@ -14,16 +15,26 @@ class Turn:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         triggers = TriggerSet()
+        self._database = database
         self._buckets = Buckets(database, settings, triggers)
         self._lines = Lines(database, settings, triggers)
+        self._idle = False
 
     def take(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
+        self._lines.sweep()
+        with self._database.read() as tx:
+            there = standing.look(tx)
+        # A trigger that is new may wait for silence: its bucket is made by the round that first sees it.
+        buckets = there.buckets or not self._buckets.knows(there.version)
+        self._idle = not (buckets or there.lines)
         # Both: neither half may starve the other.
-        more = self._buckets.take()
-        return self._lines.take() or more
+        more = buckets and self._buckets.take()
+        return (there.lines and self._lines.take()) or more
 
     def due_in(self) -> float | None:
         """Seconds until something is due; None when only an event or an ending can change anything."""
+        if self._idle:
+            return None
         moments = [self._buckets.due_in(), self._lines.due_in()]
         return min((moment for moment in moments if moment is not None), default=None)

@@ -1,0 +1,39 @@
+"""Whether flow control holds anything back at all: one statement, so that an idle deployment costs hardly more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from engine import counters
+from engine.lanes import HELD
+from engine.tables import bucket, cancellation, counter, execution
+from engine.tx import Tx
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``version`` is the number of the trigger set; ``buckets`` and ``lines`` say whether there are matches that wait,
+    and events to carry out or executions that are held."""
+
+    version: int
+    buckets: bool
+    lines: bool
+
+
+def look(tx: Tx) -> Standing:
+    """What there is. It locks nothing."""
+    version = sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS).scalar_subquery()
+    row = tx.one(
+        sa.select(
+            sa.func.coalesce(version, 0).label("version"),
+            sa.exists(sa.select(bucket.c.key)).label("buckets"),
+            sa.or_(
+                sa.exists(sa.select(cancellation.c.rule)),
+                sa.exists(sa.select(execution.c.id).where(HELD)),
+            ).label("lines"),
+        )
+    )
+    assert row is not None
+    return Standing(int(row["version"]), bool(row["buckets"]), bool(row["lines"]))
