@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tests.services.redis import Redis
 
 
+# Test modules import from it what their fixtures come from: its asserts are rewritten whoever is first.
+pytest.register_assert_rewrite("tests.engine")
+
 # An example may take long on a busy machine: that is no finding.
 settings.register_profile("functory", deadline=None)
 settings.load_profile("functory")
