@@ -35,13 +35,13 @@ from engine.suppressions import Suppressions
 from engine.switches import Switches
 from engine.triggers import Triggers
 from engine.widenings import Widenings
-from functory.schedules import Schedules
-from triggers import backtest, cycles, definition
 from triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
     from engine.declaration import Signature
     from engine.environments import Needs, Resolved
+    from functory.schedules import Schedules
+    from triggers import backtest, cycles
     from workers.environments import Environments
     from workers.sandbox.runner import Runner
 
@@ -78,7 +78,6 @@ class Functory:
         self.widenings = Widenings(self.database, self.settings)
         self.triggers = Triggers(self.database)
         self.sources = Registry(self.database)
-        self.schedules = Schedules(self)
         self.suppressions = Suppressions(self.database)
         self.switches = Switches(self.database)
         self.secrets = Secrets(self.database, self.settings)
@@ -90,6 +89,14 @@ class Functory:
             migrate.upgrade(self.database)
         else:
             self.database.watch()
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Schedules and what belongs to them. As with all that follows: most commands need none of it, and loading
+        it costs them more than their work."""
+        from functory.schedules import Schedules
+
+        return Schedules(self)
 
     @cached_property
     def runner(self) -> Runner:
@@ -195,6 +202,8 @@ class Functory:
 
         Returns its row. Raises :class:`Invalid`.
         """
+        from triggers import cycles, definition
+
         made = definition.read(fields)
         if name is None:
             if "event_type" not in fields:
@@ -215,6 +224,8 @@ class Functory:
 
     def trigger_graph(self, draft: Mapping[str, Any] | None = None) -> cycles.Graph:
         """The graph of all triggers, with ``draft`` (name, definition) as if it were saved."""
+        from triggers import cycles, definition
+
         rows = {row["name"]: row for row in self.triggers.list()}
         if draft is not None:
             rows[draft["name"]] = {"id": "", "version": 0, "state": "enabled", "origin": "user"} | dict(draft)
@@ -235,6 +246,8 @@ class Functory:
 
         Nothing is run. With both, the result holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
         """
+        from triggers import backtest, definition
+
         known = {row["name"]: row for row in self.triggers.list()}.get(name)
         if known is None and draft is None:
             self.triggers.get(name)
@@ -250,6 +263,8 @@ class Functory:
 
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
         """Run once what a guard, a pause or a wrong input had stopped. Raises :class:`Conflict`."""
+
+        from triggers import definition
 
         def make_input(
             stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any
