@@ -98,6 +98,10 @@ RERUN = (
 )
 
 
+# Of a first failure, so many lines are shown.
+LINES = 40
+
+
 # First, because pytest's own hook of this name already selects by mark (-m).
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -121,11 +125,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say loudly which servers were missing and how many tests that cost, and which tests needed a second run."""
-    again = sorted({entry.nodeid for entry in terminalreporter.stats.get("rerun", [])})
+    again = terminalreporter.stats.get("rerun", [])
     if again:
         terminalreporter.section("FAILED ONCE", sep="!", yellow=True, bold=True)
-        for nodeid in again:
-            terminalreporter.line(nodeid)
+        for entry in again:
+            terminalreporter.line(entry.nodeid)
+            terminalreporter.line("\n".join(entry.longreprtext.splitlines()[-LINES:]))
     skipped = terminalreporter.stats.get("skipped", [])
     lines = report(entry.longrepr[2] for entry in skipped if isinstance(entry.longrepr, tuple))
     if lines:
