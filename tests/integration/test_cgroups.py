@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import ordinary
+from workers.sandbox import cgroups
 from workers.sandbox.cgroups import Cgroup, Cgroups, why_not
 
 _MEMORY = 64 << 20
@@ -149,6 +150,14 @@ os.waitpid(pid, 0)
         if not any(path.exists() for path in left):
             break
     assert not any(path.exists() for path in left)
+
+
+def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Found by both, gone when the slower one looks into it.
+    monkeypatch.setattr(cgroups, "_dead", lambda _folder: ["functory-0-1-1-1"])
+    opened = Cgroups.open()
+    assert opened is not None
+    opened.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is an ordinary one already")

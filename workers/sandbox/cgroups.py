@@ -374,7 +374,11 @@ def _remove_dead(parent: _Tree) -> None:
     """Remove the folders of workers that are not there any more, as far as this process can know."""
     for folder in parent.folders:
         for name in _dead(folder):
-            for group in [*(folder / name).iterdir(), folder / name]:
+            groups = [folder / name]
+            # Workers that start at the same time find the same ones: another may be faster at any point.
+            with contextlib.suppress(OSError):
+                groups[:0] = (folder / name).iterdir()
+            for group in groups:
                 with contextlib.suppress(OSError):
                     if group.is_dir():
                         for pid in _pids(group):
