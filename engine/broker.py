@@ -33,7 +33,9 @@ def transport_options(url: str) -> dict[str, Any]:
             "visibility_timeout": 3600,
             "socket_timeout": 30,
             "socket_connect_timeout": 5,
-            "health_check_interval": 25,
+            # A consumer whose connection was replaced below it waits for an answer that never comes. kombu begins it
+            # anew after one second and twice this.
+            "health_check_interval": 5,
         }
     # Without confirms a crash of the broker loses messages that were reported as sent.
     return {"confirm_publish": True, "read_timeout": 30, "write_timeout": 30}
