@@ -64,7 +64,8 @@ class Sources:
         """
         if not isinstance(name, str) or not NAME.fullmatch(name.replace("-", "_").replace(".", "_")):
             raise Invalid(
-                f"{name!r} is not a {kind} name", "letters, digits, _ - and . only; it begins with a letter"
+                f"{name!r} is not a name for a source (kind {kind})",
+                "letters, digits, _ - and . only; it begins with a letter",
             )
         config = codec.loads(codec.encode(dict(config)))
         with self._database.write() as tx:

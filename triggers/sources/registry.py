@@ -142,7 +142,13 @@ def read(plugin: Kind, config: Mapping[str, Any]) -> Any:
         return plugin.Config.model_validate(dict(config))
     except ValidationError as error:
         faults = [
-            ".".join(str(part) for part in fault["loc"]) + ": " + fault["msg"].removeprefix("Value error, ")
+            # What is wrong with several fields together has no place of its own.
+            ": ".join(
+                filter(
+                    None,
+                    (".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")),
+                )
+            )
             for fault in error.errors(include_url=False, include_context=False, include_input=False)
         ]
         raise Invalid(f"wrong {plugin.kind}", "; ".join(faults)) from None
