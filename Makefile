@@ -4,6 +4,7 @@
 #   run.txt    what `make demo` needs
 #   dev.txt    everything: all extras, tests, checks, docs
 #   fuzz.txt   what `make fuzz` needs beside it
+#   plot.txt   what `make soak` needs beside it
 #   tools.txt  what installs the others and builds this package
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz leaks check bench docs lock clean
+.PHONY: help demo test simulate chaos fuzz leaks soak check bench docs lock clean
 
 help: ## print this list
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -34,8 +35,20 @@ test: .venv/.ready ## run the tests, on servers of their own (STRICT=1: a missin
 fuzz: .venv/.fuzz ## look for bytes that harm the worker's side of the sandbox (ARGS='--seconds 60')
 	@$(PY) -m tests.fuzz.frames $(ARGS)
 
+simulate: .venv/.ready ## run the engine under a virtual clock and faults, 3000 seeds (ARGS='--seeds 500 --first 7' or '--mutants')
+	@$(PY) -m tests.simulation --seeds 3000 --jobs 2 $(ARGS)
+
+chaos: .venv/.ready ## harm real deployments: every fault on every broker, the nastiest with 20 seeds; hours (ARGS='--jobs 2')
+	@$(PY) -m tests.services --install
+	@mkdir -p .chaos
+	@$(PY) -m tests.chaos --fault all --seeds 3 --nastiest 20 --broker all --jobs 3 \
+		--out .chaos/runs.jsonl --table .chaos/runs.md $(ARGS)
+
 leaks: .venv/.ready ## kill processes of 10,000 executions at random, look for what is left (ARGS='--tier C --seed 2')
 	@$(PY) -m tests.chaos.leaks $(ARGS)
+
+soak: .venv/.plot ## half of the highest rate for 30 minutes: does anything grow? (ARGS='--minutes 5')
+	@$(PY) -m benchmarks.soak $(ARGS)
 
 check: .venv/.ready ## dependencies, format, lint, types, import contracts: seconds
 	@$(UV) pip check -q --python $(PY)
@@ -59,9 +72,10 @@ lock: $(UV) ## compute locks/ anew from pyproject.toml (ARGS=--upgrade takes the
 	$(UV_COMPILE) --extra server -c locks/dev.txt pyproject.toml -o locks/run.txt
 	$(UV_COMPILE) -c locks/dev.txt locks/tools.in -o locks/tools.txt
 	$(UV_COMPILE) -c locks/dev.txt --group fuzz -o locks/fuzz.txt
+	$(UV_COMPILE) -c locks/dev.txt --group plot -o locks/plot.txt
 
 clean: ## remove the environment and everything that was built or cached
-	rm -rf .venv site dist .fuzz .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf .venv site dist .fuzz .chaos .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # In an environment that has more than run.txt (see .ready) this changes nothing: run.txt is a part of dev.txt.
@@ -80,6 +94,11 @@ clean: ## remove the environment and everything that was built or cached
 .venv/.fuzz: .venv/.ready locks/fuzz.txt
 	@echo "setting up: the fuzzer (locks/fuzz.txt)"
 	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/fuzz.txt
+	@touch $@
+
+.venv/.plot: .venv/.ready locks/plot.txt
+	@echo "setting up: what draws plots (locks/plot.txt)"
+	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/plot.txt
 	@touch $@
 
 $(UV): locks/tools.txt

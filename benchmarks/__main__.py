@@ -7,19 +7,36 @@ import importlib
 import json
 import sys
 
-NAMES = ("engine", "statements", "router", "routing", "sandbox", "schedules", "webhooks", "files", "holds")
+NAMES = (
+    "engine",
+    "statements",
+    "router",
+    "routing",
+    "sandbox",
+    "schedules",
+    "webhooks",
+    "files",
+    "holds",
+    "backlog",
+    "idle",
+    "partitions",
+    "prune",
+    "verify",
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="one of " + ", ".join(NAMES))
     parser.add_argument("--json", action="store_true", help="one JSON object a benchmark")
+    parser.add_argument("--executions", type=int, help="size of the history, for verify")
     given = parser.parse_args()
     unknown = set(given.names) - set(NAMES)
     if unknown:
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; known are {', '.join(NAMES)}")
     for name in given.names or NAMES:
-        figures = importlib.import_module(f"benchmarks.{name}").run(quiet=given.json)
+        sized = {"executions": given.executions} if given.executions and name == "verify" else {}
+        figures = importlib.import_module(f"benchmarks.{name}").run(quiet=given.json, **sized)
         if given.json:
             print(json.dumps({"benchmark": name, **figures}))
     return 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import budgets, dependencies, events, rates, versions
+from engine import budgets, dependencies, events, rates, steps, versions
 from engine.controls import NONE, Controls
 from engine.errors import FunctoryError
 from engine.tx import Tx
@@ -24,7 +24,8 @@ class Fire:
 
     ``budget`` is the trigger's own lower limit of the root's budget, ``per_minute`` its rate for one subject
     (None: no limit). ``events`` are the rows of all events that the firing stands for, when they are several: each
-    gets its firing, and the execution belongs to the tree of the one that it is admitted with.
+    gets its firing, and the execution belongs to the tree of the one that it is admitted with. ``step``: it is a step
+    of the executions that caused them, to be undone with what else they did.
     """
 
     trigger: Mapping[str, Any]
@@ -34,6 +35,7 @@ class Fire:
     per_minute: int | None = None
     controls: Controls = NONE
     events: Sequence[Mapping[str, Any]] = ()
+    step: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,11 @@ def admit(
 ) -> tuple[list[Admitted], list[Refused]]:
     """Sort matches into those that run and those that do not, taking budgets and rates of the former."""
     ready, refused = _prepare(tx, fires)
+    ready, late = _before_failure(tx, ready)
     ready, over = _within_budget(tx, ready, max_budget)
     ready, fast = _within_rate(tx, ready)
     budgets.spend(tx, Counter(item.event["root_id"] for item in ready))
-    return ready, [*refused, *over, *fast]
+    return ready, [*refused, *late, *over, *fast]
 
 
 def _prepare(tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]) -> tuple[list[Admitted], list[Refused]]:
@@ -94,6 +97,26 @@ def _prepare(tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]) -> tuple[l
             continue
         ready.append(Admitted(event, fire, target, input_))
     return ready, refused
+
+
+def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[Refused]]:
+    """Steps of an execution that has failed meanwhile are not begun: its plan is written, and they were not in it."""
+    due = [item for item in ready if item.fire.step]
+    if not due:
+        return list(ready), []
+    failed = steps.failed(
+        tx, {row["id"]: row for item in due for row in (item.event, *item.fire.events)}.values()
+    )
+    kept: list[Admitted] = []
+    refused: list[Refused] = []
+    for item in ready:
+        by = next((failed[row["id"]] for row in (item.event, *item.fire.events) if row["id"] in failed), None)
+        if by is None or not item.fire.step:
+            kept.append(item)
+            continue
+        detail = f"it would be undone at once: execution {by}, which it is a step of, has failed"
+        refused.append((item.event, Suppress(item.fire.trigger, "undone", detail=detail)))
+    return kept, refused
 
 
 def _within_budget(

@@ -9,18 +9,30 @@ kills its worker still reaches its limit.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 import structlog
 
-from engine import dependencies, events, files, grants, lanes, limits, outputs, versions, widenings
+from engine import (
+    backlog,
+    dependencies,
+    events,
+    files,
+    grants,
+    lanes,
+    limits,
+    outputs,
+    sagas,
+    versions,
+    widenings,
+)
 from engine.causes import Cause
 from engine.database import Database, Tx
-from engine.errors import FunctoryError, NotFound, Stale
+from engine.errors import FunctoryError, NotFound, Stale, Unavailable
 from engine.grants import NOTHING, Grants
 from engine.limits import Limits
 from engine.tables import attempt, execution, log, span
@@ -47,6 +59,8 @@ class Claim:
     problem: FunctoryError | None = None
     grants: Grants = NOTHING
     waiting: Sequence[str] = ()
+    # Between its first sending and this claim; None for what no message was sent for.
+    queued_seconds: float | None = None
 
     @property
     def id(self) -> str:
@@ -114,10 +128,13 @@ def decide(row: Mapping[str, Any], limit: Limits, ending: Ending, jitter: float)
 
 @dataclass
 class Pulse:
-    """The answer to a heartbeat: attempts that are no longer ours, and those that shall be cancelled."""
+    """The answer to a heartbeat: attempts that are no longer ours, and those that shall be cancelled.
 
-    lost: set[str] = field(default_factory=set)
-    cancel: set[str] = field(default_factory=set)
+    They are (id, fence) pairs: a worker may have claimed anew what a stopped thread of its own still runs.
+    """
+
+    lost: set[tuple[str, int]] = field(default_factory=set)
+    cancel: set[tuple[str, int]] = field(default_factory=set)
 
 
 class Attempts:
@@ -142,14 +159,53 @@ class Attempts:
         # Versions never change once written: what was read stays right.
         self._versions: dict[str, dict[str, Any]] = {}
         self._widenings = widenings.Remembered()
+        # What claims would own whose commit was reported as failed, with the moment of each.
+        self._unsure: dict[tuple[str, int], datetime] = {}
+        # Endings whose commit was reported as failed: it may have been carried out.
+        self._doubtful: dict[tuple[str, int], Ending] = {}
 
     def claim(self, ids: Sequence[str]) -> list[Claim]:
         """queued → running for those of ``ids`` that are due. Others (taken, cancelled, early) are left
         alone, and so is what is no id at all: a message comes from outside."""
         known = [id_ for id_ in map(_id_or_none, ids) if id_ is not None]
-        return self._database.group(lambda tx: self._claim(tx, known)) if known else []
+        if not known:
+            return []
+        return self._surely(lambda tx, taken: self._claim(tx, known, taken))
 
-    def _claim(self, tx: Tx, ids: Sequence[str]) -> list[Claim]:
+    def _surely(self, claim: Callable[[Tx, dict[tuple[str, int], datetime]], list[Claim]]) -> list[Claim]:
+        """Carry out a claim; what it has taken is remembered where it is not known whether it was committed."""
+        taken: dict[tuple[str, int], datetime] = {}
+        try:
+            return self._database.group(lambda tx: claim(tx, taken))
+        except Unavailable:
+            self._unsure |= taken
+            raise
+
+    def settle(self) -> int:
+        """Give back what a claim took whose commit was reported as failed and was carried out: nobody runs it.
+
+        Returns how many. Raises :class:`Unavailable`; what was not looked at then is looked at the next time.
+        """
+        unsure = dict(self._unsure)
+        if not unsure:
+            return 0
+        back = 0
+        with self._database.write() as tx:
+            for (id_, fence), moment in unsure.items():
+                mine = sa.select(attempt.c.fence).where(
+                    attempt.c.execution_id == id_,
+                    attempt.c.fence == fence,
+                    attempt.c.worker_id == self._worker_id,
+                    # Another claim of this worker may have got the same fence since.
+                    attempt.c.started_at == moment,
+                )
+                if tx.scalar(mine) is not None:
+                    back += _give_back(tx, id_, fence, "its claim was reported as failed", begun=False)
+        for key in unsure:
+            self._unsure.pop(key, None)
+        return back
+
+    def _claim(self, tx: Tx, ids: Sequence[str], taken: dict[tuple[str, int], datetime]) -> list[Claim]:
         rows = tx.rows(
             sa.update(execution)
             # What was dispatched is due by the dispatcher's clock; ours may be a moment behind.
@@ -170,13 +226,14 @@ class Attempts:
                 fence=execution.c.fence + 1,
                 lease_until=tx.now + self._lease,
                 worker_id=self._worker_id,
-                dispatched_at=None,
                 started_at=sa.func.coalesce(execution.c.started_at, tx.now),
             )
             .returning(execution, widenings.STAMP)
         )
+        taken.clear()
         if not rows:
             return []
+        taken.update({(row["id"], row["fence"]): tx.now for row in rows})
         order = {id_: place for place, id_ in enumerate(ids)}
         stamp = {row.pop("grants_changed") for row in rows}.pop()
         claims = [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
@@ -192,6 +249,7 @@ class Attempts:
                     "isolation": self._isolation,
                     "sandbox": self._sandbox(claim),
                     "started_at": tx.now,
+                    "queued_seconds": claim.queued_seconds,
                 }
                 for claim in claims
             ],
@@ -225,21 +283,21 @@ class Attempts:
             "limits": claim.limits.as_json(),
         }
 
-    def claim_any(self, limit: int) -> list[Claim]:
-        """Claim up to ``limit`` due executions without a broker's hint."""
+    def any_due(self, *, waited: float = 0.0) -> bool:
+        """Whether :meth:`claim_any` would find something: cheap enough to be asked every second."""
         with self._database.read() as tx:
-            ids = [
-                r["id"]
-                for r in tx.rows(
-                    sa.select(execution.c.id)
-                    .where(
-                        execution.c.state == "queued", execution.c.run_at <= tx.now, sa.not_(execution.c.held)
-                    )
-                    .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
-                    .limit(limit)
-                )
-            ]
-        return self.claim(ids) if ids else []
+            return backlog.anything(tx, waited=waited)
+
+    def claim_any(self, limit: int, *, waited: float = 0.0) -> list[Claim]:
+        """Claim up to ``limit`` due executions without a broker's hint: those that have waited ``waited`` seconds for
+        one, sent or not, in the order of ``engine.backlog``."""
+
+        def next_ones(tx: Tx, taken: dict[tuple[str, int], datetime]) -> list[Claim]:
+            ids = backlog.sent(tx, limit, waited=waited)
+            ids += backlog.take(tx, limit - len(ids), waited=waited).ids if len(ids) < limit else []
+            return self._claim(tx, ids, taken) if ids else []
+
+        return self._surely(next_ones)
 
     def _with_code(self, tx: Tx, row: dict[str, Any]) -> Claim:
         version = self._versions.get(row["version_id"])
@@ -266,44 +324,40 @@ class Attempts:
                 tx.execute(sa.update(execution).where(execution.c.id == row["id"]).values(versions=exact))
             except FunctoryError as error:
                 problem = error
-        return Claim(row, version, codes, limits.read(version["limits"]), problem)
+        sent = row["dispatched_at"]
+        queued = None if sent is None else max(0.0, (tx.now - sent).total_seconds())
+        return Claim(row, version, codes, limits.read(version["limits"]), problem, queued_seconds=queued)
 
     def heartbeat(self, claims: Iterable[tuple[str, int]]) -> Pulse:
         """running → running: extend the leases of (id, fence) pairs; what is lost or to be cancelled comes back."""
-        wanted = dict(claims)
-        pulse = Pulse()
+        wanted = set(claims)
         if not wanted:
-            return pulse
+            return Pulse()
         with self._database.write() as tx:
             rows = tx.rows(
                 sa.update(execution)
                 .where(
-                    sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())),
+                    sa.tuple_(execution.c.id, execution.c.fence).in_(sorted(wanted)),
                     execution.c.state == "running",
                 )
                 .values(lease_until=tx.now + self._lease)
-                .returning(execution.c.id, execution.c.cancel_requested_at)
+                .returning(execution.c.id, execution.c.fence, execution.c.cancel_requested_at)
             )
-        pulse.lost = set(wanted) - {row["id"] for row in rows}
-        pulse.cancel = {row["id"] for row in rows if row["cancel_requested_at"] is not None}
-        return pulse
+        return _pulse(wanted, rows)
 
     def wanted(self, claims: Iterable[tuple[str, int]]) -> Pulse:
         """As :meth:`heartbeat`, but only looks: cheap enough to be asked every second."""
-        wanted = dict(claims)
-        pulse = Pulse()
+        wanted = set(claims)
         if not wanted:
-            return pulse
+            return Pulse()
         with self._database.read() as tx:
             rows = tx.rows(
-                sa.select(execution.c.id, execution.c.cancel_requested_at).where(
-                    sa.tuple_(execution.c.id, execution.c.fence).in_(list(wanted.items())),
+                sa.select(execution.c.id, execution.c.fence, execution.c.cancel_requested_at).where(
+                    sa.tuple_(execution.c.id, execution.c.fence).in_(sorted(wanted)),
                     execution.c.state == "running",
                 )
             )
-        pulse.lost = set(wanted) - {row["id"] for row in rows}
-        pulse.cancel = {row["id"] for row in rows if row["cancel_requested_at"] is not None}
-        return pulse
+        return _pulse(wanted, rows)
 
     def finish(self, claim: Claim, ending: Ending) -> Next:
         """running → succeeded, failed, timed_out, cancelled, dead, or queued for another try.
@@ -313,7 +367,35 @@ class Attempts:
         """
         following = decide(claim.row, claim.limits, ending, self._random.random())
         matched = _matched(claim, ending) if following.state == "succeeded" else []
-        return self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))
+        key = (claim.id, claim.fence)
+        try:
+            done = self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))
+        except Unavailable:
+            self._doubtful[key] = ending
+            raise
+        except Stale:
+            if self._doubtful.pop(key, None) == ending and self._is_stored(claim, ending):
+                return following
+            raise
+        self._doubtful.pop(key, None)
+        return done
+
+    def _is_stored(self, claim: Claim, ending: Ending) -> bool:
+        """Whether this very ending is there already: its commit was carried out and reported as failed.
+
+        Only a finish writes how long an attempt took; what the reaper or an operator ended has none.
+        """
+        with self._database.read() as tx:
+            row = tx.one(
+                sa.select(attempt.c.outcome, attempt.c.duration_seconds, attempt.c.waited_seconds).where(
+                    attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence
+                )
+            )
+        return row is not None and row == {
+            "outcome": ending.outcome,
+            "duration_seconds": ending.duration_seconds,
+            "waited_seconds": ending.waited_seconds,
+        }
 
     @staticmethod
     def _finish(
@@ -337,6 +419,7 @@ class Attempts:
                 "run_at": tx.now + timedelta(seconds=following.delay),
                 "queue_at": tx.now + timedelta(seconds=following.delay),
                 "dispatched_at": None,
+                "dispatch_count": 0,
                 "worker_id": None,
             }
         changed = tx.execute(
@@ -393,6 +476,8 @@ class Attempts:
                 )
             )
         events.add(tx, rows)
+        if final:
+            sagas.begin(tx, claim.row, following.state)
         tx.wake("finished" if final else "executions")
         return following
 
@@ -408,6 +493,12 @@ class Attempts:
             for id_, fence in claims:
                 released += _give_back(tx, id_, fence, reason, begun)
         return released
+
+
+def _pulse(wanted: set[tuple[str, int]], rows: Sequence[Mapping[str, Any]]) -> Pulse:
+    """What the rows that were found say about those that were asked for."""
+    found = {(row["id"], row["fence"]): row["cancel_requested_at"] for row in rows}
+    return Pulse(wanted - found.keys(), {key for key, moment in found.items() if moment is not None})
 
 
 def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
@@ -426,6 +517,7 @@ def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
             run_at=tx.now,
             queue_at=tx.now,
             dispatched_at=None,
+            dispatch_count=0,
             lease_until=None,
             worker_id=None,
         )

@@ -121,8 +121,16 @@ def publish_outbox(database: Database, broker: Broker, limit: int = 200) -> list
     return rows
 
 
+def drop_outbox(database: Database, limit: int = 1000) -> int:
+    """Forget the oldest events that wait to be published: there is no broker. Returns how many."""
+    with database.write() as tx:
+        return events.drop_unpublished(tx, limit)
+
+
 def ping(settings: Settings) -> None:
-    """One connection attempt. Raises :class:`Unavailable`."""
+    """One connection attempt, none where there is no broker. Raises :class:`Unavailable`."""
+    if settings.embedded or settings.brokerless:
+        return
     connection = connect(settings.broker)
     try:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=3)

@@ -44,6 +44,8 @@ def spend(tx: Tx, taken: Mapping[str, int]) -> None:
 
 
 def raise_to(tx: Tx, root_id: str, maximum: int) -> None:
-    """Give a root a larger budget. Raises :class:`NotFound` when it has caused nothing yet."""
-    if tx.execute(sa.update(budget).where(budget.c.root_id == root_id).values(maximum=maximum)).rowcount == 0:
+    """Give a root another budget; one below what it has caused already stops it there. Raises :class:`NotFound` when
+    it has caused nothing yet."""
+    least = sa.case((budget.c.used > maximum, budget.c.used), else_=maximum)
+    if tx.execute(sa.update(budget).where(budget.c.root_id == root_id).values(maximum=least)).rowcount == 0:
         raise NotFound(f"root {root_id} has no budget row", "it has caused no execution")

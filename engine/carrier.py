@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 CHANNEL = "functory_wakeup"
 # SQLite: how often another process's commits are looked for. The promise is 200 ms.
 WATCH_SECONDS = 0.05
+# How much longer roles may wait while wake-ups of other processes are heard. A version of the file cannot be missed, a
+# NOTIFY can: its sender may have lost its connection.
+SQLITE_SLACK, POSTGRES_SLACK = 10.0, 4.0
 # PostgreSQL: at most one NOTIFY in this time from one process.
 NOTIFY_SECONDS = 0.003
 
@@ -98,13 +101,17 @@ class Watcher(threading.Thread):
                         self._look(connection)
             except Exception:
                 # Whatever the driver raises, without wake-ups everything waits for its poll interval.
+                self._database.wakeup.slack = 1.0
+                self._database.wakeup.signal(TOPICS)
                 self._ended.wait(1.0)
+        self._database.wakeup.slack = 1.0
 
     def _listen(self, connection: Connection) -> None:
         raw: Any = connection.connection.driver_connection
         raw.autocommit = True
         try:
             raw.execute(f"LISTEN {CHANNEL}")
+            self._database.wakeup.slack = POSTGRES_SLACK
             # Not select(): it refuses file numbers from 1024 on.
             readable = select.poll()
             readable.register(raw.fileno(), select.POLLIN)
@@ -123,6 +130,7 @@ class Watcher(threading.Thread):
             while not self._ended.wait(WATCH_SECONDS):
                 cursor.execute("PRAGMA data_version")
                 (version,) = cursor.fetchone() or (None,)
+                self._database.wakeup.slack = SQLITE_SLACK
                 if seen is not None and version != seen:
                     self._database.wakeup.signal(TOPICS)
                 seen = version

@@ -7,6 +7,7 @@ that are compared with the clocks of several machines would drift apart.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import uuid_utils.compat as uuids
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -46,7 +49,6 @@ class ServerClock:
         self._refresh = refresh
         self._lock = threading.Lock()
         self._anchor: tuple[float, datetime] | None = None
-        self._measuring = False
 
     def now(self) -> datetime:
         anchor = self._anchor
@@ -58,23 +60,28 @@ class ServerClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
+    def roughly(self) -> datetime:
+        """The same without asking the server again, however long ago it was asked."""
+        anchor = self._anchor
+        return self.now() if anchor is None else anchor[1] + timedelta(seconds=time.monotonic() - anchor[0])
+
     def _measure(self, stale: tuple[float, datetime] | None) -> tuple[float, datetime]:
-        with self._lock:
-            # Asking the server may itself need the time; it then gets the last known one.
-            if self._measuring or (self._anchor is not None and self._anchor is not stale):
-                return self._anchor or (time.monotonic(), datetime.now(UTC))
-            self._measuring = True
+        # One thread asks. The others go on with the last answer; before the first one they wait for it, for this
+        # machine's own clock may be hours off.
+        if not self._lock.acquire(blocking=stale is None):
+            assert stale is not None
+            return stale
         try:
-            anchor = self._ask()
+            if self._anchor is None or self._anchor is stale:
+                self._anchor = self._ask()
         except Exception:
             if stale is None:
                 raise
             # An old measurement is better than none while the database is away.
-            anchor = stale
         finally:
-            self._measuring = False
-        self._anchor = anchor
-        return anchor
+            self._lock.release()
+        assert self._anchor is not None
+        return self._anchor
 
 
 class ManualClock:
@@ -97,3 +104,31 @@ class ManualClock:
 def new_id() -> str:
     """A UUIDv7 (RFC 9562 section 5.7) in its canonical text form: unique and ordered by time."""
     return str(uuids.uuid7())
+
+
+class ServerIds:
+    """UUIDv7 by the clock of a database server: where a machine's own clock is wrong, its ids are not.
+
+    Each is higher than the ones before it of this process. The twelve bits behind the milliseconds are their
+    fraction (RFC 9562 section 6.2, method 3), so that ids of several processes have the order of their times too.
+    """
+
+    def __init__(self, clock: ServerClock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def __call__(self) -> str:
+        microseconds = (self._clock.roughly() - _EPOCH) // timedelta(microseconds=1)
+        moment = microseconds // 1000 << 12 | microseconds % 1000 * 4096 // 1000
+        with self._lock:
+            self._last = moment = max(moment, self._last + 1)
+        random = int.from_bytes(os.urandom(8)) >> 2
+        number = moment >> 12 << 80 | 7 << 76 | (moment & 0xFFF) << 64 | 2 << 62 | random
+        return str(uuids.UUID(int=number))
+
+
+def first_id(at: datetime) -> str:
+    """The lowest UUIDv7 of a moment: what was made before it has a lower id, by the clock that made it."""
+    milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
+    return str(uuids.UUID(int=(milliseconds << 80) | (7 << 76) | (2 << 62)))

@@ -20,6 +20,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -36,7 +37,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from engine import clock as clocks
 from engine.carrier import Notifier, Watcher
-from engine.errors import Invalid, Unavailable
+from engine.errors import Invalid, Unavailable, Uncertain
 from engine.tx import Tx
 from engine.wakeup import Wakeup
 
@@ -46,6 +47,13 @@ BUSY_MILLISECONDS = 30_000
 GROUP = 64
 # PostgreSQL ends one of two transactions that wait for each other; it is tried again this often.
 DEADLOCK_TRIES = 3
+# PostgreSQL's clock is asked again when the answer took longer, this often.
+CLOCK_SECONDS = 0.1
+CLOCK_TRIES = 5
+
+# PostgreSQL's classes of errors (manual, appendix A) that end a connection: a server that goes down or crashes (57P),
+# and the connection itself (08x).
+_CUT_OFF = frozenset({"57P", "080"})
 
 T = TypeVar("T")
 
@@ -68,13 +76,12 @@ class Database:
         url: str,
         *,
         clock: clocks.Clock | None = None,
-        new_id: Callable[[], str] = clocks.new_id,
+        new_id: Callable[[], str] | None = None,
         wakeup: Wakeup | None = None,
         pool_size: int = 10,
     ) -> None:
         self._url = make_url(url)
         self.dialect = self._url.get_backend_name()
-        self.new_id = new_id
         self.wakeup = wakeup or Wakeup()
         self._pool_size = pool_size
         self._engine: Engine | None = None
@@ -85,6 +92,7 @@ class Database:
         self.clock: clocks.Clock = clock or (
             clocks.SystemClock() if self.dialect == "sqlite" else clocks.ServerClock(self._server_time)
         )
+        self.new_id = new_id or self._ids()
         self._tickets: list[_Ticket] = []
         self._tickets_lock = threading.Lock()
         self._turn = threading.Lock()
@@ -99,6 +107,17 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self.name!r})"
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite database; None for one in memory or on a server."""
+        name = self._url.database
+        return Path(name) if self.dialect == "sqlite" and name and name != ":memory:" else None
+
+    def connection_parameters(self) -> dict[str, Any]:
+        """What the driver connects with, for another program. Holds the password: never print it."""
+        given = self._url.translate_connect_args(username="user", database="dbname")
+        return {**given, **self._url.query}
 
     @property
     def engine(self) -> Engine:
@@ -122,18 +141,29 @@ class Database:
         self.wakeup = Wakeup()
         if isinstance(self.clock, clocks.ServerClock):
             self.clock = clocks.ServerClock(self._server_time)
+            if isinstance(self.new_id, clocks.ServerIds):
+                self.new_id = self._ids()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Tx]:
-        """A writing transaction. Raises :class:`Unavailable` when the database cannot be used."""
+        """A writing transaction. Raises :class:`Unavailable` when the database cannot be used.
+
+        Where the connection is lost in the middle of the commit, that error says so: it may have been carried out.
+        """
         # The clock may ask the server: before the transaction, so that it never waits inside one.
         with _translated(self.name):
             now = self.clock.now()
         with _translated(self.name), self._writer, self.engine.connect() as plain:
             connection = plain.execution_options(functory_write=True)
-            with connection.begin():
+            with connection.begin() as transaction:
                 tx = Tx(connection, now, self.new_id, self.dialect)
                 yield tx
+                try:
+                    with _told_if_unknown(self.name):
+                        transaction.commit()
+                except BaseException:
+                    _abandon(connection)
+                    raise
         self._after_commit(tx)
 
     def group(self, work: Callable[[Tx], T]) -> T:
@@ -164,7 +194,7 @@ class Database:
             for _ in range(DEADLOCK_TRIES):
                 # Two processes that lock the same rows in another order: one by one, orders cannot cross.
                 for ticket in tickets:
-                    if _is_deadlock(ticket.error):
+                    if is_deadlock(ticket.error):
                         ticket.error = None
                         self._share([ticket])
         finally:
@@ -186,7 +216,7 @@ class Database:
                     try:
                         with _translated(self.name):
                             ticket.result = ticket.work(tx)
-                        savepoint.commit()
+                            savepoint.commit()
                     except Unavailable:
                         raise
                     except Exception as error:
@@ -253,13 +283,30 @@ class Database:
                     notifier = self._notifier
                 notifier.send(tx.topics)
 
+    def _ids(self) -> Callable[[], str]:
+        """Ids by the clock that everything else goes by."""
+        clock = self.clock
+        return clocks.ServerIds(clock) if isinstance(clock, clocks.ServerClock) else clocks.new_id
+
     def _server_time(self) -> tuple[float, datetime]:
-        """One moment on both clocks. The connection is made before: its time would be the error."""
+        """One moment on both clocks. The connection is made before: its time would be the error.
+
+        So would half of a round trip in which the server stood still. Then it is asked again, for a clock that is
+        seconds ahead lets the reaper take leases for lost that are not.
+        """
         with self.engine.connect() as connection:
             connection.execute(sa.select(sa.literal(1)))
-            before = time.monotonic()
-            server = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
-            return (before + time.monotonic()) / 2, server.astimezone(UTC)
+            best: tuple[float, float, datetime] | None = None
+            for _ in range(CLOCK_TRIES):
+                before = time.monotonic()
+                server = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+                took = time.monotonic() - before
+                if best is None or took < best[0]:
+                    best = took, before + took / 2, server.astimezone(UTC)
+                if took <= CLOCK_SECONDS:
+                    break
+            assert best is not None
+            return best[1:]
 
     def _connect(self) -> Engine:
         if self.dialect == "postgresql":
@@ -347,7 +394,31 @@ def _translated(name: str) -> Iterator[None]:
         raise
 
 
-def _is_deadlock(error: BaseException | None) -> bool:
+@contextlib.contextmanager
+def _told_if_unknown(name: str) -> Iterator[None]:
+    """Say of a failed commit when nobody can know whether it was carried out: the server gave no answer."""
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        if getattr(error.orig, "sqlite_errorcode", None) or (state and state[:3] not in _CUT_OFF):
+            raise
+        raise Uncertain(
+            f"it is not known whether the database {name} has stored it",
+            str(error.orig).strip().splitlines()[0],
+            "look before you repeat it; with the same idempotency key or dedup_key it is not done twice",
+        ) from error
+
+
+def _abandon(connection: Connection) -> None:
+    """End a transaction whose commit failed. SQLAlchemy takes it for ended, and it may be open still (SQLite's is when
+    the disk is full): its locks must not go into the pool."""
+    with contextlib.suppress(Exception):
+        raw: Any = connection.connection.dbapi_connection
+        raw.rollback()
+
+
+def is_deadlock(error: BaseException | None) -> bool:
     """PostgreSQL's deadlock_detected and serialization_failure (manual, appendix A)."""
     cause = error.__cause__ if isinstance(error, Unavailable) else None
     return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in ("40P01", "40001")

@@ -28,10 +28,11 @@ CONTENT = (
     "requirements",
     "grants",
     "reuse",
+    "compensate",
 )
 
 # Content that versions of older schemas had not: left out of the hash while it says nothing.
-_LATER: dict[str, Any] = {"requirements": [], "grants": {}, "reuse": False}
+_LATER: dict[str, Any] = {"requirements": [], "grants": {}, "reuse": False, "compensate": None}
 
 CHANGES = (
     "source",
@@ -47,6 +48,7 @@ CHANGES = (
     "files",
     "subprocess",
     "reuse",
+    "compensate",
     "input_parameters",
     "output_parameters",
     "validate_output",
@@ -122,6 +124,11 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(given["reuse"], bool):
             raise Invalid(f"wrong reuse={given['reuse']!r}", "it is True or False")
         result["reuse"] = given["reuse"]
+    if "compensate" in given:
+        reference = given["compensate"]
+        if reference is not None:
+            source.check_name(dependencies.reference(reference, "compensation")[0])
+        result["compensate"] = reference
     return result
 
 
@@ -190,6 +197,8 @@ def content(
             if not same["declared"].get("output_schema"):
                 found["output_schema"] = same["output_schema"]
             text["warnings"] = [w for w in same["warnings"] if not w.startswith("the dependency ")]
+    # What may have been mended meanwhile is looked at anew.
+    text["warnings"] = [told for told in text["warnings"] if not told.startswith("the compensation ")]
     for side in ("input_schema", "output_schema"):
         if own.get(side):
             found[side] = declared.get(side, base[side] if base else found[side])
@@ -202,6 +211,7 @@ def content(
         "limits": {},
         "requirements": [],
         "reuse": False,
+        "compensate": None,
     }
     made = text | found | {"declared": {k: v for k, v in sorted(own.items()) if v}}
     for field, nothing in empty.items():

@@ -1,35 +1,48 @@
 """Which queued executions go to the broker now.
 
-A queued execution is sent once, and again when no worker has claimed it for the redispatch time,
-doubled with each sending. Only a window of them is on the broker at a time: the backlog stays in
-the database, where priorities and cancels work.
+A queued execution is sent once, and again when no worker has claimed it for much longer than others wait, doubled
+with each sending. Only a window of them is on the broker at a time: the backlog stays in the database, where
+priorities, fairness (``engine.backlog``) and cancels work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
+from engine import backlog
+from engine.backlog import SENT, WAITING
 from engine.database import Database, Tx
-from engine.tables import execution, worker
+from engine.tables import attempt, execution, worker
 
-# Messages on the broker per worker slot, and the least window for a start without workers.
+# Messages on the broker per worker slot, and the window as long as no worker is known.
 PER_SLOT = 4
 LEAST_WINDOW = 64
 # A redispatch is never later than this.
 LONGEST = 900.0
+# So many times longer than most others wait: then the message is believed to be lost.
+TIMES = 3
+# The attempts that tell how long others wait, and how often they are asked, seconds.
+WAITS = 200
+WAITS_SECONDS = 10.0
+# While the window is full it is looked again after this, seconds: whatever a claim has freed is filled.
+REFILL_SECONDS = 0.03
 
 
 class Pace:
-    """What a dispatcher need not ask in every round: the slots of the workers, and what is overdue."""
+    """What a dispatcher need not ask in every round: the slots of the workers, and how long executions wait."""
 
     def __init__(self, every: float = 1.0) -> None:
         self._every = every
         self._asked: datetime | None = None
+        self._measured: datetime | None = None
         self.slots = 0
+        self.wait = 0.0
+        # When there is something to do without a wake-up.
+        self.full = False
+        self.next_at: datetime | None = None
 
     def due(self, now: datetime) -> bool:
         """True once in a while."""
@@ -37,6 +50,19 @@ class Pace:
             self._asked = now
             return True
         return False
+
+    def measures(self, now: datetime) -> bool:
+        """True when it is time to ask how long executions wait."""
+        if self._measured is None or (now - self._measured).total_seconds() >= WAITS_SECONDS:
+            self._measured = now
+            return True
+        return False
+
+    def due_in(self, now: datetime) -> float | None:
+        """Seconds after which another round is worth it; None when only a wake-up makes it so."""
+        if self.full:
+            return REFILL_SECONDS
+        return None if self.next_at is None else max(0.0, (self.next_at - now).total_seconds())
 
 
 def dispatch(
@@ -53,69 +79,79 @@ def dispatch(
     The message goes out *before* the commit: a crash in between sends it twice, never not at all.
     """
     with database.write() as tx:
+        flight = backlog.in_flight(tx)
         again: list[str] = []
         if pace.due(tx.now):
             alive = worker.c.seen_at > tx.now - timedelta(seconds=worker_ttl)
             pace.slots = int(tx.scalar(sa.select(sa.func.sum(worker.c.slots)).where(alive)) or 0)
-            again = _overdue(tx, redispatch)
-        sent = tx.scalar(
-            sa.select(sa.func.count())
-            .select_from(execution)
-            .where(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
-        )
-        window = min(limit, max(LEAST_WINDOW, PER_SLOT * pace.slots) - int(sent or 0))
-        ids = again + (_ids(tx, execution.c.dispatched_at.is_(None), window) if window > 0 else [])
+            if flight.sent:
+                if pace.measures(tx.now):
+                    pace.wait = _long_wait(tx)
+                busy = 0 < pace.slots <= flight.running
+                again = _overdue(tx, LONGEST if busy else patience(redispatch, pace.wait))
+        places = min(limit, (PER_SLOT * pace.slots or LEAST_WINDOW) - flight.sent)
+        taken = backlog.take(tx, max(0, places), flight)
+        pace.full, pace.next_at = taken.more, taken.next_at
+        ids = [*again, *taken.ids]
         if not ids:
             return 0
         send(ids)
         tx.execute(
             sa.update(execution)
             .where(execution.c.id.in_(ids))
-            .values(dispatched_at=tx.now, dispatch_count=execution.c.dispatch_count + 1)
+            .values(
+                # The first sending: how long it waits is measured from there.
+                dispatched_at=sa.func.coalesce(execution.c.dispatched_at, tx.now),
+                dispatch_count=execution.c.dispatch_count + 1,
+            )
         )
     return len(ids)
 
 
-def _overdue(tx: Tx, redispatch: float) -> list[str]:
-    """Executions that were sent and that nobody has claimed; the patience doubles with each sending."""
-    late = [
-        sa.and_(
-            execution.c.dispatch_count == count if count < 5 else execution.c.dispatch_count >= count,
-            execution.c.dispatched_at
-            < tx.now - timedelta(seconds=min(LONGEST, redispatch * 2 ** max(count - 1, 0))),
-        )
-        for count in range(6)
-    ]
-    return _ids(tx, sa.or_(*late), 100)
+def patience(redispatch: float, wait: float) -> float:
+    """Seconds until a message is believed to be lost, where ``wait`` is what most executions wait at the most.
+
+    With less than others wait, every message would be sent twice without any fault, and with that each waits longer.
+    """
+    return min(LONGEST, max(redispatch, TIMES * wait))
 
 
-def _ids(tx: Tx, condition: Any, limit: int) -> list[str]:
+def overdue(waited: float, count: int, patience: float) -> bool:
+    """Whether what was sent ``count`` times, first ``waited`` seconds ago, is to go again: the patience doubles."""
+    return waited > sum(min(LONGEST, patience * 2**n) for n in range(max(1, count)))
+
+
+def _overdue(tx: Tx, patience: float) -> list[str]:
+    """Executions that were sent and that nobody has claimed."""
     statement = (
-        sa.select(execution.c.id)
+        sa.select(execution.c.id, execution.c.dispatched_at, execution.c.dispatch_count)
         .where(
-            execution.c.state == "queued",
-            execution.c.run_at <= tx.now,
-            sa.not_(execution.c.held),
-            condition,
+            SENT, sa.not_(execution.c.held), execution.c.dispatched_at < tx.now - timedelta(seconds=patience)
         )
         .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
-        .limit(limit)
+        .limit(1000)
     )
     if tx.dialect == "postgresql":
         statement = statement.with_for_update(skip_locked=True)
-    return [row["id"] for row in tx.rows(statement)]
+    return [
+        row["id"]
+        for row in tx.rows(statement)
+        if overdue((tx.now - row["dispatched_at"]).total_seconds(), row["dispatch_count"], patience)
+    ][:100]
+
+
+def _long_wait(tx: Tx) -> float:
+    """What 95 of 100 of the newest attempts have waited at the most between sending and claim, seconds."""
+    newest = sa.select(attempt.c.queued_seconds).order_by(attempt.c.execution_id.desc()).limit(WAITS)
+    waits = sorted(row["queued_seconds"] for row in tx.rows(newest) if row["queued_seconds"] is not None)
+    return waits[int(len(waits) * 0.95)] if waits else 0.0
 
 
 def due_in(database: Database) -> float | None:
     """Seconds until the next queued execution that is not due yet; None when there is none."""
     with database.read() as tx:
         first = tx.scalar(
-            sa.select(sa.func.min(execution.c.run_at)).where(
-                execution.c.state == "queued",
-                execution.c.run_at > tx.now,
-                execution.c.dispatched_at.is_(None),
-                sa.not_(execution.c.held),
-            )
+            sa.select(sa.func.min(execution.c.run_at)).where(WAITING, execution.c.run_at > tx.now)
         )
     return None if first is None else max(0.0, (first - tx.now).total_seconds())
 
@@ -130,7 +166,9 @@ def recall(database: Database, ids: Sequence[str] | None = None) -> int:
     lost = execution.c.dispatched_at.is_not(None) if ids is None else execution.c.id.in_(ids)
     with database.write() as tx:
         changed = tx.execute(
-            sa.update(execution).where(execution.c.state == "queued", lost).values(dispatched_at=None)
+            sa.update(execution)
+            .where(execution.c.state == "queued", lost)
+            .values(dispatched_at=None, dispatch_count=0)
         ).rowcount
         if changed:
             tx.wake("executions")

@@ -54,6 +54,10 @@ class Unavailable(FunctoryError):
     code = 6
 
 
+class Uncertain(Unavailable):
+    """A commit got no answer: nobody knows whether it was carried out."""
+
+
 class Stale(FunctoryError):
     """An attempt that no longer owns its execution tried to write: its fence is not the current one."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import causes, codec
+from engine import audit, causes, codec, horizon
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Invalid, NotFound
@@ -26,7 +26,7 @@ TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 # First words of the types that only the engine writes; a user's emit() may not pretend to be it.
 RESERVED = frozenset({
     "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
-    "worker", "source", "row",
+    "worker", "source", "row", "saga",
 })  # fmt: skip
 
 # The columns that a decision about an event needs.
@@ -46,6 +46,8 @@ SCANNED = (
 
 MAX_SUBJECT = 1024
 MAX_ROUTE_ATTEMPTS = 5
+# Quarantined events that one transaction releases.
+RELEASED = 500
 
 
 def record(
@@ -170,8 +172,9 @@ class Events:
         """One event row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             row = tx.one(sa.select(event).where(event.c.id == as_id(id_, "event")))
-        if row is None:
-            raise NotFound(f"event {id_} not found", try_="functory event list")
+            if row is None:
+                why = horizon.why_missing(tx, as_id(id_, "event"))
+                raise NotFound(f"event {id_} not found", why, "functory event list")
         return row
 
     def list(
@@ -193,6 +196,9 @@ class Events:
         for column, value in ((event.c.type, type_), (event.c.subject, subject), (event.c.state, state)):
             if value is not None:
                 statement = statement.where(column == value)
+        if state in ("pending", "quarantined"):
+            # As the partial indexes have it: an open state is found without reading what is closed.
+            statement = statement.where(sa.text(f"event.state = '{state}'"))
         if root_id is not None:
             statement = statement.where(event.c.root_id == as_id(root_id, "root"))
         if before is not None:
@@ -228,17 +234,40 @@ class Events:
                 return
             last = rows[-1][0]
 
-    def release(self, id_: str) -> None:
-        """Send a quarantined event to the router again. Raises :class:`NotFound`."""
+    def release(self, id_: str, *, author: str = "") -> None:
+        """quarantined → pending: send an event to the router again. Raises :class:`NotFound`."""
+        if not self._release([event.c.id == as_id(id_, "event")], author):
+            raise NotFound(f"no quarantined event {id_}", try_="functory event list --state quarantined")
+
+    def release_all(self, type_: str | None = None, *, author: str = "") -> int:
+        """quarantined → pending for all events, of one type only when given. Returns how many."""
+        done = 0
+        while count := self._release([] if type_ is None else [event.c.type == type_], author):
+            done += count
+        return done
+
+    def _release(self, which: Sequence[Any], author: str) -> int:
+        """Those of ``which`` that are quarantined, at most ``RELEASED`` of them, each with its line in the audit."""
         with self._database.write() as tx:
-            statement = (
+            some = sa.select(event.c.id).where(sa.text("event.state = 'quarantined'"), *which)
+            some = some.order_by(event.c.id).limit(RELEASED)
+            rows = tx.rows(
                 sa.update(event)
-                .where(event.c.id == as_id(id_, "event"), event.c.state == "quarantined")
+                .where(event.c.id.in_(some), event.c.state == "quarantined")
                 .values(state="pending", route_attempts=0, route_after=None, problem=None)
+                .returning(event.c.id, event.c.type)
             )
-            if tx.execute(statement).rowcount == 0:
-                raise NotFound(f"no quarantined event {id_}", try_="functory event list --state quarantined")
-            tx.wake("events")
+            for row in rows:
+                audit.note(tx, author, "event.release", row["id"], {"type": row["type"]})
+            if rows:
+                tx.wake("events")
+        return len(rows)
+
+
+def quarantined(tx: Tx) -> int:
+    """How many events no router could decide about."""
+    count = sa.select(sa.func.count()).select_from(event).where(sa.text("event.state = 'quarantined'"))
+    return int(tx.scalar(count) or 0)
 
 
 def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
@@ -269,6 +298,14 @@ def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
 def mark_published(tx: Tx, ids: Sequence[str]) -> None:
     """Note that the exchange has confirmed these events."""
     tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(ids)))
+
+
+def drop_unpublished(tx: Tx, limit: int) -> int:
+    """Take the oldest events out of the outbox, where there is no exchange. Returns how many."""
+    oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
+    if tx.dialect == "postgresql":
+        oldest = oldest.with_for_update(skip_locked=True)
+    return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount
 
 
 def _pending(tx: Tx, what: Any) -> sa.Select[Any]:

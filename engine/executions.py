@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from engine import attempts as attempts_
-from engine import budgets, causes, events, functions, lanes, limits, schemas, versions
+from engine import budgets, causes, events, functions, horizon, lanes, limits, sagas, schemas, versions
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
@@ -37,7 +37,7 @@ OPEN = ("queued", "running")
 MANY = 16
 MANY_SECONDS = 0.02
 
-_RACED = "another execution has just taken this idempotency_key"
+_RACED = "another execution has just taken this key"
 
 
 def row(
@@ -54,6 +54,7 @@ def row(
     parent_id: str | None = None,
     replay_of: str | None = None,
     idempotency_key: str | None = None,
+    step_key: str | None = None,
     delay: float = 0.0,
     priority: int | None = None,
     dispatched: bool = False,
@@ -75,6 +76,7 @@ def row(
         "depth": depth,
         "chain": list(chain),
         "idempotency_key": idempotency_key,
+        "step_key": step_key,
         "input": dict(input_),
         "state": "queued",
         "attempt": 0,
@@ -111,6 +113,7 @@ class Executions:
         cause: str = "api",
         parent: Cause | None = None,
         idempotency_key: str | None = None,
+        step_key: str | None = None,
         delay: float = 0.0,
         priority: int | None = None,
         dispatched: bool = False,
@@ -119,14 +122,15 @@ class Executions:
 
         ``make_input`` is the input object, or makes it from the version row (to bind positional
         arguments). With a ``parent`` it becomes that execution's child: one deeper, in the same root
-        and budget. The same ``idempotency_key`` again returns the first execution. ``dispatched``
+        and budget. The same ``idempotency_key`` again returns the first execution, and so does the same
+        ``step_key`` of one parent, unless that one did not succeed. ``dispatched``
         says that the caller itself will claim it at once.
         Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
         """
 
         def work(tx: Tx) -> dict[str, Any]:
             causes.hold(tx, parent)
-            known = _by_key(tx, idempotency_key, function)
+            known = _by_key(tx, idempotency_key, function) or _of_step(tx, parent, step_key)
             if known is not None:
                 return known
             found = versions.load(tx, function, version)
@@ -162,6 +166,7 @@ class Executions:
                 chain=parent.chain if parent else (),
                 parent_id=parent.execution_id if parent else None,
                 idempotency_key=idempotency_key,
+                step_key=step_key,
                 delay=delay,
                 priority=priority,
                 dispatched=dispatched,
@@ -201,8 +206,9 @@ class Executions:
         """One execution row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             found = tx.one(sa.select(execution).where(execution.c.id == as_id(id_, "execution")))
-        if found is None:
-            raise NotFound(f"execution {id_} not found", try_="functory execution list")
+            if found is None:
+                why = horizon.why_missing(tx, as_id(id_, "execution"))
+                raise NotFound(f"execution {id_} not found", why, "functory execution list")
         return found
 
     def list(
@@ -376,6 +382,7 @@ def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
             lanes.leave(tx, found["id"])
         data = attempts_.describe(found, "cancelled") | {"author": author}
         events.add(tx, [attempts_.event_of(tx, found, "execution.cancelled", data)])
+        sagas.begin(tx, found, "cancelled")
         tx.wake("finished")
 
 
@@ -407,6 +414,19 @@ def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
             "take another key",
         )
     return known
+
+
+def _of_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, Any] | None:
+    """The open or succeeded execution of a durable call that some attempt of the parent has made."""
+    if parent is None or step_key is None:
+        return None
+    return tx.one(
+        sa.select(execution).where(
+            execution.c.parent_id == parent.execution_id,
+            execution.c.step_key == step_key,
+            execution.c.state.in_((*OPEN, "succeeded")),
+        )
+    )
 
 
 def _inactive(tx: Tx, function: str) -> bool:

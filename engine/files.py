@@ -156,7 +156,7 @@ def causes(
     The latest execution that left the content there; none for what nobody noted.
     """
     wanted = {_key(path): path for path in looked}
-    rows = tx.rows(
+    statement = (
         sa.select(
             file_written.c.path_sha256.label("path_key"),
             file_written.c.content,
@@ -167,8 +167,11 @@ def causes(
         .where(file_written.c.path_sha256.in_(sorted(wanted)))
         .order_by(file_written.c.time, file_written.c.execution_id)
     )
+    if tx.dialect == "postgresql":
+        # They must not be pruned before the events that they caused are there.
+        statement = statement.with_for_update(read=True, key_share=True, of=execution)
     found: dict[bytes, Cause] = {}
-    for row in rows:
+    for row in tx.rows(statement):
         path = wanted[row["path_key"]]
         if row["content"] in looked[path] and changed[path] <= row["noted_at"] + NOTE_SLACK:
             found[path] = Cause.of(row)

@@ -68,7 +68,7 @@ class Functions:
         """Save a function as fully described: what is not in ``declared`` is empty.
 
         ``declared`` takes imports, dependencies, secrets (or key_dependencies), permissions, hosts, files,
-        subprocess, requirements, reuse, metadata, output_patterns, limits, input_parameters,
+        subprocess, requirements, reuse, compensate, metadata, output_patterns, limits, input_parameters,
         output_parameters, validate_output. Returns the version row with ``created`` False when nothing had
         changed. Raises :class:`Invalid`, :class:`Conflict`, and :class:`Refused` for a path that is kept or
         for more rights than the execution that is the ``cause`` has itself.
@@ -284,6 +284,7 @@ class Functions:
             content["dependencies"] = links.resolved(tx, name, content["dependencies"])
             unresolved = [d["name"] for d in content["dependencies"] if not d["resolved"]]
             warnings = [*warnings, *(f"the dependency {d} does not exist yet" for d in unresolved)]
+            warnings += links.undoing_of(tx, name, content["compensate"])
             sha256 = declaration.digest(content)
             twin = base if base and (base["sha256"], base["active"]) == (sha256, base["number"]) else None
             if twin is None and alive and (needs or not activate):

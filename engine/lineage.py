@@ -13,10 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from engine import horizon
 from engine.database import Database, Tx
 from engine.errors import NotFound
 from engine.events import as_id
-from engine.tables import budget, event, execution, firing, hold, log, outbox, span, trigger
+from engine.tables import budget, compensation, event, execution, firing, hold, log, outbox, span, trigger
 
 # A tree larger than this is cut: nobody reads it, and a bomb must not fill the reader's memory.
 MOST = 5000
@@ -95,9 +96,12 @@ class Lineage:
                 if ids
                 else []
             )
+            gone = _missing(tx, {row["execution_id"] for row in firings if row["joint"]} - set(ids))
+            firings = [row | {"pruned": row["execution_id"] in gone} for row in firings]
             used = tx.one(sa.select(budget).where(budget.c.root_id == root))
             joint = _joint(tx, [row["id"] for row in executions if row["trigger_id"] is not None])
-        nodes = grow(events, executions, firings, spans, joint)
+            undone = _undoings(tx, [row["id"] for row in executions if row["cause"] == "compensation"])
+        nodes = grow(events, executions, firings, spans, joint, undone)
         if not whole:
             found = next((n for top in nodes for n in top.walk() if n.id == id_), None)
             nodes = [found] if found is not None else nodes
@@ -107,13 +111,15 @@ class Lineage:
     def cause(self, execution_id: str) -> dict[str, Any]:
         """Why an execution exists: its row, and the event, trigger, firing or parent that made it.
 
-        ``events`` are all events of an execution that several started, the deciding one (``event``) among them.
+        ``events`` are all events of an execution that several started, the deciding one (``event``) among them;
+        ``pruned`` the ids of those executions that it names and that are gone.
         """
         execution_id = as_id(execution_id, "execution")
         with self._database.read() as tx:
             row = tx.one(sa.select(execution).where(execution.c.id == execution_id))
             if row is None:
-                raise NotFound(f"execution {execution_id} not found", try_="functory execution list")
+                why = horizon.why_missing(tx, execution_id)
+                raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
             found: dict[str, Any] = {
                 "execution": row,
                 "event": None,
@@ -135,8 +141,15 @@ class Lineage:
                     .where(firing.c.execution_id == execution_id, sa.text("firing.joint"))
                     .order_by(event.c.id)
                 )
+            found["undoes"] = _undoings(tx, [execution_id]).get(execution_id)
+            found["plan"] = tx.rows(
+                sa.select(compensation)
+                .where(compensation.c.saga_id == execution_id)
+                .order_by(compensation.c.position)
+            )
             if row["parent_id"]:
                 found["parent"] = tx.one(sa.select(execution).where(execution.c.id == row["parent_id"]))
+            found["pruned"] = _missing(tx, {row["replay_of"]} - {None})
             found["stopped"] = tx.rows(
                 sa.select(firing, trigger.c.name.label("trigger"), event.c.type)
                 .join(event, event.c.id == firing.c.event_id)
@@ -187,7 +200,8 @@ class Lineage:
 
     def open_work(self, root_id: str | None = None) -> dict[str, int]:
         """How much is not done yet, of everything or of one root: pending events, unpublished events, queued
-        and running executions, and matches that wait for others. One statement, so that work cannot move on between
+        and running executions, matches that wait for others, and steps to be undone (not those behind one that could
+        not be). One statement, so that work cannot move on between
         two counts."""
         counts = {
             "pending events": _counted(event, event.c.state == "pending", root_id),
@@ -195,6 +209,7 @@ class Lineage:
             "queued executions": _counted(execution, execution.c.state == "queued", root_id),
             "running executions": _counted(execution, execution.c.state == "running", root_id),
             "waiting matches": _counted(hold, sa.true(), root_id),
+            "open compensations": _undone(root_id),
         }
         with self._database.read() as tx:
             return {
@@ -221,12 +236,14 @@ def grow(
     firings: Iterable[Mapping[str, Any]],
     spans: Iterable[Mapping[str, Any]],
     joint: Mapping[str, int] | None = None,
+    undone: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Node]:
     """Put one root's rows together. An execution stands below the event that fired it or below its
     parent; an event below the execution that caused it; what has neither is a top of the tree.
 
     ``joint`` says how many events started an execution together (``event_count`` of its row). It stands below the
     one that decided; below the others a node ``joined`` leads to it, maybe into another root's tree.
+    ``undone`` are the rows of the compensations by the executions that carry them out.
     """
     event_nodes = {row["id"]: Node("event", row["id"], row) for row in events}
     fired = {(row["trigger_id"], row["event_id"]): row for row in firings}
@@ -236,6 +253,9 @@ def grow(
         extra = {"trigger": by["trigger"], "trigger_version": by["trigger_version"]} if by else {}
         if joint and row["id"] in joint:
             extra["event_count"] = joint[row["id"]]
+        if undone and row["id"] in undone:
+            step = undone[row["id"]]
+            extra |= {"undoes": step["function"], "undoes_id": step["step_id"]}
         execution_nodes[row["id"]] = Node("execution", row["id"], {**row, **extra})
     _hang_spans(execution_nodes, spans)
     tops: list[Node] = []
@@ -299,12 +319,36 @@ def _joint(tx: Tx, ids: list[str]) -> dict[str, int]:
     )
 
 
+def _undoings(tx: Tx, ids: list[str]) -> dict[str, dict[str, Any]]:
+    """The compensations that these executions carry out."""
+    if not ids:
+        return {}
+    rows = tx.rows(
+        sa.select(compensation)
+        .join(execution, execution.c.parent_id == compensation.c.saga_id)
+        .where(execution.c.id.in_(ids), compensation.c.execution_id == execution.c.id)
+    )
+    return {row["execution_id"]: row for row in rows}
+
+
 def _root_of(tx: Tx, id_: str) -> str:
     for table in (execution, event):
         root = tx.scalar(sa.select(table.c.root_id).where(table.c.id == id_))
         if root is not None:
             return root
-    raise NotFound(f"no event or execution {id_}", try_="functory execution list, or functory event list")
+    raise NotFound(
+        f"no event or execution {id_}",
+        horizon.why_missing(tx, id_),
+        "functory execution list, or functory event list",
+    )
+
+
+def _missing(tx: Tx, ids: set[str]) -> list[str]:
+    """Those of these executions that are not there any more."""
+    if not ids:
+        return []
+    there = set(tx.execute(sa.select(execution.c.id).where(execution.c.id.in_(sorted(ids)))).scalars())
+    return sorted(ids - there)
 
 
 def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list[dict[str, Any]]:
@@ -314,3 +358,16 @@ def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list
 def _counted(table: sa.Table, condition: sa.ColumnElement[bool], root_id: str | None) -> sa.ScalarSelect[int]:
     statement = sa.select(sa.func.count()).select_from(table).where(condition)
     return (statement if root_id is None else statement.where(table.c.root_id == root_id)).scalar_subquery()
+
+
+def _undone(root_id: str | None) -> sa.ScalarSelect[int]:
+    stuck = compensation.alias("stuck")
+    open_ = sa.and_(
+        compensation.c.state.in_(("waiting", "pending", "running")),
+        ~sa.exists().where(stuck.c.saga_id == compensation.c.saga_id, stuck.c.state == "failed"),
+    )
+    statement = sa.select(sa.func.count()).select_from(compensation).where(open_)
+    if root_id is not None:
+        of_root = sa.select(execution.c.id).where(execution.c.root_id == root_id)
+        statement = statement.where(compensation.c.saga_id.in_(of_root))
+    return statement.scalar_subquery()

@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import dependencies, versions
+from engine import dependencies, undoing, versions
+from engine.errors import Invalid
 from engine.tables import function, function_version, trigger, trigger_version
 from engine.tx import Tx
 
@@ -31,6 +32,18 @@ def resolved(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str
     return [d.as_json() | {"resolved": known.get(str(d), False)} for d in dependencies.read(declared)]
 
 
+def undoing_of(tx: Tx, name: str, reference: str | None) -> list[str]:
+    """What is wrong with the function that undoes ``name``, as warnings. Raises :class:`Invalid` for itself."""
+    if reference is None:
+        return []
+    other, pin = dependencies.reference(reference, "compensation")
+    if other == name:
+        raise Invalid(
+            f"{name} cannot undo itself", f"its compensation is {reference}", "name another function"
+        )
+    return undoing.warnings(versions.load(tx, other, pin), reference)
+
+
 def users(tx: Tx, name: str) -> list[str]:
     """Who needs a function: functions and triggers, as text."""
     return _dependents(tx, name) + _triggers(tx, name)
@@ -38,7 +51,12 @@ def users(tx: Tx, name: str) -> list[str]:
 
 def _dependents(tx: Tx, name: str) -> list[str]:
     rows = tx.rows(
-        sa.select(function.c.name, function_version.c.number, function_version.c.dependencies)
+        sa.select(
+            function.c.name,
+            function_version.c.number,
+            function_version.c.dependencies,
+            function_version.c.compensate,
+        )
         .join(
             function_version,
             sa.and_(
@@ -49,7 +67,13 @@ def _dependents(tx: Tx, name: str) -> list[str]:
         .where(function.c.state != "deleted", function.c.name != name)
         .order_by(function.c.name)
     )
-    return [f"function {row['name']}" for row in rows if any(d["name"] == name for d in row["dependencies"])]
+    return [f"function {row['name']}" for row in rows if name in _needed(row)]
+
+
+def _needed(row: dict[str, Any]) -> set[str]:
+    """The functions that a version names: its dependencies and what undoes it."""
+    undone_by = {dependencies.reference(row["compensate"])[0]} if row["compensate"] else set()
+    return {d["name"] for d in row["dependencies"]} | undone_by
 
 
 def _triggers(tx: Tx, name: str) -> list[str]:

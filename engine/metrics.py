@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from engine import lanes
+from engine import events, lanes
 from engine.database import Database
 from engine.errors import FunctoryError
-from engine.tables import bucket, event, execution, function, outbox, source, worker
+from engine.tables import bucket, event, execution, function, outbox, source, verification, worker
 
 OTHER = "_other"
 TIERS = ("A", "B", "C", "none")
@@ -150,6 +150,18 @@ execution_queue = Histogram(
 executions_lost = Counter(
     "functory_executions_reaped_total", "What the reaper did.", ["result"], registry=registry
 )
+sagas = Counter(
+    "functory_sagas_total",
+    "Failed executions whose steps were all undone, or of which one could not be.",
+    ["result"],
+    registry=registry,
+)
+compensations = Counter(
+    "functory_compensations_total",
+    "Steps of failed executions by the state that they came to.",
+    ["state"],
+    registry=registry,
+)
 zombies = Counter(
     "functory_zombie_finishes_total",
     "Finishes refused because the attempt was no longer the owner.",
@@ -164,6 +176,27 @@ sandbox_tier = Gauge(
 )
 dispatched = Counter(
     "functory_executions_dispatched_total", "Executions sent to the broker.", registry=registry
+)
+pruned_rows = Counter(
+    "functory_pruned_rows_total",
+    "Rows deleted because they were old, by table.",
+    ["table"],
+    registry=registry,
+)
+degraded_claims = Counter(
+    "functory_degraded_claims_total",
+    "Executions that a worker claimed by itself because no message had come for them.",
+    registry=registry,
+)
+worker_stalls = Counter(
+    "functory_worker_stalls_total",
+    "Workers that ended themselves because messages were sent and did not come.",
+    registry=registry,
+)
+worker_last_intake = Gauge(
+    "functory_worker_last_intake_timestamp_seconds",
+    "When this worker last took in work, or made sure that none waits for it.",
+    registry=registry,
 )
 source_events = Counter(
     "functory_source_events_total", "Events that sources have brought in.", ["kind"], registry=registry
@@ -240,6 +273,12 @@ class StateCollector(Collector):
                     .where(source.c.state == "enabled")
                     .group_by(source.c.kind)
                 )
+                quarantined = events.quarantined(tx)
+                checked = tx.rows(
+                    sa.select(verification.c.code, verification.c.count, verification.c.time).order_by(
+                        verification.c.code
+                    )
+                )
                 now = tx.now
         except FunctoryError:
             return
@@ -264,6 +303,24 @@ class StateCollector(Collector):
             "functory_router_backlog_seconds",
             "Age of the oldest event that is not routed.",
             value=age(unrouted),
+        )
+        yield GaugeMetricFamily(
+            "functory_events_quarantined",
+            "Events that no router could decide about, until an operator releases them.",
+            value=quarantined,
+        )
+        family = GaugeMetricFamily(
+            "functory_invariant_violations",
+            "Rows that break an invariant, as the checks since the last complete one found them.",
+            labels=["invariant"],
+        )
+        for row in checked:
+            family.add_metric([row["code"]], row["count"])
+        yield family
+        yield GaugeMetricFamily(
+            "functory_invariants_checked_timestamp_seconds",
+            "When the invariants were checked last; 0 for never.",
+            value=max((row["time"].timestamp() for row in checked), default=0.0),
         )
         family = GaugeMetricFamily(
             "functory_flow_waiting",

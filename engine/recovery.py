@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from engine import attempts, events, lanes
+from engine import attempts, events, lanes, sagas
+from engine.clock import ServerClock
 from engine.database import Database, Tx
 from engine.tables import attempt, execution, worker
 
@@ -16,10 +17,18 @@ from engine.tables import attempt, execution, worker
 BATCH = 200
 
 
-def reap(database: Database, *, cancel_grace: float) -> dict[str, int]:
-    """End what nobody owns any more. Returns how many were lost, dead, cancelled, expired."""
+def reap(
+    database: Database, *, cancel_grace: float, believe: Callable[[], bool] = lambda: True
+) -> dict[str, int]:
+    """End what nobody owns any more. Returns how many were lost, dead, cancelled, expired.
+
+    ``believe`` is asked once the transaction's time is known: whether it may be believed that who has sent no
+    heartbeat until then could have.
+    """
     done = {"lost": 0, "dead": 0, "cancelled": 0, "expired": 0}
     with database.write() as tx:
+        if not believe():
+            return done
         for row in _locked(tx, sa.and_(execution.c.state == "running", execution.c.lease_until < tx.now)):
             if row["cancel_requested_at"] is not None:
                 done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
@@ -48,6 +57,18 @@ def reap(database: Database, *, cancel_grace: float) -> dict[str, int]:
         for row in _locked(tx, late):
             done["expired"] += _end(tx, row, "expired", "Expired", "it was not started in time")
     return done
+
+
+def server_age(database: Database) -> float | None:
+    """Seconds since the database server was started. None for SQLite, which has no server, and where the time is not
+    the server's own. Raises :class:`Unavailable`."""
+    with database.read() as tx:
+        if tx.dialect != "postgresql" or not isinstance(database.clock, ServerClock):
+            # Nothing to be asked but whether it answers.
+            tx.scalar(sa.text("SELECT 1"))
+            return None
+        since = sa.func.clock_timestamp() - sa.func.pg_postmaster_start_time()
+        return float(tx.scalar(sa.select(sa.extract("epoch", since))))
 
 
 def forget_workers(database: Database, after: float) -> list[str]:
@@ -87,6 +108,7 @@ def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
             run_at=tx.now,
             queue_at=tx.now,
             dispatched_at=None,
+            dispatch_count=0,
             lease_until=None,
             worker_id=None,
         )
@@ -116,6 +138,7 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
         data = attempts.describe(row, state) | {"error": error}
         events.add(tx, [attempts.event_of(tx, row, f"execution.{state}", data)])
+        sagas.begin(tx, row, state)
         tx.wake("finished")
     return changed
 

@@ -26,7 +26,7 @@ from engine.errors import Invalid
 DATABASES = ("sqlite", "postgresql", "postgres")
 # Read elsewhere, before there are settings.
 OTHER_VARIABLES = ("FUNCTORY_CONFIG", "FUNCTORY_DEBUG")
-BROKERS = ("memory", "amqp", "amqps", "pyamqp", "redis", "rediss")
+BROKERS = ("memory", "none", "amqp", "amqps", "pyamqp", "redis", "rediss")
 
 
 class Settings(BaseSettings):
@@ -40,7 +40,9 @@ class Settings(BaseSettings):
         Path(".functory"), description="folder of the embedded database, keys and scratch files"
     )
     database_url: SecretStr | None = Field(None, description="sqlite:///file or postgresql://user@host/name")
-    broker_url: SecretStr = Field(SecretStr("memory://"), description="memory://, amqp://… or redis://…")
+    broker_url: SecretStr = Field(
+        SecretStr("memory://"), description="memory://, none://, amqp://… or redis://…"
+    )
     namespace: str = Field(
         "functory",
         pattern=r"^[a-z][a-z0-9_.-]{0,62}$",
@@ -63,11 +65,39 @@ class Settings(BaseSettings):
     redispatch_seconds: float = Field(
         60.0, gt=0, le=3600, description="a queued execution is sent again after this"
     )
+    claim_seconds: float = Field(
+        2.0,
+        gt=0,
+        le=3600,
+        description="a worker with a free slot claims by itself what has waited this long for a message",
+    )
+    stall_seconds: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="a worker that gets no messages for this long, though they are sent, ends to be started again",
+    )
     grace_seconds: float = Field(
         20.0, ge=0, le=3600, description="how long a role may finish its work on SIGTERM"
     )
     receipt_days: float = Field(
         30.0, ge=1, le=36_500, description="how long sources remember what they have taken in"
+    )
+    keep_days: float | None = Field(
+        None,
+        ge=1,
+        le=36_500,
+        description="how long a causal tree is kept once all of it has ended; for ever when not set",
+    )
+    keep_log_days: float | None = Field(
+        None,
+        ge=1,
+        le=36_500,
+        description="how long log lines are kept once their execution has ended; as long as its tree when not set",
+    )
+
+    verify_seconds: float = Field(
+        300.0, ge=0, le=86_400, description="how often a scheduler checks the invariants; 0 for never"
     )
 
     max_depth: int = Field(16, ge=1, le=64, description="longest causal chain")
@@ -189,6 +219,11 @@ class Settings(BaseSettings):
     def embedded(self) -> bool:
         """True when the broker is in this process: all roles run here."""
         return self.broker_url.get_secret_value().startswith("memory")
+
+    @cached_property
+    def brokerless(self) -> bool:
+        """True without a broker: workers claim from the database, and nobody publishes events."""
+        return self.broker_url.get_secret_value().startswith("none")
 
     @cached_property
     def database(self) -> str:

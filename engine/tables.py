@@ -134,6 +134,8 @@ function_version = Table(
     Column("requirements", Json, nullable=False, server_default=sa.text("'[]'")),
     Column("grants", Json, nullable=False, server_default=sa.text("'{}'")),
     Column("reuse", sa.Boolean, nullable=False, server_default=sa.false()),
+    # The function (name or name@number) that undoes what a success of this one did.
+    Column("compensate", sa.String(220)),
     # What the static checks found; advice, no content.
     Column("findings", Json, nullable=False, server_default=sa.text("'[]'")),
     # Of table environment; none for the standard library alone. Why there is none when one is needed.
@@ -231,6 +233,7 @@ event = Table(
     Column("routed_at", Instant),
 )
 _open("ix_event_pending", event, [event.c.id], "state = 'pending'")
+_open("ix_event_quarantined", event, [event.c.id], "state = 'quarantined'")
 Index("ix_event_root_id", event.c.root_id)
 Index("ix_event_cause_execution_id", event.c.cause_execution_id)
 Index("ix_event_type", event.c.type, event.c.id)
@@ -273,7 +276,7 @@ execution = Table(
     Column("function", sa.String(200), nullable=False),
     Column("version", sa.Integer, nullable=False),
     Column("version_id", Id, ForeignKey("function_version.id"), nullable=False),
-    Column("cause", sa.String(16), nullable=False),  # manual, api, trigger, parent, replay
+    Column("cause", sa.String(16), nullable=False),  # manual, api, trigger, parent, replay, compensation
     Column("trigger_id", Id),
     Column("event_id", Id),
     Column("parent_id", Id),
@@ -282,6 +285,8 @@ execution = Table(
     Column("depth", sa.Integer, nullable=False),
     Column("chain", Json, nullable=False),
     Column("idempotency_key", sa.String(255), unique=True),
+    # Which call of its parent a durable one is: another attempt of the parent finds it by this.
+    Column("step_key", sa.String(64)),
     Column("input", Json, nullable=False),
     Column("state", sa.String(16), nullable=False),
     Column("attempt", sa.Integer, nullable=False, default=0),
@@ -314,16 +319,35 @@ execution = Table(
     Column("finished_at", Instant),
     UniqueConstraint("trigger_id", "event_id"),
 )
+_open("ix_execution_queued", execution, [execution.c.expires_at], "state = 'queued'")
+# What nobody has sent: by when it is due, and in the order in which it goes (engine.backlog).
+_UNSENT = "state = 'queued' AND NOT held AND dispatched_at IS NULL"
+_open("ix_execution_due", execution, [execution.c.run_at], _UNSENT)
 _open(
-    "ix_execution_queued",
+    "ix_execution_backlog",
     execution,
-    [execution.c.priority.desc(), execution.c.queue_at, execution.c.id],
-    "state = 'queued'",
+    [execution.c.priority.desc(), execution.c.function, execution.c.queue_at, execution.c.id],
+    _UNSENT,
+)
+_open(
+    "ix_execution_sent",
+    execution,
+    [execution.c.dispatched_at],
+    "state = 'queued' AND dispatched_at IS NOT NULL",
 )
 _open("ix_execution_held", execution, [execution.c.run_at], "held AND state = 'queued'")
 # What a trigger has open: singletons, overlap policies and cancel-on ask for it.
 _open("ix_execution_open_trigger", execution, [execution.c.trigger_id], "state IN ('queued', 'running')")
 _open("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")
+# A durable call is made once; one that did not succeed may be made again.
+Index(
+    "uq_execution_step",
+    execution.c.parent_id,
+    execution.c.step_key,
+    unique=True,
+    postgresql_where=text("step_key IS NOT NULL AND state IN ('queued', 'running', 'succeeded')"),
+    sqlite_where=text("step_key IS NOT NULL AND state IN ('queued', 'running', 'succeeded')"),
+)
 Index("ix_execution_root_id", execution.c.root_id)
 Index("ix_execution_parent_id", execution.c.parent_id)
 Index("ix_execution_function", execution.c.function, execution.c.id)
@@ -344,6 +368,8 @@ attempt = Table(
     Column("error", Json),
     Column("duration_seconds", sa.Float),
     Column("waited_seconds", sa.Float),
+    # From its dispatch to its claim: what the dispatcher's patience is measured by.
+    Column("queued_seconds", sa.Float),
 )
 
 span = Table(
@@ -372,6 +398,33 @@ log = Table(
     Column("level", sa.String(8), nullable=False),
     Column("text", Words, nullable=False),
     Column("offset_seconds", sa.Float, nullable=False),
+)
+
+# What is to be undone because an execution (the saga) failed for good: one row a step, the newest step first.
+compensation = Table(
+    "compensation",
+    metadata,
+    Column("saga_id", Id, ForeignKey("execution.id"), primary_key=True),
+    Column("position", sa.Integer, primary_key=True),  # 1 is undone first
+    # The step: an execution, or with fence and seq one of its spans.
+    Column("step_id", Id, ForeignKey("execution.id"), nullable=False),
+    Column("step_fence", sa.Integer, nullable=False, server_default="0", default=0),
+    Column("step_seq", sa.Integer, nullable=False, server_default="0", default=0),
+    Column("function", sa.String(200), nullable=False),  # the step's
+    Column("compensate", sa.String(220), nullable=False),  # name or name@number of what undoes it
+    Column("state", sa.String(16), nullable=False),  # waiting, pending, running, done, failed, skipped
+    Column("execution_id", Id),  # the newest that undoes it
+    Column("problem", Words),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    # Whatever fails around it: a step is undone once.
+    UniqueConstraint("step_id", "step_fence", "step_seq"),
+)
+_open(
+    "ix_compensation_open",
+    compensation,
+    [compensation.c.saga_id],
+    "state IN ('waiting', 'pending', 'running')",
 )
 
 budget = Table(
@@ -664,5 +717,15 @@ cancellation = Table(
     Column("trigger_id", Id, primary_key=True),
     Column("event_id", Id, primary_key=True),
     Column("rule", sa.Integer, primary_key=True),  # which of the trigger's cancel-on rules
+    Column("time", Instant, nullable=False),
+)
+
+# What the invariants came to when they were asked last (engine.invariants.watch).
+verification = Table(
+    "verification",
+    metadata,
+    Column("code", sa.String(8), primary_key=True),  # I1 … I15
+    Column("count", sa.BigInteger, nullable=False),
+    Column("examples", Json, nullable=False),
     Column("time", Instant, nullable=False),
 )

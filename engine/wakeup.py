@@ -22,6 +22,9 @@ class Wakeup:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._generation: dict[str, int] = dict.fromkeys(TOPICS, 0)
+        # How many times longer than its poll interval a role may wait: more than once only as long as other processes
+        # are heard as well (``engine.carrier``).
+        self.slack = 1.0
 
     def signal(self, topics: Iterable[str]) -> None:
         """Wake every waiter of ``topics`` in this process."""

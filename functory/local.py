@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from engine import binding, dependencies, excerpt, executions, grants, migrate
+from engine.compensations import Compensations
 from engine.database import Database
 from engine.errors import FunctoryError, Invalid, WaitTimeout
 from engine.events import Events
@@ -74,6 +75,7 @@ class Functory:
         self.database = Database(self.settings.database, pool_size=self.settings.worker_slots + 6)
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
+        self.compensations = Compensations(self.database)
         self.functions = Functions(self.database, self._inspect, self.settings, self._resolve)
         self.widenings = Widenings(self.database, self.settings)
         self.triggers = Triggers(self.database)

@@ -6,6 +6,7 @@ it is back; nothing else ends a loop but :meth:`Loop.stop`.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,10 @@ COALESCE_SECONDS = 0.002
 
 
 class Loop(threading.Thread):
-    """``work()`` returns True when there may be more at once; ``until()`` may shorten the wait (seconds)."""
+    """``work()`` returns True when there may be more at once; ``until()`` may shorten the wait (seconds).
+
+    While wake-ups are heard the wait is a multiple of ``poll`` (``engine.wakeup``), but no longer than ``longest``.
+    """
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class Loop(threading.Thread):
         until: Callable[[], float | None] | None = None,
         close: Callable[[], None] | None = None,
         coalesce: float = COALESCE_SECONDS,
+        longest: float = math.inf,
     ) -> None:
         super().__init__(name=f"functory-{name}", daemon=True)
         self.role = name
@@ -49,6 +54,7 @@ class Loop(threading.Thread):
         self._until = until
         self._close = close
         self._coalesce = coalesce
+        self._longest = longest
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -76,7 +82,8 @@ class Loop(threading.Thread):
             self.healthy, pause = True, 0.0
             if more:
                 continue
-            timeout = self._poll if wait is None else min(self._poll, wait)
+            poll = self._poll * self._wakeup.slack if self._topic else self._poll
+            timeout = min(poll, self._longest) if wait is None else min(poll, self._longest, wait)
             if self._topic:
                 ended = time.monotonic()
                 self._wakeup.wait(self._topic, seen, timeout)

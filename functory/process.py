@@ -1,8 +1,9 @@
 """A role as a process: settings, logs, schema, metrics port, and an end in order.
 
 ``functory.cli.role`` composes these steps, each role in the same order: :func:`begin`, then whatever it
-runs, then :func:`announce` once it is connected, then :meth:`Ending.wait`. A database or broker that is
-away is told once and waited for: a role that ended instead would only be started again by its supervisor.
+runs, then :func:`announce` once it can work, then :meth:`Ending.wait`. A database that is away is told once and waited
+for: a role that ended instead would only be started again by its supervisor. A broker that is away is told, and not
+waited for: events are routed and executions are claimed without it.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ class Ending:
 
     def __init__(self) -> None:
         self.asked = False
-        # Written by the signal handler: locks, which an event has, may be held by the code it interrupts.
+        # Written below the interpreter: the kernel may give a signal to any thread, and handlers run in the main one
+        # only when it comes back from where it waits.
         self._heard, self._bell = os.pipe()
+        os.set_blocking(self._bell, False)
 
     def install(self) -> Ending:
         """Take over the signals; in the main thread only."""
+        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         return self
@@ -55,7 +59,6 @@ class Ending:
         if self.asked:
             os._exit(128 + number)
         self.asked = True
-        os.write(self._bell, b".")
 
 
 def begin(role: str, *, embedded: bool = False) -> Settings:
@@ -112,9 +115,12 @@ def schema_ready(database: Database, ending: Ending, *, upgrade: bool) -> bool:
     return patiently(attempt, "database", ending)
 
 
-def broker_ready(settings: Settings, ending: Ending) -> bool:
-    """Wait for the broker. False when the end was asked for."""
-    return patiently(lambda: broker.ping(settings), "broker", ending)
+def broker_told(settings: Settings) -> None:
+    """Say so when the broker is away: until it is there, workers claim by polling and events wait to be published."""
+    try:
+        broker.ping(settings)
+    except Unavailable as error:
+        log.warning("the broker is away", what=error.what, why=error.why, hint=error.try_)
 
 
 @contextlib.contextmanager
@@ -190,9 +196,9 @@ def run_loops(
             loops += make(database, settings)
             for loop in loops:
                 loop.start()
-            if broker_ready(settings, ending):
-                announce(role, settings, metrics=address)
-                ending.wait()
+            broker_told(settings)
+            announce(role, settings, metrics=address)
+            ending.wait()
         log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
         ended = end_loops(loops, settings.grace_seconds)
     return 0 if ended else 1

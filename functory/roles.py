@@ -1,9 +1,9 @@
 """The roles, composed of loops: what each process of a deployment runs, and all of it in one.
 
 - **router**: routes events, decides about what flow control holds back, sends executions to workers, publishes events.
-- **scheduler**: schedules, the dispatcher again (so that either may be away), and the reaper.
+- **scheduler**: schedules, the dispatcher again (so that either may be away), the reaper, the undoing of failures.
 - **watcher**: the sources that listen: files, queues, plug-ins.
-- **worker**: a Celery worker (``workers.app``).
+- **worker**: a Celery worker (``workers.app``), or without a broker one of our own (``workers.alone``).
 - **server**: HTTP (``functory.api``).
 
 Run as many of each as you like: rows are claimed, so none is a leader by configuration.
@@ -16,13 +16,13 @@ import sys
 import time
 from datetime import timedelta
 
-from engine import dispatch, metrics, retention
-from engine.broker import Broker, publish_outbox
+from engine import compensations, dispatch, metrics, retention
+from engine.broker import Broker, drop_outbox, publish_outbox
 from engine.codec import encode
 from engine.database import Database
-from engine.dispatch import LEAST_WINDOW
 from engine.errors import Unavailable
 from engine.events import envelope
+from engine.invariants.watch import LOOK_SECONDS, Watch
 from engine.settings import Settings
 from functory.loop import Loop
 from triggers.flow.turn import Turn
@@ -33,6 +33,7 @@ from workers.app import make_app
 from workers.dispatcher import Dispatcher
 from workers.embedded import EmbeddedWorker
 from workers.executor import Executor, worker_name
+from workers.pruner import PASS_SECONDS, Pruner
 from workers.reaper import Reaper
 from workers.sandbox.runner import Runner
 
@@ -41,6 +42,13 @@ OUTBOX_BATCH = 200
 
 # Under load subscribers hear of events this much later, and the publisher takes a tenth of the transactions.
 PUBLISH_SECONDS = 0.03
+
+# Each execution that ends wakes the sagas' loop: under load it looks this often.
+SAGA_SECONDS = 0.05
+
+# Without a broker: how many events are taken out of the outbox at once, and how often.
+DROP_BATCH = 1000
+DROP_SECONDS = 2.0
 
 # How often it is looked whether there is something to forget.
 RETENTION_SECONDS = 60.0
@@ -61,18 +69,21 @@ def router_loops(database: Database, settings: Settings) -> list[Loop]:
             poll=settings.poll_seconds,
         ),
         flow_loop(database, settings),
-        publisher_loop(database, settings),
-        dispatcher_loop(database, settings),
+        *([unpublished_loop(database)] if settings.brokerless else [publisher_loop(database, settings)]),
+        *dispatcher_loops(database, settings),
     ]
 
 
 def scheduler_loops(database: Database, settings: Settings) -> list[Loop]:
-    """Schedules, dispatcher and reaper."""
+    """Schedules, dispatcher, reaper and sagas."""
     return [
         ticker_loop(database, settings),
-        dispatcher_loop(database, settings),
+        *dispatcher_loops(database, settings),
         reaper_loop(database, settings),
+        saga_loop(database, settings),
         retention_loop(database, settings),
+        prune_loop(database, settings),
+        verify_loop(database, settings),
     ]
 
 
@@ -117,6 +128,8 @@ def keeper_loop(database: Database, settings: Settings) -> Loop:
         topic="sources",
         poll=settings.poll_seconds,
         close=keeper.close,
+        # It renews leases.
+        longest=settings.lease_seconds / 10,
     )
 
 
@@ -149,12 +162,35 @@ def publisher_loop(database: Database, settings: Settings) -> Loop:
     )
 
 
+def unpublished_loop(database: Database) -> Loop:
+    """Without a broker: nobody subscribes, so what was to be published is forgotten."""
+    return Loop(
+        "unpublished",
+        lambda: drop_outbox(database) >= DROP_BATCH,
+        wakeup=database.wakeup,
+        topic="outbox",
+        poll=DROP_SECONDS,
+        coalesce=DROP_SECONDS / 10,
+    )
+
+
+def dispatcher_loops(database: Database, settings: Settings) -> list[Loop]:
+    """The dispatcher; none without a broker, where workers claim by themselves."""
+    return [] if settings.brokerless else [dispatcher_loop(database, settings)]
+
+
 def dispatcher_loop(database: Database, settings: Settings) -> Loop:
     """Sends queued executions to the workers."""
     dispatcher = Dispatcher(database, settings, make_app(settings))
+
+    def work() -> bool:
+        dispatcher.dispatch_batch()
+        # Whatever has not found a place waits for one: at once there would be none.
+        return False
+
     return Loop(
         "dispatcher",
-        lambda: dispatcher.dispatch_batch() >= LEAST_WINDOW,
+        work,
         wakeup=database.wakeup,
         topic="executions",
         poll=settings.poll_seconds,
@@ -175,6 +211,18 @@ def reaper_loop(database: Database, settings: Settings) -> Loop:
     )
 
 
+def saga_loop(database: Database, settings: Settings) -> Loop:
+    """Undoes what failed executions have done."""
+    return Loop(
+        "saga",
+        lambda: compensations.advance(database, settings) >= settings.batch_size,
+        wakeup=database.wakeup,
+        topic="finished",
+        poll=settings.poll_seconds,
+        coalesce=SAGA_SECONDS,
+    )
+
+
 def retention_loop(database: Database, settings: Settings) -> Loop:
     """Deletes what sources need not remember any more."""
     older = timedelta(days=settings.receipt_days)
@@ -185,6 +233,37 @@ def retention_loop(database: Database, settings: Settings) -> Loop:
         topic=None,
         poll=RETENTION_SECONDS,
     )
+
+
+def prune_loop(database: Database, settings: Settings) -> Loop:
+    """Deletes what is older than it is to be kept."""
+    pruner = Pruner(database, settings)
+
+    def step() -> bool:
+        pruner.prune()
+        # Never at once: the pruner rests between two steps.
+        return False
+
+    return Loop(
+        "prune",
+        step,
+        wakeup=database.wakeup,
+        topic=None,
+        poll=PASS_SECONDS,
+        until=pruner.due_in,
+    )
+
+
+def verify_loop(database: Database, settings: Settings) -> Loop:
+    """Asks now and then whether the invariants hold."""
+    watch = Watch(database, settings)
+
+    def work() -> bool:
+        watch.look()
+        return False
+
+    poll = min(LOOK_SECONDS, settings.verify_seconds or LOOK_SECONDS)
+    return Loop("verify", work, wakeup=database.wakeup, topic=None, poll=poll)
 
 
 class Embedded:
@@ -215,7 +294,10 @@ class Embedded:
             ticker_loop(self._database, self._settings),
             keeper_loop(self._database, self._settings),
             reaper_loop(self._database, self._settings),
+            saga_loop(self._database, self._settings),
             retention_loop(self._database, self._settings),
+            prune_loop(self._database, self._settings),
+            verify_loop(self._database, self._settings),
         ]
         for loop in self._loops:
             loop.start()

@@ -238,7 +238,10 @@ def _text(value: Any) -> str:
 
 
 def _ready(line: str) -> bool:
-    return bool(_READY.match(line)) or (line.startswith("{") and _json(line).get("event") == "ready")
+    return bool(_READY.match(line)) or (
+        # A worker's log has an event of this name as well.
+        line.startswith("{") and _json(line).get("event") == "ready" and "role" in _json(line)
+    )
 
 
 def _json(line: str) -> dict[str, Any]:

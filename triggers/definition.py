@@ -5,11 +5,15 @@ The stored form is a plain object, written by :func:`define`::
     {"on": pattern, "criteria": StackStorm's or left out, "when": CEL text or None, "function": "name" or "name@3",
      "input": template or None, "pass": "event" | "output",
      "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "acknowledge_cycle"},
-     "flow": flow control (triggers.flow) or left out, "composite": in the place of "on" (triggers.composites)}
+     "flow": flow control (triggers.flow) or left out, "composite": in the place of "on" (triggers.composites),
+     "compensate": true or left out}
 
 ``budget`` is the number of executions of a root beyond which this trigger stops, ``rate`` the firings a
 minute for one subject (0: no limit), ``acknowledge_cycle`` the bound on revisits that the author accepts
 for a cycle that the analysis found.
+
+``compensate`` says that what the trigger starts is a step of the execution that caused the event: it is undone when
+that one fails for good (``engine.sagas``).
 
 ``pass`` says what the function gets without a template: the event as its first argument (default),
 or the output that the event tells of (the spelling of BabyAGI's users, :func:`from_event_type`).
@@ -53,7 +57,9 @@ EVENT_TYPES: dict[str, tuple[str, ...]] = {
 # Several conditions become the product of their places: 2 ** 6 branches at the most.
 MAX_CONDITIONS = 6
 
-_FIELDS = frozenset({"on", "criteria", "when", "function", "input", "pass", "guards", "flow", "composite"})
+_FIELDS = frozenset(
+    {"on", "criteria", "when", "function", "input", "pass", "guards", "flow", "composite", "compensate"}
+)
 _GUARDS: dict[str, tuple[int, int]] = {
     "max_depth": (1, 64),
     "max_revisits": (0, 64),
@@ -93,6 +99,7 @@ class Compiled:
     function: str
     flow: Flow
     composite: Composite | None
+    compensate: bool = False
     types: frozenset[str] | None = field(default=None)
 
     @property
@@ -160,6 +167,7 @@ def define(
     criteria: Mapping[str, Any] | None = None,
     flow: Mapping[str, Any] | None = None,
     composite: Mapping[str, Any] | None = None,
+    compensate: bool = False,
 ) -> dict[str, Any]:
     """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
     definition = {
@@ -178,6 +186,10 @@ def define(
     if composite:
         definition["composite"] = codec.loads(codec.encode(composite))
         del definition["on"]
+    if not isinstance(compensate, bool):
+        raise Invalid(f"wrong compensate {compensate!r}", "it is true or false", "compensate: true")
+    if compensate:
+        definition["compensate"] = True
     compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
     return definition
 
@@ -249,6 +261,7 @@ def read(fields: Mapping[str, Any]) -> dict[str, Any]:
             "input",
             "guards",
             "flow",
+            "compensate",
         }
         _refuse_unknown(given, known)
         if not given.get("trigger_function"):
@@ -304,6 +317,7 @@ def compile_definition(row: Mapping[str, Any]) -> Compiled:
         function=definition["function"],
         flow=flow,
         composite=composite,
+        compensate=bool(definition.get("compensate")),
         types=composite.types if composite is not None else _types(definition["on"]),
     )
 

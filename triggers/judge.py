@@ -175,6 +175,7 @@ def _fire(compiled: Compiled, limits: Guards, rows: Sequence[Row], event: Row, c
         per_minute=limits.rate or None,
         controls=controls,
         events=rows if len(rows) > 1 else (),
+        step=compiled.compensate,
     )
 
 

@@ -8,6 +8,8 @@ in ``workers.program`` with this application; ``docs/reference/settings.md`` giv
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
@@ -26,23 +28,27 @@ class Application(Celery):
 
     settings: Settings
     executor: Executor | None = None
+    _closing = threading.Lock()
 
     @cached_property
     def Worker(self) -> Any:
         """The worker program that ``celery worker`` starts."""
         return self.subclass_with_self("workers.program:Worker")
 
-    def open_executor(self, slots: int) -> Executor:
+    def open_executor(self, slots: int, unheard: Callable[[int], None] = lambda _: None) -> Executor:
         """Start the executor of this worker process, for ``slots`` executions at a time."""
-        self.executor = Executor.open(self.settings.model_copy(update={"worker_slots": slots}))
+        settings = self.settings.model_copy(update={"worker_slots": slots})
+        self.executor = Executor.open(settings, unheard=unheard)
         self.executor.start()
         return self.executor
 
     def close_executor(self) -> None:
         """Give back what still runs and sign the worker off; nothing without an executor."""
-        executor, self.executor = self.executor, None
-        if executor is not None:
-            executor.close()
+        # Who comes second returns when it is done.
+        with self._closing:
+            executor, self.executor = self.executor, None
+            if executor is not None:
+                executor.close()
 
 
 def make_app(settings: Settings) -> Application:

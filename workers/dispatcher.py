@@ -41,8 +41,8 @@ class Dispatcher:
         return sent
 
     def due_in(self) -> float | None:
-        """Seconds until a retry or a delayed execution is due."""
-        return dispatch.due_in(self._database)
+        """Seconds until a retry or a delayed execution is due, or the full window may have places again."""
+        return self._pace.due_in(self._database.clock.now())
 
     def close(self) -> None:
         """Close the connection to the broker."""

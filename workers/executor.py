@@ -14,7 +14,7 @@ import secrets as randomness
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -34,12 +34,14 @@ from engine.widenings import Widenings
 from workers.environments import Environments, packages_of
 from workers.host import EngineHost, Services, failure
 from workers.jobs import job_of, log_row, span_row
+from workers.poller import Poller
 from workers.redaction import Redactor
 from workers.sandbox import kernel
 from workers.sandbox.admission import check, start_gate
 from workers.sandbox.control import Control
 from workers.sandbox.job import Outcome
 from workers.sandbox.runner import Runner
+from workers.slots import Slots
 from workers.writings import left
 
 log = structlog.get_logger("functory.worker")
@@ -61,10 +63,20 @@ class Running:
 
 
 class Executor:
-    """The executions of one worker process; ``execute`` may be called from many threads."""
+    """The executions of one worker process; ``execute`` may be called from many threads.
+
+    ``unheard`` is told how many executions were claimed whose message was sent a moment ago and did not come.
+    """
 
     def __init__(
-        self, database: Database, settings: Settings, runner: Runner, worker_id: str, *, owns: bool = False
+        self,
+        database: Database,
+        settings: Settings,
+        runner: Runner,
+        worker_id: str,
+        *,
+        owns: bool = False,
+        unheard: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -94,9 +106,13 @@ class Executor:
         self._draining = threading.Event()
         self._keeper: threading.Thread | None = None
         self._lent: set[threading.Thread] = set()
+        self._slots = Slots(settings.worker_slots, self._slot_is_free)
+        self._poller = Poller(
+            database, settings, self._attempts, self._slots, self._run_claimed, unheard=unheard
+        )
 
     @classmethod
-    def open(cls, settings: Settings) -> Executor:
+    def open(cls, settings: Settings, *, unheard: Callable[[int], None] = lambda _: None) -> Executor:
         """An executor with a database and a runner of its own, for a worker process.
 
         The process gives up being looked into by others of its user (PR_SET_DUMPABLE, prctl(2)): its memory
@@ -105,7 +121,12 @@ class Executor:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "keep the worker's memory private")
         database = Database(settings.database, pool_size=settings.worker_slots + 4)
         database.watch()
-        return cls(database, settings, Runner.of(settings), worker_name(), owns=True)
+        return cls(database, settings, Runner.of(settings), worker_name(), owns=True, unheard=unheard)
+
+    @property
+    def database(self) -> Database:
+        """Where its executions are."""
+        return self._database
 
     @property
     def tier(self) -> str:
@@ -117,15 +138,40 @@ class Executor:
         start_gate(self._settings, self._runner)
         self._keeper = threading.Thread(target=self._keep, name="functory-leases", daemon=True)
         self._keeper.start()
+        self._poller.start()
 
     def execute(self, ids: Sequence[str]) -> None:
         """Claim those of ``ids`` that are still to be run, run them one after another, finish them."""
-        if self._draining.is_set():
+        self._poller.heard()
+        # All may be taken by what was claimed without messages.
+        if not self._slots.take(self._draining):
             # The message is used up: another worker shall get a new one now, not after the redispatch time.
             dispatch.recall(self._database, ids)
             return
-        for running in self._claim(ids):
-            self._run(running)
+        try:
+            for running in self._claim_patiently(ids):
+                self._run(running)
+        finally:
+            self._slots.give()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs."""
+        return not self._running
+
+    def _claim_patiently(self, ids: Sequence[str]) -> list[Running]:
+        """Claim, and wait for a database that is away: the message is used up, and would only be sent again late."""
+        pause = 0.1
+        while True:
+            try:
+                # What an earlier try took without knowing it can be claimed again.
+                self._attempts.settle()
+                return self._claim(ids)
+            except Unavailable as error:
+                log.warning("a claim waits for the database", executions=len(ids), reason=error.why)
+                if self._draining.wait(pause):
+                    return []
+                pause = min(pause * 2, 5.0)
 
     def drain(self, grace: float) -> None:
         """Take nothing new; after ``grace`` seconds give back what still runs. Returns at once.
@@ -133,11 +179,13 @@ class Executor:
         May be called again with less grace.
         """
         self._draining.set()
+        self._poller.stop()
         threading.Thread(target=self._give_back, args=(grace,), name="functory-drain", daemon=True).start()
 
     def close(self) -> None:
         """Give back everything that runs, and stop. Nothing that was claimed stays behind."""
         self._draining.set()
+        self._poller.stop()
         self._kill_all("shutdown")
         deadline = time.monotonic() + 5
         while self._running and time.monotonic() < deadline:
@@ -145,6 +193,8 @@ class Executor:
         self._ended.set()
         if self._keeper is not None:
             self._keeper.join(timeout=5)
+        if self._poller.is_alive():
+            self._poller.join(timeout=5)
         self._runner.close()
         try:
             workers.gone(self._database, self.worker_id)
@@ -154,7 +204,9 @@ class Executor:
             self._database.close()
 
     def _claim(self, ids: Sequence[str]) -> list[Running]:
-        claims = self._attempts.claim(ids)
+        return self._own(self._attempts.claim(ids))
+
+    def _own(self, claims: Sequence[Claim]) -> list[Running]:
         now = time.monotonic()
         claimed = [Running(claim, now) for claim in claims]
         with self._lock:
@@ -168,14 +220,36 @@ class Executor:
                 )
         return claimed
 
+    def _run_claimed(self, claims: Sequence[Claim]) -> None:
+        """Run what the poller has claimed, each on a thread of its own; the slots are taken already."""
+
+        def run(running: Running) -> None:
+            try:
+                self._run(running)
+            finally:
+                self._slots.give()
+
+        for running in self._own(claims):
+            threading.Thread(target=run, args=(running,), name="functory-claimed", daemon=True).start()
+
+    def _slot_is_free(self) -> None:
+        if self._settings.brokerless:
+            # Its own poller waits for that.
+            self._database.wakeup.signal(["executions"])
+
     def _run(self, running: Running) -> None:
         claim = running.claim
         key = (claim.id, claim.fence)
         with self._lock:
             if key not in self._running:
                 return
-            running.begun = True
+            running.begun = not self._draining.is_set()
+            if not running.begun:
+                del self._running[key]
             metrics.worker_slots.labels("busy").set(len(self._running))
+        if not running.begun:
+            self._return(key)
+            return
         try:
             refused = self._refuse(claim)
             if refused is not None:
@@ -199,6 +273,12 @@ class Executor:
                 files.note(self._database, claim.id, written)
                 if outcome.kill_reason == "shutdown":
                     self._attempts.release([key])
+                else:
+                    log.warning(
+                        "a child was killed: the attempt had lost its lease",
+                        execution_id=claim.id,
+                        fence=claim.fence,
+                    )
                 return
             ending = self._ending(claim, outcome, Redactor(host.revealed))
             self._finish(claim, replace(host.denials.told(ending), written=written))
@@ -219,6 +299,15 @@ class Executor:
             with self._lock:
                 self._running.pop(key, None)
                 metrics.worker_slots.labels("busy").set(len(self._running))
+
+    def _return(self, key: tuple[str, int]) -> None:
+        """Give back what was claimed while the end was asked for."""
+        try:
+            self._attempts.release([key], begun=False)
+        except FunctoryError as error:
+            log.warning(
+                "a claim could not be given back; its lease ends", execution_id=key[0], reason=error.why
+            )
 
     def _written(self, claim: Claim, outcome: Outcome) -> list[tuple[bytes, str]]:
         """What the attempt left in watched files."""
@@ -360,12 +449,13 @@ class Executor:
                         self._database, self.worker_id, self._settings.worker_slots, self._runner.tier
                     )
                     beat = now
-                for (id_, _), running in held.items():
-                    if id_ in pulse.lost:
+                for key, running in held.items():
+                    if key in pulse.lost:
                         running.control.kill("lost")
-                    elif id_ in pulse.cancel:
+                    elif key in pulse.cancel:
                         running.control.kill("cancelled")
                 self._give_back_waiting(now)
+                self._attempts.settle()
             except FunctoryError as error:
                 log.warning("no heartbeat", reason=error.why)
             except Exception:

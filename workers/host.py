@@ -2,18 +2,31 @@
 
 Every answer is stamped with the claim's own lineage and checked against its fence and its declared
 rights: the child can name a key, never an owner. Implements ``workers.sandbox.host.Host``.
+
+While the database is away an answer waits for it, as long as the function's time lasts: its code is not to blame.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from engine import binding, codec, executions, grants
 from engine.attempts import Claim
-from engine.errors import Conflict, ExecutionFailed, FunctoryError, Invalid, Refused, WaitTimeout
+from engine.errors import (
+    Conflict,
+    ExecutionFailed,
+    FunctoryError,
+    Invalid,
+    Refused,
+    Unavailable,
+    Uncertain,
+    WaitTimeout,
+)
 from engine.events import Events
 from engine.executions import Executions
 from engine.functions import Functions
@@ -25,6 +38,12 @@ from workers.redaction import Redactor
 
 # How often a waiting request looks whether its run is still there.
 WAIT_SECONDS = 1.0
+
+# First and longest pause before a database that is away is asked again.
+PAUSE_SECONDS = 0.1
+LONGEST_PAUSE = 2.0
+
+T = TypeVar("T")
 
 READS = frozenset({"get", "list", "versions"})
 WRITES = frozenset({"save", "update", "activate", "rollback"})
@@ -55,6 +74,7 @@ class EngineHost:
         self._ended = ended
         self._lock = threading.Lock()
         self._emitted: dict[str, int] = {}
+        self._durable: dict[str, set[int]] = {}
         self._children: set[str] = set()
         self.revealed: set[str] = set()
         self.denials = Denials(self._without_secrets)
@@ -69,11 +89,39 @@ class EngineHost:
         input: dict[str, Any] | None,  # noqa: A002
         args: list[Any],
         kwargs: dict[str, Any],
+        durable: bool = False,
     ) -> Any:
         """A child execution, awaited. Raises :class:`ExecutionFailed`."""
+        if durable:
+            return self._call_once(name, version, input, args, kwargs)
         id_ = self._start(name, version, input, args, kwargs, dispatched=True)
         self._lend([id_])
         return executions.value_of(self._wait([id_], None)[0])
+
+    def _call_once(
+        self,
+        name: str,
+        version: int | None,
+        input_: dict[str, Any] | None,
+        args: list[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """A child execution that every attempt shares: the nth call with this content that this one makes is the nth
+        that another one has made. A number that came to no result is free again, here as there."""
+        content = codec.digest([name, version, input_, args, kwargs])
+        with self._lock:
+            taken = self._durable.setdefault(content, set())
+            nth = next(n for n in itertools.count(1) if n not in taken)
+            taken.add(nth)
+        key = codec.digest([content, nth])
+        try:
+            id_ = self._start(name, version, input_, args, kwargs, dispatched=True, step_key=key)
+            self._lend([id_])
+            return executions.value_of(self._wait([id_], None)[0])
+        except FunctoryError:
+            with self._lock:
+                taken.discard(nth)
+            raise
 
     def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
         """A child execution on any worker; returns its id."""
@@ -108,33 +156,40 @@ class EngineHost:
         with self._lock:
             nth = self._emitted[content] = self._emitted.get(content, 0) + 1
         key = f"{self._claim.id}:{nth}:{content}"
-        return self._services.events.emit(
-            type,
-            data,
-            subject=subject,
-            source=f"/functory/functions/{self._claim.row['function']}",
-            cause=self._cause,
-            dedup_key=key,
+        return self._patiently(
+            lambda: self._services.events.emit(
+                type,
+                data,
+                subject=subject,
+                source=f"/functory/functions/{self._claim.row['function']}",
+                cause=self._cause,
+                dedup_key=key,
+            )
         )
 
     def secret(self, name: str) -> str:
         """A granted secret's value; remembered, so that it can be redacted from what the run leaves."""
         if name not in self._claim.grants.secrets:
             raise self._denied("secret", name, f'secrets=["{name}"]')
-        value = self._services.secrets.open(name).get_secret_value()
+        value = self._patiently(lambda: self._services.secrets.open(name)).get_secret_value()
         self.revealed.add(value)
         return value
 
     def state_get(self, key: str) -> tuple[Any, int] | None:
-        return self._services.state.get(self._claim.row["function"], key)
+        return self._patiently(lambda: self._services.state.get(self._claim.row["function"], key))
 
     def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
-        return self._services.state.set(
-            self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause
+        return self._patiently(
+            lambda: self._services.state.set(
+                self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause
+            ),
+            repeatable=expected_version is None,
         )
 
     def state_delete(self, key: str) -> None:
-        self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
+        self._patiently(
+            lambda: self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
+        )
 
     def _without_secrets(self, text: str) -> str:
         return Redactor(tuple(self.revealed))(text)
@@ -223,7 +278,7 @@ class EngineHost:
         while True:
             slice_ = WAIT_SECONDS if left is None else min(WAIT_SECONDS, left)
             try:
-                return self._services.executions.wait(ids, slice_)
+                return self._patiently(partial(self._services.executions.wait, ids, slice_))
             except WaitTimeout:
                 left = None if left is None else left - slice_
                 if self._ended.is_set() or (left is not None and left <= 0):
@@ -238,15 +293,33 @@ class EngineHost:
         kwargs: dict[str, Any],
         *,
         dispatched: bool,
+        step_key: str | None = None,
     ) -> str:
         def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
             return input_ if input_ is not None else binding.bind(name, row["parameters"], args, kwargs)
 
-        id_ = self._services.executions.start(
-            name, make, version=version, parent=self._cause, dispatched=dispatched
-        )["id"]
-        self._children.add(id_)
-        return id_
+        row = self._patiently(
+            lambda: self._services.executions.start(
+                name, make, version=version, parent=self._cause, dispatched=dispatched, step_key=step_key
+            ),
+            repeatable=step_key is not None,
+        )
+        self._children.add(row["id"])
+        return row["id"]
+
+    def _patiently(self, ask: Callable[[], T], *, repeatable: bool = True) -> T:
+        """What ``ask`` returns, once the database answers; gives up when the run itself has ended.
+
+        One that is not ``repeatable`` is not asked again when nobody knows whether it was carried out.
+        """
+        pause = PAUSE_SECONDS
+        while True:
+            try:
+                return ask()
+            except Unavailable as error:
+                if (isinstance(error, Uncertain) and not repeatable) or self._ended.wait(pause):
+                    raise
+                pause = min(pause * 2, LONGEST_PAUSE)
 
 
 def failure(error: FunctoryError) -> dict[str, Any]:
@@ -275,6 +348,7 @@ def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
         "environment",
         "environment_error",
         "reuse",
+        "compensate",
         "metadata",
         "output_patterns",
         "limits",

@@ -4,10 +4,11 @@ Both ``functory worker`` and ``celery -A workers.app worker`` run this class. It
 
 - one :class:`Executor` a process: in this one for the threads and solo pools, in each child of a prefork
   pool (there with one slot), since two processes must not share database connections or zygotes;
-- the first SIGTERM or SIGINT takes nothing new, lets executions end for ``grace_seconds``, then kills
-  them and gives them back, not counted as attempts; a further signal or SIGQUIT gives them back at once.
-  Either way the program ends by itself with 0. Celery's own soft shutdown puts messages back, which is of
-  no use here: a message is only a hint;
+- what signals ask of it (``workers.orders``). Celery's own soft shutdown puts messages back, which is of no use
+  here: a message is only a hint;
+- it serves while the broker is away: its executors claim by themselves what no message comes for
+  (``workers.poller``), and Celery connects when the broker is there;
+- a watchdog (``workers.watchdog``) ends it when messages are sent and it gets none;
 - Celery's banner and its warning about the superuser are left out: the latter is meant for pickled
   messages, and ours are JSON ids.
 """
@@ -22,29 +23,33 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
-from celery import signals
+from celery import bootsteps, signals
 from celery.apps.worker import Worker as CeleryWorker
 from celery.worker import state
 
 from engine import logs
 from engine.errors import FunctoryError
 from workers.app import Application
+from workers.orders import AGAIN, HARD_SECONDS, Orders
 from workers.sandbox.admission import start_gate
 from workers.sandbox.runner import Runner
+from workers.watchdog import Watchdog
 
 log = structlog.get_logger("functory.worker")
 
-# So many signals mean: whatever is going on in there, end.
-LAST_SIGNAL = 3
+# As long as the broker does not answer at the start, it is waited for this long before the worker serves without it.
+PATIENCE_SECONDS = 3.0
 
 
 class Worker(CeleryWorker):
-    """A worker process; ``ready_callback`` (of Celery's) is called when it consumes."""
+    """A worker process. ``ready`` is called once, when it can take in work: by messages or without."""
 
     app: Application
+    ready: Callable[[Worker], None] = staticmethod(lambda _: None)
     _refused: FunctoryError | None = None
 
     def on_before_init(self, quiet: bool = True, **options: Any) -> None:
+        self._orders = Orders(self.app.settings.grace_seconds, self._drain, self._leave)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "You're running the worker with superuser")
             super().on_before_init(quiet=True, **options)
@@ -53,11 +58,14 @@ class Worker(CeleryWorker):
         # A receiver of this signal is how Celery learns that logging is not its business.
         signals.setup_logging.connect(self._configure_logging, weak=False)
         super().on_init_blueprint()
+        self.app.steps["worker"].add(_Served)  # pyright: ignore[reportOptionalSubscript]
 
     def on_start(self) -> None:
         super().on_start()
-        self._asked = 0
         self._drained, self._stopped = Bell(), Bell()
+        self._told = threading.Lock()
+        self._watchdog = Watchdog(self.app.settings, self._on_deaf)
+        signals.task_received.connect(self._heard, weak=False)
         try:
             self._begin()
         except FunctoryError as refused:
@@ -73,11 +81,24 @@ class Worker(CeleryWorker):
             signals.worker_process_init.connect(self._begin_child, weak=False)
             signals.worker_process_shutdown.connect(self._end_child, weak=False)
         else:
-            self.app.open_executor(self.slots)
+            self.app.open_executor(self.slots, self._watchdog.unheard)
+
+    def on_pool_ready(self) -> None:
+        """Serve without messages if the broker stays away; Celery calls this before it connects."""
+        self._watchdog.start()
+        timer = threading.Timer(PATIENCE_SECONDS, self._tell)
+        timer.daemon = True
+        timer.start()
 
     def on_consumer_ready(self, consumer: Any) -> None:
         signals.worker_ready.send(sender=consumer)
-        log.info("ready", slots=self.slots, pool=self.pool_name)
+        self._watchdog.heard()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._told.acquire(blocking=False):
+            log.info("ready", slots=self.slots, pool=self.pool_name)
+            self.ready(self)
 
     def start(self) -> None:
         """Run until a signal ends it. Raises the ``FunctoryError`` for which it could not begin."""
@@ -85,6 +106,8 @@ class Worker(CeleryWorker):
             super().start()
         finally:
             self.app.close_executor()
+            self._orders.over()
+        self.exitcode = self._orders.status or self.exitcode
         if self._refused is not None:
             raise self._refused
 
@@ -106,27 +129,29 @@ class Worker(CeleryWorker):
 
     def install_platform_tweaks(self, worker: Any) -> None:
         """Our signal handlers instead of Celery's."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-            signal.signal(number, self._on_signal)
+        self._orders.install()
 
-    def _on_signal(self, number: int, _frame: Any) -> None:
-        self._asked += 1
-        if self._asked >= LAST_SIGNAL:
-            os._exit(1)
-        at_once = self._asked > 1 or number == signal.SIGQUIT
-        # The interrupted code may hold any lock, so everything else is done by a thread.
-        threading.Thread(target=self._drain, args=(at_once,), name="functory-signal", daemon=True).start()
-        state.should_stop = 0
-
-    def _drain(self, at_once: bool) -> None:
-        grace = 0.0 if at_once else self.app.settings.grace_seconds
-        log.info("stopping", grace_seconds=grace)
-        (self._stopped if at_once else self._drained).ring()
+    def _drain(self, grace: float) -> None:
+        (self._drained if grace else self._stopped).ring()
         if self.app.executor is not None:
             self.app.executor.drain(grace)
+        # Celery looks at this between two messages, and between two tries to reach the broker.
+        state.should_stop = self._orders.status
+
+    def _leave(self) -> None:
+        if self.forks:
+            # The children give back what they run, and Celery waits for them.
+            self._orders.wait_over(HARD_SECONDS)
+        self.app.close_executor()
+
+    def _heard(self, **_: Any) -> None:
+        self._watchdog.heard()
+
+    def _on_deaf(self) -> None:
+        self._orders.end(AGAIN)
 
     def _begin_child(self, **_: Any) -> None:
-        executor = self.app.open_executor(1)
+        executor = self.app.open_executor(1, self._watchdog.unheard)
         grace = self.app.settings.grace_seconds
         self._drained.on_ring(lambda: executor.drain(grace))
         self._stopped.on_ring(lambda: executor.drain(0.0))
@@ -144,6 +169,15 @@ class Worker(CeleryWorker):
 
     def _configure_logging(self, **_: Any) -> None:
         logs.configure(self.app.settings.log_level, as_json=self.app.settings.log_json)
+
+
+class _Served(bootsteps.StartStopStep):
+    """Stands between Celery's pool and its consumer, which waits for the broker."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def start(self, parent: Any) -> None:
+        parent.on_pool_ready()
 
 
 class Bell:

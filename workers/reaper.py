@@ -1,8 +1,8 @@
 """The reaper: ends what nobody owns any more, but not while the database itself was away.
 
 After an outage longer than a lease every healthy attempt looks lost, because its heartbeats failed
-too. So the reaper first lets one whole lease pass after its own start, and after each round that
-it missed, before it believes any expired lease.
+too. So the reaper first lets one whole lease pass after its own start, after each round that it
+missed or that took long, and after a start of the database server, before it believes any expired lease.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from engine.settings import Settings
 
 log = structlog.get_logger("functory.reaper")
 
+# A round that took more than this part of a lease met a database that stood still: heartbeats did so too.
+SLOW = 0.25
+
 
 class Reaper:
     """One round at a time; any number of reapers may run."""
@@ -26,6 +29,8 @@ class Reaper:
         self._trusted_from = clock.monotonic() + (0.0 if trust_at_once else settings.lease_seconds)
         self._last_round = clock.monotonic()
         self._missed = False
+        # By how much the clock of leases is ahead of the one that nobody sets; unknown before the first round.
+        self._offset: float | None = None
 
     def reap(self) -> dict[str, int]:
         """One round. Returns what was done by kind; nothing while an outage is not long enough past.
@@ -33,20 +38,41 @@ class Reaper:
         Raises :class:`Unavailable`.
         """
         now = self._database.clock.monotonic()
-        if self._missed or now - self._last_round > self._settings.lease_seconds:
+        if self._missed or self._set() or now - self._last_round > self._settings.lease_seconds:
             self._trusted_from = now + self._settings.lease_seconds
         self._missed = True
+        age = recovery.server_age(self._database)
+        if age is not None and age < self._settings.lease_seconds:
+            # It may have come and gone between two rounds: heartbeats are more frequent than those.
+            self._trusted_from = max(self._trusted_from, now + self._settings.lease_seconds - age)
+        self._offset = self._ahead()
         if now < self._trusted_from:
-            # A round that only asks whether the database answers.
-            self._database.ping()
             done: dict[str, int] = {}
         else:
-            done = recovery.reap(self._database, cancel_grace=self._settings.lease_seconds)
+            done = recovery.reap(
+                self._database,
+                cancel_grace=self._settings.lease_seconds,
+                believe=lambda: not (self._slow(now) or self._set()),
+            )
             recovery.forget_workers(self._database, self._settings.lease_seconds * 4)
-        self._missed = False
+        self._missed = self._slow(now) or self._set()
         self._last_round = now
         for kind, count in done.items():
             if count:
                 metrics.executions_lost.labels(kind).inc(count)
                 log.warning("reaped", kind=kind, count=count)
         return done
+
+    def _slow(self, began: float) -> bool:
+        return self._database.clock.monotonic() - began > SLOW * self._settings.lease_seconds
+
+    def _set(self) -> bool:
+        """Whether the clock of leases was set since this round or the one before began."""
+        return (
+            self._offset is not None
+            and abs(self._ahead() - self._offset) > SLOW * self._settings.lease_seconds
+        )
+
+    def _ahead(self) -> float:
+        clock = self._database.clock
+        return clock.now().timestamp() - clock.monotonic()

@@ -54,8 +54,7 @@ class Health:
         return part
 
     def _ask_broker(self) -> None:
-        if not self._functory.settings.embedded:
-            broker.ping(self._functory.settings)
+        broker.ping(self._functory.settings)
 
 
 class _Remembered:

@@ -59,7 +59,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("grant", f"{_CLI}.grant", "app", "hosts, files and programs that functions may use"),
         Entry("state", f"{_CLI}.state", "app", "small values that functions keep between runs"),
         Entry("pack", f"{_CLI}.pack", "app", "packs of other systems, imported as functions and triggers"),
-        Entry("db", f"{_CLI}.db", "app", "the database's schema"),
+        Entry("db", f"{_CLI}.db", "app", "the database: schema, backup, restore, prune"),
     ),
     "Roles": (
         Entry("server", f"{_CLI}.role", "server", "HTTP API"),
@@ -71,6 +71,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Look": (
         Entry("status", f"{_CLI}.status", "status", "open work, workers, counts"),
         Entry("doctor", f"{_CLI}.doctor", "doctor", "check this installation and say what to mend"),
+        Entry("verify", f"{_CLI}.verify", "verify", "check that nothing was lost and nothing doubled"),
         Entry("config", f"{_CLI}.config", "config", "settings in force and where they come from"),
     ),
 }

@@ -1,19 +1,28 @@
-"""``functory db``: the database's schema."""
+"""``functory db``: the database's schema, its backups, and what is deleted from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import getpass
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from functory.cli import session
-from functory.cli.noun import noun
-from functory.cli.screen import AsJson, Screen
+from functory.cli.noun import Yes, confirm, noun
+from functory.cli.screen import AsJson, Screen, note
 
 if TYPE_CHECKING:
     from engine.database import Database
+    from engine.settings import Settings
 
-app = noun("The database's schema.")
+app = noun("The database: schema, backup, restore, prune.")
 
 
 @app.command(epilog="Example: functory db upgrade")
@@ -35,31 +44,235 @@ def upgrade() -> None:
 
 @app.command(epilog="Example: functory db status")
 def status(json: AsJson = False) -> int:
-    """The schema it has, and the one it needs. Exit status 5 when they differ."""
-    from engine import migrate
+    """The schema it has, the one it needs, and whether this version works with it. Exit status 5 when it does not."""
+    from engine import migrate, pruning
 
     with _database() as database:
-        found, name = migrate.current(database), database.name
-    current = found == migrate.HEAD
+        found, works, name = migrate.current(database), migrate.works(database), database.name
+        sizes = pruning.sizes(database) if works else []
+    told = {"database": name, "schema": found, "needed": migrate.HEAD, "current": found == migrate.HEAD}
+    told["works"] = works
     out = Screen(json=json)
     if json:
-        out.value({"database": name, "schema": found, "needed": migrate.HEAD, "current": current})
+        out.value(told | {"sizes": sizes})
     else:
-        out.record({"database": name, "schema": found or "none", "needed": migrate.HEAD, "current": current})
-        if not current:
+        out.record(told | {"schema": found or "none"})
+        if found is None or found < migrate.HEAD:
             out.styled(("try: functory db upgrade", ""))
-    return 0 if current else 5
+        for size in sizes:
+            told_bytes = "" if size["bytes"] is None else f", {_bytes(size['bytes'])}"
+            out.styled((f"{size['table']:<10}", "bold"), (f"{size['rows']:>12,} rows{told_bytes}", ""))
+        if sizes and not _kept():
+            note("everything is kept for ever; functory db prune --dry-run --older 30d says what could go")
+    return 0 if works else 5
+
+
+@app.command(epilog="Example: functory db backup functory.backup")
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where to write it.", metavar="FILE", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Back up the whole database into one file, while everything runs. The key of the secrets is not in it."""
+    from engine import backup as backups
+    from functory import __version__
+
+    with _database() as database, _progress() as progress:
+        made = backups.backup(database, file, version=__version__, force=force, progress=progress)
+    out = Screen(json=json)
+    if json:
+        out.value(made.as_json() | {"file": str(file)})
+        return
+    rows = sum(made.rows.values())
+    out.styled((f"{file}: {rows:,} rows of {made.created}, {_bytes(made.bytes)}, schema {made.schema}", ""))
+    note(
+        "the key that seals secrets is not in it: keep FUNCTORY_SECRET_KEY, or the file secret.key of the home folder"
+    )
+
+
+@app.command(epilog="Example: functory db restore functory.backup --into postgresql://functory@host/fresh")
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file of db backup.", metavar="FILE", show_default=False)],
+    into: Annotated[
+        str | None,
+        typer.Option(
+            help="The database; that of the settings by default.", metavar="URL", show_default=False
+        ),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Drop what is in the database.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Although roles are connected (PostgreSQL).")
+    ] = False,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> int:
+    """Make the database what it was at a backup, safe to go on with. Exit status 1 when an invariant is violated."""
+    from engine import restoring
+    from engine.settings import load_settings
+
+    settings = load_settings() if into is None else load_settings(database_url=into)
+    with _database(settings) as database:
+        if replace and not restoring.is_empty(database):
+            confirm(f"Everything in {database.name} will be lost. Go on?", yes)
+        with _progress() as progress:
+            done = restoring.restore(
+                database,
+                settings,
+                file,
+                replace=replace,
+                force=force,
+                author=getpass.getuser(),
+                progress=progress,
+            )
+        name = database.name
+    broken = [result for result in done.invariants if result.count]
+    out = Screen(json=json)
+    if json:
+        out.value(
+            {
+                "database": name,
+                "backup": done.manifest.as_json(),
+                "settled": done.settled,
+                "invariants": [
+                    {"code": one.code, "title": one.title, "count": one.count, "examples": list(one.examples)}
+                    for one in done.invariants
+                ],
+            }
+        )
+    else:
+        rows = sum(done.manifest.rows.values())
+        out.styled((f"{name} is as it was at {done.manifest.created}: {rows:,} rows", ""))
+        words = {"lost": "ran and is queued again", "dead": "ran its last attempt and is dead"}
+        for what, count in done.settled.items():
+            if count and what != "queued":
+                out.styled((f"{count} {words.get(what, what)}", ""))
+        out.styled((f"{done.settled['queued']} queued", ""))
+        for one in broken:
+            out.styled((f"{one.code} {one.title}: {one.count} violations", "red"))
+            for example in one.examples:
+                out.styled((f"  {example}", ""))
+        if not broken:
+            out.styled((f"{len(done.invariants)} invariants hold", "green"))
+        note(
+            "secrets need the key that sealed them: FUNCTORY_SECRET_KEY, or the file secret.key of the home folder"
+        )
+    return 1 if broken else 0
+
+
+@app.command(epilog="Example: functory db prune --older 30d --logs 7d --dry-run")
+def prune(
+    older: Annotated[
+        str | None,
+        typer.Option(
+            help="Trees that ended longer ago; keep_days by default.", metavar="TIME", show_default=False
+        ),
+    ] = None,
+    logs: Annotated[
+        str | None,
+        typer.Option(
+            help="Log lines of what ended longer ago; keep_log_days by default.",
+            metavar="TIME",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete causal trees that are over, and log lines, in small steps beside everything that runs."""
+    from engine import durations, migrate, pruning
+    from engine.errors import Invalid
+    from engine.settings import load_settings
+
+    settings = load_settings()
+
+    def limit(given: str | None, days: float | None, what: str) -> timedelta | None:
+        if given is not None:
+            return timedelta(seconds=durations.seconds(given, what))
+        return None if days is None or (older, logs) != (None, None) else timedelta(days=days)
+
+    limits = pruning.Limits(
+        limit(older, settings.keep_days, "--older"), limit(logs, settings.keep_log_days, "--logs")
+    )
+    if limits == pruning.Limits():
+        raise Invalid(
+            "nothing says what is old", "without settings everything is kept", "functory db prune --older 30d"
+        )
+    kept: dict[str, int] = {}
+    with _database(settings) as database:
+        migrate.check(database)
+        if dry_run:
+            going, counted = pruning.survey(database, limits)
+            kept = dict(counted)
+        else:
+            going = Counter[str]()
+            with _progress() as progress:
+                for step in pruning.prune(database, limits):
+                    going.update(step)
+                    progress("deleting", going.total(), None)
+    out = Screen(json=json)
+    if json:
+        out.value({"dry_run": dry_run, "rows": dict(going), "kept": kept})
+        return
+    out.styled((f"{going.pop('trees', 0):,} trees {'would go' if dry_run else 'are gone'}", ""))
+    if going:
+        out.table(
+            [{"table": name, "rows": count} for name, count in going.items()],
+            {"table": "table", "rows": "rows"},
+        )
+    for reason, count in kept.items():
+        if reason != "it is young":
+            out.styled((f"{count:,} old trees are kept: {reason}", "yellow"))
 
 
 @contextmanager
-def _database() -> Iterator[Database]:
+def _progress() -> Iterator[Callable[[str, int, int | None], object]]:
+    """A line on stderr that says how far it is, for people; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    # What takes no second needs no progress.
+    last = time.monotonic() + 0.9
+
+    def show(what: str, done: int, total: int | None) -> None:
+        nonlocal last
+        if time.monotonic() - last > 0.1:
+            last = time.monotonic()
+            part = f" {100 * done // max(1, total)} %" if total else f" {done:,}" if done else ""
+            sys.stderr.write(f"\r\x1b[K{what}{part}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if last < time.monotonic():
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:.3g} GiB"
+
+
+def _kept() -> bool:
+    from engine.settings import load_settings
+
+    return load_settings().keep_days is not None
+
+
+@contextmanager
+def _database(settings: Settings | None = None) -> Iterator[Database]:
     """The database alone, whatever its schema."""
     from engine.database import Database
     from engine.errors import Invalid
     from engine.settings import load_settings
 
     session.log_to_stderr()
-    settings = load_settings()
+    settings = settings or load_settings()
     if settings.database_url is None:
         try:
             settings.home.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,7 @@ FIELDS = (
     "metadata",
     "output_patterns",
     "limits",
+    "compensate",
 )
 
 

@@ -93,9 +93,33 @@ def _python() -> Finding:
     return Finding("python", "ok", ".".join(map(str, sys.version_info[:3])))
 
 
+def _events(database: Any) -> list[Finding]:
+    """What waits for an operator: events that no router could decide about, and invariants that do not hold."""
+    from engine import events
+    from engine.invariants import watch
+
+    findings: list[Finding] = []
+    with database.read() as tx:
+        quarantined, standing = events.quarantined(tx), watch.standing(tx)
+    if quarantined:
+        advice = (
+            "functory event list --state quarantined; when the reason is mended: functory event release --all"
+        )
+        findings.append(
+            Finding(
+                "events", "warn", f"{quarantined:,} quarantined: no router could decide about them", advice
+            )
+        )
+    broken = [f"{code} {row['count']:,} times" for code, row in standing.items() if row["count"]]
+    if broken:
+        findings.append(Finding("invariants", "fail", f"do not hold: {', '.join(broken)}", "functory verify"))
+    return findings
+
+
 def _database(settings: Any) -> list[Finding]:
     from engine import migrate, workers
     from engine.database import Database
+    from engine.errors import Conflict
 
     if settings.database_url is None and not (settings.home / "functory.db").exists():
         return [
@@ -106,18 +130,16 @@ def _database(settings: Any) -> list[Finding]:
         took = database.ping()
         findings = [Finding("database", "ok", f"{database.name} answers in {screen.seconds(took)}")]
         found = migrate.current(database)
-        if found != migrate.HEAD:
-            return [
-                *findings,
-                Finding(
-                    "schema",
-                    "fail",
-                    f"{found or 'none'}; this version needs {migrate.HEAD}",
-                    "functory db upgrade",
-                ),
-            ]
-        findings.append(Finding("schema", "ok", found))
+        try:
+            migrate.check(database)
+        except Conflict as error:
+            return [*findings, Finding("schema", "fail", f"{found or 'none'}; {error.why}", error.try_)]
+        newer = (
+            "" if found == migrate.HEAD else f", newer than this version's {migrate.HEAD}; both work on it"
+        )
+        findings.append(Finding("schema", "ok", f"{found}{newer}"))
         alive = workers.alive(database, settings.lease_seconds)
+        findings += _events(database)
     finally:
         database.close()
     if alive:
@@ -136,6 +158,8 @@ def _broker(settings: Any) -> list[Finding]:
 
     if settings.embedded:
         return [Finding("broker", "ok", "in memory, in this process")]
+    if settings.brokerless:
+        return [Finding("broker", "ok", "none: workers claim from the database, events are not published")]
     broker.ping(settings)
     return [Finding("broker", "ok", f"{settings.broker.split(':', 1)[0]} is reachable")]
 
@@ -217,7 +241,7 @@ def _sources(settings: Any) -> list[Finding]:
         return []
     database = Database(settings.database, pool_size=1)
     try:
-        if migrate.current(database) != migrate.HEAD:
+        if not migrate.works(database):
             return []
         enabled, troubles = intake.troubles(database, embedded=settings.embedded)
     finally:
@@ -237,7 +261,7 @@ def _webhooks(settings: Any) -> list[Finding]:
         return []
     database = Database(settings.database, pool_size=1)
     try:
-        if migrate.current(database) != migrate.HEAD:
+        if not migrate.works(database):
             return []
         rows = [row for row in Sources(database).list("webhook") if row["state"] == "enabled"]
         findings = []

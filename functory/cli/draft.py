@@ -62,6 +62,7 @@ def fields(
     subprocess: bool | None,
     metadata: list[str] | None,
     patterns: list[str] | None,
+    compensate: str | None,
     timeout: float | None,
     retries: int | None,
 ) -> dict[str, Any]:
@@ -90,6 +91,8 @@ def fields(
         found["metadata"] = given.pairs(metadata, "--metadata")
     if patterns:
         found["output_patterns"] = given.pairs(patterns, "--pattern")
+    if compensate:
+        found["compensate"] = None if compensate == "none" else compensate
     limits = {
         name: value for name, value in (("timeout", timeout), ("retries", retries)) if value is not None
     }

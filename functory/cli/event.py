@@ -193,12 +193,32 @@ def why(id_: Id, json: AsJson = False) -> None:
                 out.clause(clause)
 
 
-@app.command(epilog="Example: functory event release ID")
-def release(id_: Id) -> None:
-    """Send a quarantined event to the router again."""
+@app.command(
+    epilog="Example: functory event release ID, or functory event release --all --type order.created"
+)
+def release(
+    id_: Annotated[str | None, typer.Argument(metavar="[ID]", show_default=False)] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All quarantined events.")] = False,
+    type_: Annotated[
+        str | None, typer.Option("--type", help="With --all: those of this type.", show_default=False)
+    ] = None,
+) -> None:
+    """Send a quarantined event to the router again, or all of them."""
+    from engine.errors import Invalid
+
+    if (id_ is None) is not all_ or (type_ is not None and not all_):
+        raise Invalid(
+            "which event?",
+            "an id, or --all, which --type narrows",
+            "functory event list --state quarantined",
+        )
     with session.engine() as engine:
-        engine.events.release(id_)
-    Screen().styled((f"event {id_} is pending again", ""))
+        if id_ is not None:
+            engine.events.release(id_, author=engine.author)
+            Screen().styled((f"event {id_} is pending again", ""))
+            return
+        count = engine.events.release_all(type_, author=engine.author)
+    Screen().styled((f"{count:,} event{'' if count == 1 else 's'} pending again", ""))
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

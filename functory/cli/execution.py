@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from functory.cli import outcome, screen, session, view
+from functory.cli import compensation, outcome, screen, session, view
 from functory.cli.function import Timeout, Wait
 from functory.cli.noun import noun
 from functory.cli.screen import AsJson, Quiet, Screen
@@ -83,6 +83,8 @@ def show(id_: Id, json: AsJson = False) -> None:
                 "attempts": [view.part(a) for a in attempts],
                 "spans": [view.part(s) for s in spans],
                 "log_lines": logs,
+                "compensations": [compensation.as_json(step) for step in found["plan"]],
+                "undoes": compensation.as_json(found["undoes"]) if found["undoes"] else None,
             }
         )
         return
@@ -107,6 +109,9 @@ def show(id_: Id, json: AsJson = False) -> None:
             "event": f"{found['event']['type']} {row['event_id']}" if found["event"] else row["event_id"],
             "events": f"{len(found['events'])}: functory execution why {id_}" if found["events"] else None,
             "parent": f"{found['parent']['function']} {row['parent_id']}" if found["parent"] else None,
+            "undoes": f"{found['undoes']['function']} {found['undoes']['step_id']}"
+            if found["undoes"]
+            else None,
             "replay of": row["replay_of"],
             "root": row["root_id"] if row["root_id"] != row["id"] else None,
             "depth": row["depth"],
@@ -129,6 +134,8 @@ def show(id_: Id, json: AsJson = False) -> None:
             _attempt(out, attempt)
     if row["error"]:
         _error(out, row["error"])
+    if found["plan"]:
+        compensation.draw(out, id_, found["plan"])
 
 
 @app.command(epilog="Example: functory execution logs ID --follow")
@@ -323,6 +330,26 @@ def retry(
 ) -> None:
     """As replay, for one that did not succeed."""
     _again(id_, latest, wait, timeout, Screen(json=json, quiet=quiet), failed_only=True)
+
+
+@app.command(epilog="Example: functory execution compensate ID --skip --reason 'paid back by hand'")
+def compensate(
+    id_: Annotated[
+        str, typer.Argument(help="The id of the execution that failed.", metavar="ID", show_default=False)
+    ],
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Leave the step as it is, and go on with the one before it.")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Why, for the audit.", show_default=False)] = "",
+    json: AsJson = False,
+) -> None:
+    """Go on undoing where it has stopped. The step that could not be undone is tried again, or skipped."""
+    from engine.errors import Invalid
+
+    if reason and not skip:
+        raise Invalid("--reason goes with --skip", "what is tried again needs none")
+    with session.engine() as engine:
+        compensation.decide(engine, id_, skip, reason, Screen(json=json))
 
 
 def _again(

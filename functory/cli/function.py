@@ -93,6 +93,14 @@ def add(
             show_default=False,
         ),
     ] = None,
+    compensate: Annotated[
+        str | None,
+        typer.Option(
+            help="The function that undoes what this one did; name@3 pins it, 'none' for no one.",
+            metavar="NAME[@N]",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds that one attempt may take.", show_default=False)
     ] = None,
@@ -126,6 +134,7 @@ def add(
         subprocess=subprocess,
         metadata=metadata,
         patterns=pattern,
+        compensate=compensate,
         timeout=timeout,
         retries=retries,
     )

@@ -43,6 +43,7 @@ def draw(
             )
             or None,
             "used by": ", ".join(used_by) or None,
+            "undone by": row["compensate"],
             "secrets": ", ".join(s + (" (not set)" if s in missing_secrets else "") for s in row["secrets"])
             or None,
             "permissions": ", ".join(row["permissions"]) or None,

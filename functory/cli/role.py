@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from workers.executor import Executor
 
 Migrate = Annotated[
     bool, typer.Option("--migrate", help="First bring the database to this version's schema.")
@@ -53,12 +56,20 @@ def worker(
     ] = None,
     migrate: Migrate = False,
 ) -> int:
-    """Carry out executions: a Celery worker."""
+    """Carry out executions: a Celery worker, or with the broker none:// one that claims from the database."""
     from engine.database import Database
+    from engine.errors import Invalid
     from functory import process
-    from workers.app import make_app
 
     settings = process.begin("worker")
+    if settings.brokerless and pool is Pool.prefork:
+        raise Invalid(
+            "--pool prefork needs a broker",
+            "FUNCTORY_BROKER_URL is none://, where one process claims for all its slots",
+            "functory worker --slots N; each execution runs in a child process of its own in any case",
+        )
+    if pool is Pool.solo:
+        slots = 1
     if slots is not None:
         settings = settings.model_copy(update={"worker_slots": slots})
     ending = process.Ending().install()
@@ -67,34 +78,38 @@ def worker(
         # Closed again before the worker starts: a prefork child must inherit no connection.
         database = Database(settings.database)
         stack.callback(database.close)
-        if not (
-            process.schema_ready(database, ending, upgrade=migrate) and process.broker_ready(settings, ending)
-        ):
+        if not process.schema_ready(database, ending, upgrade=migrate):
             return 0
         database.close()
 
-        def ready(consumer: Any) -> None:
-            executor = consumer.controller.app.executor
+        def ready(slots: int, executor: Executor | None) -> None:
             process.announce(
                 "worker",
                 settings,
                 pool=pool.value,
-                slots=consumer.controller.slots,
+                slots=slots,
                 sandbox=executor.tier if executor is not None else None,
                 metrics=address,
             )
 
+        if ending.asked:
+            return 0
+        # From here on the program has its own signal handlers.
+        if settings.brokerless:
+            from workers.alone import Alone
+
+            return Alone(settings, lambda executor: ready(settings.worker_slots, executor)).run()
+        from workers.app import make_app
+
         program = make_app(settings).Worker(
             pool=pool.value,
             concurrency=settings.worker_slots,
-            ready_callback=ready,
             loglevel=settings.log_level.upper(),
             without_gossip=True,
             without_mingle=True,
         )
-        if not ending.asked:
-            # From here on the program has its own signal handlers.
-            program.start()
+        program.ready = lambda worker: ready(worker.slots, worker.app.executor)
+        program.start()
         return program.exitcode or 0
 
 
@@ -126,9 +141,9 @@ def server(
             if settings.embedded:
                 stack.enter_context(process.state_metrics(functory.database))
             functory.start()
-            if process.broker_ready(settings, ending):
-                process.announce("server", settings, url=http.url, metrics=address or f"{http.url}/metrics")
-                ending.wait()
+            process.broker_told(settings)
+            process.announce("server", settings, url=http.url, metrics=address or f"{http.url}/metrics")
+            ending.wait()
         process.log.info("stopping", role="server", grace_seconds=settings.grace_seconds)
         return 0 if http.stop(settings.grace_seconds) else 1
 

@@ -53,6 +53,8 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
             "database": f"{database['name']}, schema {database['schema']}, answers in {took}",
             "broker": "in memory (embedded)"
             if embedded
+            else "none (workers claim from the database)"
+            if broker["kind"] == "none"
             else f"{broker['kind']}, {broker['problem'] or 'reachable'}",
             "workers": f"{len(workers)} alive, {slots} slots" if workers else "none alive",
             "functions": found["functions"],

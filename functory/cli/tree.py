@@ -110,6 +110,11 @@ def _execution(row: Mapping[str, Any]) -> list[Part]:
         parts.append((f"  trigger {row['trigger']} v{row['trigger_version']}", "cyan"))
     if row.get("event_count"):
         parts.append((f" by {row['event_count']} events", "cyan"))
+    if row["cause"] == "compensation":
+        what = (
+            f"undoes {row['undoes']} {row['undoes_id']}" if row.get("undoes") else "compensation, tried again"
+        )
+        parts.append((f"  ↩ {what}", "cyan"))
     if row["cause"] == "replay":
         parts.append((f"  replay of {row['replay_of']}", "cyan"))
     if row["error"] and state != "succeeded":
@@ -137,6 +142,7 @@ def _joined(row: Mapping[str, Any]) -> list[Part]:
         (f"trigger {row['trigger'] or row['trigger_id']} v{row['trigger_version']}", "cyan"),
         (" fired with other events: execution ", ""),
         (row["execution_id"], "dim"),
+        (" (pruned)" if row.get("pruned") else "", "yellow"),
     ]
 
 

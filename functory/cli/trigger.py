@@ -78,6 +78,14 @@ def add(
     composite: Annotated[
         str | None, _option("Several events, or the absence of one, as JSON, @file or -; instead of --on.")
     ] = None,
+    compensate: Annotated[
+        bool | None,
+        typer.Option(
+            "--compensate/--no-compensate",
+            help="What it starts is undone when the execution that caused the event fails.",
+            show_default=False,
+        ),
+    ] = None,
     event_type: Annotated[
         str | None, _option("BabyAGI's spelling: what happens, such as function_updated.")
     ] = None,
@@ -124,6 +132,7 @@ def add(
             flow=flow,
         ),
         "composite": given.object_of(composite, "--composite") if composite is not None else None,
+        "compensate": compensate,
         "event_type": event_type,
         "target_function": target_function,
         "trigger_function": trigger_function,
@@ -219,6 +228,7 @@ def show(name: Name, json: AsJson = False) -> None:
             "input": definition["input"],
             "passes": None if definition["input"] is not None else f"the {definition['pass']}",
             "guards": definition["guards"] or None,
+            "is undone": "when what caused the event fails" if definition.get("compensate") else None,
             **_waits(definition),
             "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
             "last": row.get("last_at"),

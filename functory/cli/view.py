@@ -25,6 +25,7 @@ _FUNCTION = (
     "secrets",
     "permissions",
     "grants",
+    "compensate",
     "metadata",
     "output_patterns",
     "limits",

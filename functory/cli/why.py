@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,9 +27,14 @@ REMEDIES = {
     "singleton": "functory trigger debug {trigger} says which one is open",
     "overlap": "functory trigger debug {trigger} says which one is open",
     "debounced": "a later event ran in its place; flow debounce with keep: all runs for all of them",
+    "undone": "what it would have started was to be undone at once: run the failed execution again",
     "late": "raise the allowance of {trigger}, if its events come late",
     "unmatched": "its others did not come within the time; functory trigger show {trigger}",
 }
+
+
+# The states of a step in the order of its life.
+UNDOING = ("waiting", "pending", "running", "done", "failed", "skipped")
 
 
 def sentences(
@@ -45,6 +51,7 @@ def sentences(
     """
     row = found["execution"]
     said = [*_origin(row, found), *_way(row), *_state(row, children, workers, embedded)]
+    said += _undone(row, found.get("plan", ()))
     return [*said, *(_stopped(stopped) for stopped in found["stopped"])]
 
 
@@ -69,10 +76,39 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     if row["cause"] == "parent" and parent is not None:
         by = f"{parent['function']} v{parent['version']}"
         return [f"{name} was called by {by} (execution {parent['id']}, {parent['state']})."]
+    if row["cause"] == "compensation" and parent is not None:
+        return _undoing(name, found, parent)
     if row["cause"] == "replay":
-        return [f"{name} is a replay of the execution {row['replay_of']}, with the same input."]
+        gone = ", which was pruned" if row["replay_of"] in found.get("pruned", ()) else ""
+        return [f"{name} is a replay of the execution {row['replay_of']}{gone}, with the same input."]
     by = "from the command line" if row["cause"] == "manual" else "through the API"
     return [f"{name} was started {by} at {moment(row['created_at'])}."]
+
+
+def _undoing(name: str, found: Mapping[str, Any], parent: Mapping[str, Any]) -> list[str]:
+    """An execution that undoes a step of its parent."""
+    failed = f"{parent['function']} v{parent['version']} (execution {parent['id']}, {parent['state']})"
+    step = found.get("undoes")
+    if step is None:
+        return [f"{name} was to undo a step of {failed}; it has been tried again since."]
+    return [f"{name} undoes {step['function']} (execution {step['step_id']}), a step of {failed}."]
+
+
+def _undone(row: Mapping[str, Any], plan: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What became of the steps of one that failed."""
+    steps = [step for step in plan if step["compensate"]]
+    if not steps:
+        return []
+    counts = Counter(step["state"] for step in steps)
+    listed = ", ".join(f"{counts[state]} {state}" for state in UNDOING if counts[state])
+    said = [f"Of what it had done, {len(steps)} steps are undone, the newest first: {listed}."]
+    stuck = next((step for step in steps if step["state"] == "failed"), None)
+    if stuck is not None:
+        said += [
+            f"The undoing of {stuck['function']} has stopped: {stuck['problem']}.",
+            f"To try it again: functory execution compensate {row['id']}; to leave that step as it is: --skip",
+        ]
+    return said
 
 
 # Events that are named one by one.

@@ -1,4 +1,5 @@
-"""The three deployments that the acceptance suite runs on: embedded, and two on servers with roles as processes."""
+"""The deployments that the acceptance suite runs on: embedded, and on servers with roles as processes: with either
+broker, and without any."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ ON_SERVERS = [
     pytest.param("postgres+rabbitmq", marks=[pytest.mark.postgres, pytest.mark.rabbitmq]),
     pytest.param("postgres+redis", marks=[pytest.mark.postgres, pytest.mark.redis]),
 ]
+WITHOUT_BROKER = pytest.param("postgres+none", marks=[pytest.mark.postgres])
 
 
-@pytest.fixture(scope="session", params=["embedded", *ON_SERVERS])
+@pytest.fixture(scope="session", params=["embedded", *ON_SERVERS, WITHOUT_BROKER])
 def functory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functory]:
     """An engine (embedded) or a client whose router, scheduler and two workers run as processes."""
     folder = tmp_path_factory.mktemp("deployment")
@@ -32,7 +34,9 @@ def functory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             yield engine.start()
             return
         database = stack.enter_context(request.getfixturevalue("postgres_server").database())
-        if request.param.endswith("redis"):
+        if request.param.endswith("none"):
+            broker = "none://"
+        elif request.param.endswith("redis"):
             broker = request.getfixturevalue("redis_server").empty_database()
         else:
             broker = stack.enter_context(request.getfixturevalue("rabbitmq_server").virtual_host())

@@ -89,7 +89,7 @@ class FakeHost:
         self.most_at_once = 0
         self._lock = threading.Lock()
 
-    def call(self, name, version, input, args, kwargs):
+    def call(self, name, version, input, args, kwargs, durable):
         with self._lock:
             self.asked.append(("call", name, version, args, kwargs))
             self.at_once += 1

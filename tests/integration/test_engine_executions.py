@@ -1,6 +1,7 @@
 """The state machine of executions, arrow by arrow, on both databases with a clock that stands still."""
 
 import threading
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -133,8 +134,8 @@ def test_a_zombie_can_write_nothing(ready, takeover):
     else:
         ready.finish(zombie, result="first")
     before = ready.executions.get(row["id"]), ready.types(), ready.rows(tables.state), ready.executions.list()
-    assert ready.worker.heartbeat([(zombie.id, zombie.fence)]).lost == {zombie.id}
-    assert ready.worker.wanted([(zombie.id, zombie.fence)]).lost == {zombie.id}
+    assert ready.worker.heartbeat([(zombie.id, zombie.fence)]).lost == {(zombie.id, zombie.fence)}
+    assert ready.worker.wanted([(zombie.id, zombie.fence)]).lost == {(zombie.id, zombie.fence)}
     assert ready.worker.release([(zombie.id, zombie.fence)]) == 0
     writes = [
         lambda: ready.finish(zombie, result="zombie"),
@@ -156,6 +157,21 @@ def test_a_zombie_can_write_nothing(ready, takeover):
         ready.executions.list(),
     ) == before
     check(ready)
+
+
+def test_a_worker_that_claims_its_own_lost_execution_again_keeps_the_new_attempt_alone(ready):
+    row = ready.start()
+    zombie = ready.claim(row)
+    ready.advance(LEASE + 1)
+    recovery.reap(ready.database, cancel_grace=LEASE)
+    again = ready.claim(row)
+    old, new = (zombie.id, zombie.fence), (again.id, again.fence)
+    # Whichever of the two is named last: one is to be killed, and the other is not.
+    for held in ([old, new], [new, old]):
+        for pulse in (ready.worker.heartbeat(held), ready.worker.wanted(held)):
+            assert pulse.lost == {old}
+    ready.executions.cancel(row["id"])
+    assert ready.worker.heartbeat([old, new]).cancel == {new}
 
 
 def test_a_heartbeat_extends_the_lease(ready):
@@ -285,8 +301,8 @@ def test_a_running_execution_is_cancelled_by_its_worker(ready):
     row = ready.start()
     claim = ready.claim(row)
     assert ready.executions.cancel(row["id"])["state"] == "running"
-    assert ready.worker.wanted([(claim.id, claim.fence)]).cancel == {row["id"]}
-    assert ready.worker.heartbeat([(claim.id, claim.fence)]).cancel == {row["id"]}
+    assert ready.worker.wanted([(claim.id, claim.fence)]).cancel == {(claim.id, claim.fence)}
+    assert ready.worker.heartbeat([(claim.id, claim.fence)]).cancel == {(claim.id, claim.fence)}
     assert ready.finish(claim, "cancelled").state == "cancelled"
     check(ready)
 
@@ -477,6 +493,37 @@ def test_a_reaper_believes_no_lease_before_a_lease_has_passed_without_an_outage(
 
 def _raise(*_: Any, **__: Any) -> None:
     raise ConnectionError
+
+
+def test_a_reaper_believes_no_lease_when_the_database_stood_still_while_it_asked_the_time(ready, monkeypatch):
+    reaper = Reaper(ready.database, ready.settings, trust_at_once=True)
+    ready.claim(ready.start())
+    now = ready.clock.now
+
+    def stand_still() -> datetime:
+        ready.advance(LEASE + 1)
+        return now()
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(ready.clock, "now", stand_still)
+        assert not any(reaper.reap().values())
+    assert reaper.reap() == {}, "the worker could not send heartbeats either: it gets a lease's time"
+    ready.advance(LEASE)
+    assert reaper.reap()["lost"] == 1
+    check(ready)
+
+
+def test_a_reaper_believes_no_lease_when_the_clock_was_put_forward(ready, monkeypatch):
+    reaper = Reaper(ready.database, ready.settings, trust_at_once=True)
+    ready.claim(ready.start())
+    assert not any(reaper.reap().values())
+    monotonic = ready.clock.monotonic
+    # Time has passed on the wall and nowhere else.
+    ready.advance(LEASE * 10)
+    monkeypatch.setattr(ready.clock, "monotonic", lambda: monotonic() - LEASE * 10)
+    assert reaper.reap() == {}
+    ready.advance(LEASE)
+    assert reaper.reap()["lost"] == 1
 
 
 def test_a_stopped_reaper_that_wakes_up_waits_for_a_lease(ready):

@@ -86,7 +86,7 @@ def test_cancel_other_starts_after_what_it_cancelled_has_ended(world: World) -> 
     emit(world, 2)
     settle(world)
     assert claim(world) == [] and states(world) == {1: "running", 2: "queued"}
-    assert world.worker.wanted([(running.id, running.fence)]).cancel == {running.id}
+    assert world.worker.wanted([(running.id, running.fence)]).cancel == {(running.id, running.fence)}
     emit(world, 3)
     settle(world)
     assert states(world) == {1: "running", 2: "cancelled", 3: "queued"}, "what waits is cancelled at once"
@@ -105,7 +105,7 @@ def test_terminate_other_starts_at_once(world: World) -> None:
     emit(world, 2)
     settle(world)
     assert numbers(claim(world)) == [2]
-    assert world.worker.wanted([(running.id, running.fence)]).cancel == {running.id}
+    assert world.worker.wanted([(running.id, running.fence)]).cancel == {(running.id, running.fence)}
 
 
 def test_allow_all_lets_any_number_run(world: World) -> None:
@@ -220,7 +220,7 @@ def test_what_runs_is_asked_to_stop(world: World) -> None:
     (running,) = claim(world)
     emit(world, 2, type_="stop", id="a")
     settle(world)
-    assert world.worker.wanted([(running.id, running.fence)]).cancel == {running.id}
+    assert world.worker.wanted([(running.id, running.fence)]).cancel == {(running.id, running.fence)}
 
 
 def test_it_cancels_only_within_its_timeout(world: World) -> None:

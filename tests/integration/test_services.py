@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import psutil
 import pytest
 import sqlalchemy
 from kombu.connection import Connection
+from sqlalchemy.exc import OperationalError
 
 from tests.services.server import NotReady, Server, is_alive
 
@@ -70,6 +72,14 @@ def test_a_killed_server_is_gone_with_all_its_children_and_comes_back_on_its_por
     url = server.url
     server.start()
     assert (server.url, server.is_ours()) == (url, True)
+
+
+def test_a_frozen_server_stands_still_and_goes_on(server: Server) -> None:
+    with server.frozen():
+        main = psutil.Process(server.pid)
+        for one in (main, *main.children(recursive=True)):
+            assert one.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE), one
+    assert server.is_ours()
 
 
 def test_another_server_on_our_port_is_recognised(redis_server: "Redis") -> None:
@@ -162,6 +172,72 @@ def test_postgresql_keeps_what_it_acknowledged_when_it_is_killed(
     with engine.connect() as connection:
         assert connection.scalar(sqlalchemy.text("SELECT n FROM kept")) == 42
     engine.dispose()
+
+
+def test_postgresql_recovers_from_an_immediate_shutdown(
+    postgres_server: "Postgres", postgres_url: str
+) -> None:
+    engine = sqlalchemy.create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE kept AS SELECT 1 AS value"))
+    postgres_server.crash()
+    assert not postgres_server.running
+    postgres_server.start()
+    engine.dispose()
+    with engine.connect() as connection:
+        assert connection.execute(sqlalchemy.text("SELECT value FROM kept")).scalar_one() == 1
+        backends = postgres_server.backends(postgres_url)
+        assert len(backends) == 1
+        postgres_server.terminate(backends)
+        with pytest.raises(OperationalError):
+            connection.execute(sqlalchemy.text("SELECT 1"))
+        connection.rollback()
+    engine.dispose()
+
+
+def test_a_database_on_a_small_disk_finds_it_full_and_has_room_again() -> None:
+    from tests.services.absence import require
+    from tests.services.postgres import Postgres
+
+    with Postgres(require("postgres").programs) as server, server.database() as url:
+        try:
+            server.move_to_small_disk(url, 64 * 1024 * 1024)
+        except RuntimeError as refused:
+            pytest.skip(f"no namespace for a small disk: {refused}")
+        engine = sqlalchemy.create_engine(url)
+        insert = sqlalchemy.text("INSERT INTO filled SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("CREATE TABLE filled (value text)"))
+        with (
+            server.full_disk(),
+            pytest.raises(OperationalError, match="No space left"),
+            engine.begin() as connection,
+        ):
+            connection.execute(insert)
+        with engine.begin() as connection:
+            connection.execute(insert)
+            count = connection.execute(sqlalchemy.text("SELECT count(*) FROM filled")).scalar_one()
+        assert count == 1000
+        engine.dispose()
+
+
+@pytest.mark.rabbitmq
+def test_rabbitmq_reads_from_no_publisher_while_its_memory_is_short(
+    rabbitmq_server: "RabbitMQ", rabbitmq_url: str
+) -> None:
+    with (
+        Connection(rabbitmq_url, transport_options={"confirm_publish": True}) as connection,
+        ThreadPoolExecutor(1) as publisher,
+    ):
+        waiting = connection.SimpleQueue("waiting")
+        with rabbitmq_server.blocked():
+            confirmed = publisher.submit(waiting.put, "held up")
+            with pytest.raises(TimeoutError):
+                confirmed.result(0.5)
+        confirmed.result(60)
+        assert rabbitmq_server.queues(rabbitmq_url) == ["waiting"]
+        rabbitmq_server.purge(rabbitmq_url)
+        assert waiting.qsize() == 0
 
 
 def test_a_redis_database_is_empty_however_often_it_was_used(redis_server: "Redis") -> None:

@@ -1,16 +1,17 @@
 """A PostgreSQL server of our own, and a fresh database in it for each test."""
 
+import os
 import signal
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import psutil
+import psycopg
+from psycopg import sql
 
 from tests.services.server import NotReady, Server, environment_without
-
-if TYPE_CHECKING:
-    import psycopg
 
 ROLE = "functory"
 
@@ -25,6 +26,7 @@ class Postgres(Server):
     account = "postgres"
     # "Fast shutdown": roll back what is open and close the clients (PostgreSQL manual, section 18.5).
     stop_signal = signal.SIGINT
+    _disk = 0  # bytes of the small disk; 0 without one
 
     @property
     def data(self) -> Path:
@@ -68,12 +70,80 @@ class Postgres(Server):
             "timezone": "UTC",
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        self.spawn([self.programs["postgres"], "-D", self.data, *options], environment_without("PG"))
+        command = [self.programs["postgres"], "-D", self.data, *options]
+        self.spawn([*self._disk_first(), *command], environment_without("PG"))
+
+    def crash(self) -> None:
+        """ "Immediate shutdown": every server process ends at once, and the next start recovers from the log."""
+        if self.running:
+            os.kill(self.pid, signal.SIGQUIT)
+            with suppress(psutil.TimeoutExpired, psutil.NoSuchProcess):
+                psutil.Process(self.pid).wait(self.stop_seconds)
+        self.kill()
+
+    def backends(self, url: str) -> list[int]:
+        """The processes that serve the clients of the database at ``url``."""
+        with self.connect() as connection:
+            rows = connection.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'",
+                [url.rpartition("/")[2]],
+            )
+            return [row[0] for row in rows.fetchall()]
+
+    def terminate(self, backends: Sequence[int]) -> None:
+        """End the connections that these processes serve, as an administrator does."""
+        with self.connect() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(backends)]
+            )
+
+    def move_to_small_disk(self, url: str, size: int) -> None:
+        """Restart with a disk of ``size`` bytes and move the database at ``url``, with nobody connected, onto it.
+
+        The disk is in memory and ends with the server: nobody else sees it. Raises RuntimeError where a user may
+        not make namespaces.
+        """
+        self._disk = size
+        self.restart()
+        with self.connect() as connection:
+            name = sql.Identifier(url.rpartition("/")[2])
+            connection.execute(sql.SQL("CREATE TABLESPACE small LOCATION {}").format(str(self.disk)))
+            connection.execute(sql.SQL("ALTER DATABASE {} SET TABLESPACE small").format(name))
+
+    @property
+    def disk(self) -> Path:
+        """Where the small disk is, as the server sees it."""
+        return self.folder / "disk"
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Not a byte is left on the small disk meanwhile."""
+        ballast = str(self.disk / "ballast")
+        with self.connect() as connection:
+            with suppress(psycopg.errors.DiskFull):
+                # The server writes it: the disk is its own.
+                lines = sql.SQL("COPY (SELECT repeat('x', 4095) FROM generate_series(1, {})) TO {}")
+                connection.execute(lines.format(self._disk // 4096 + 1, ballast))
+                raise RuntimeError("the small disk has not become full")
+            try:
+                yield
+            finally:
+                connection.execute(sql.SQL("COPY (SELECT 1 WHERE false) TO {}").format(ballast))
+
+    def _disk_first(self) -> list[str | Path]:
+        """The command that mounts the small disk and then becomes the server; nothing without one."""
+        if not self._disk:
+            return []
+        self.disk.mkdir(exist_ok=True)
+        self._hand_over(self.disk)
+        # In a namespace in which the server's user may mount; then in one in which it is that user again, for
+        # PostgreSQL refuses to run as root.
+        user = [f"--map-user={self._uid or os.getuid()}", f"--map-group={self._gid or os.getgid()}"]
+        mount = f'mount -t tmpfs -o size={self._disk},mode=0700 tmpfs "$0" && exec unshare --user {" ".join(user)} "$@"'
+        return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, self.disk]
 
     def is_ours(self) -> bool:
         """Compare the data directory of the server that answers with ours."""
-        import psycopg
-
         try:
             with self.connect() as connection:
                 row = connection.execute("SHOW data_directory").fetchone()
@@ -81,10 +151,8 @@ class Postgres(Server):
             raise NotReady(str(error)) from error
         return row is not None and Path(row[0]).resolve() == self.data
 
-    def connect(self) -> "psycopg.Connection":
+    def connect(self) -> psycopg.Connection:
         """Open a connection with autocommit to the maintenance database, as superuser."""
-        import psycopg
-
         return psycopg.connect(
             host="127.0.0.1", port=self.port, user=ROLE, dbname="postgres", autocommit=True, connect_timeout=5
         )
@@ -92,8 +160,6 @@ class Postgres(Server):
     @contextmanager
     def database(self) -> Iterator[str]:
         """Give the URL of a new, empty database; drop it afterwards, even with clients connected."""
-        from psycopg import sql
-
         name = f"test_{uuid.uuid4().hex[:12]}"
         with self.start().connect() as connection:
             # template0 is empty whatever a test did to template1.

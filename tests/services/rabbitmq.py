@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.services.port import free_port
 from tests.services.server import NotReady, Server, environment_without
@@ -59,20 +60,7 @@ class RabbitMQ(Server):
 
     def launch(self) -> None:
         """Start the name server, then the broker."""
-        environment = environment_without("RABBITMQ_", "ERL_") | {
-            "HOME": str(self.folder),  # where Erlang keeps its cookie
-            "ERL_EPMD_PORT": str(self.epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": self.node,
-            "RABBITMQ_DIST_PORT": str(self.distribution_port),
-            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "environment.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
-            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
-            "RABBITMQ_PID_FILE": str(self.folder / "pid"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-        }
+        environment = self._environment
         self.spawn([self.programs["epmd"]], environment)
         # The broker starts a daemon of its own when none answers yet, so epmd must be listening first.
         self._wait_for_epmd()
@@ -107,6 +95,58 @@ class RabbitMQ(Server):
         self.start()._management("PUT", f"vhosts/{name}", {})
         yield self._url(name)
         self.start()._management("DELETE", f"vhosts/{name}")
+
+    def purge(self, url: str) -> None:
+        """Throw away every message that waits in the virtual host of ``url``."""
+        name = url.rpartition("/")[2]
+        for queue in self.queues(url):
+            self._management("DELETE", f"queues/{name}/{urllib.parse.quote(queue, safe='')}/contents")
+
+    def queues(self, url: str) -> list[str]:
+        """The names of the queues in the virtual host of ``url``."""
+        found: Any = self._management("GET", f"queues/{url.rpartition('/')[2]}?columns=name")
+        return [queue["name"] for queue in found]
+
+    @contextmanager
+    def blocked(self) -> Iterator[None]:
+        """The alarm of memory meanwhile: who publishes is not read from any more (RabbitMQ's manual, "Alarms")."""
+        self.control("set_vm_memory_high_watermark", "absolute", "1")
+        try:
+            # It looks at its memory once a second.
+            while not self._alarmed():
+                time.sleep(0.05)
+            yield
+        finally:
+            self.control("set_vm_memory_high_watermark", "0.6")
+
+    def _alarmed(self) -> bool:
+        try:
+            self._management("GET", "health/checks/local-alarms")
+        except urllib.error.HTTPError as error:
+            return error.code == 503
+        return False
+
+    def control(self, *words: str) -> None:
+        """Run ``rabbitmqctl`` for this server."""
+        program = self.programs["rabbitmq-server"].with_name("rabbitmqctl")
+        self.run([program, "--node", self.node, *words], self._environment)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return environment_without("RABBITMQ_", "ERL_") | {
+            "HOME": str(self.folder),  # where Erlang keeps its cookie
+            "ERL_EPMD_PORT": str(self.epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": self.node,
+            "RABBITMQ_DIST_PORT": str(self.distribution_port),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "environment.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
+            "RABBITMQ_PID_FILE": str(self.folder / "pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
 
     def _management(self, method: str, path: str, body: dict[str, object] | None = None) -> dict[str, object]:
         token = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()

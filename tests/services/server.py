@@ -15,7 +15,8 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -38,7 +39,7 @@ class Server(ABC):
     account: str  # the ordinary user that runs it when the tests run as root
     stop_signal = signal.SIGTERM
     # The slowest one needs under ten seconds on an idle machine; a loaded one may need several times that.
-    start_seconds = 90.0
+    start_seconds = 240.0
     stop_seconds = 30.0
 
     def __init__(self, programs: Mapping[str, Path]) -> None:
@@ -143,6 +144,25 @@ class Server(ABC):
         while any(is_alive(child) for child in doomed):
             time.sleep(0.005)
         self._running.clear()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop every process of the server with SIGSTOP meanwhile: connections stay, and nobody answers."""
+        stopped: list[psutil.Process] = []
+        try:
+            for process, _ in self._running:
+                # The parent first: it makes no further children then.
+                parent = psutil.Process(process.pid)
+                parent.suspend()
+                stopped += [parent, *parent.children(recursive=True)]
+            for one in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    one.suspend()
+            yield
+        finally:
+            for one in reversed(stopped):
+                with suppress(psutil.NoSuchProcess):
+                    one.resume()
 
     def restart(self) -> Self:
         """Stop in order and start again, on the same port and folder."""

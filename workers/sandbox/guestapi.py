@@ -300,15 +300,16 @@ class Execution:
 def module(job: Job, engine: Engine) -> ModuleType:
     """The module ``functory`` for one execution."""
 
-    def call(name: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Run another function (``"parse"`` or ``"parse@3"``) as a child execution; return its result."""
-        bare, version = _target(name)
-        return engine.ask(Call, name=bare, version=version, args=args, kwargs=kwargs)
+    def call(name: str, /, *args: Any, durable: bool = False, **kwargs: Any) -> Any:
+        """Run another function (``"parse"`` or ``"parse@3"``) as a child execution; return its result.
 
-    async def acall(name: str, /, *args: Any, **kwargs: Any) -> Any:
+        With ``durable`` it runs once, however many attempts this execution needs: the next one gets its result.
+        """
+        return engine.ask(Call, **_called(name, durable), args=args, kwargs=kwargs)
+
+    async def acall(name: str, /, *args: Any, durable: bool = False, **kwargs: Any) -> Any:
         """``call`` for async code."""
-        bare, version = _target(name)
-        return await engine.ask_async(Call, name=bare, version=version, args=args, kwargs=kwargs)
+        return await engine.ask_async(Call, **_called(name, durable), args=args, kwargs=kwargs)
 
     def submit(name: str, /, *args: Any, **kwargs: Any) -> Submitted:
         """Start a child execution and go on."""
@@ -373,6 +374,17 @@ def register_trigger(*_: Any, **__: Any) -> Any:
         "a trigger belongs to the project, not to one execution\n"
         "try: register it where the function is registered, or with functory trigger add"
     )
+
+
+def _called(name: str, durable: bool) -> dict[str, Any]:
+    if not isinstance(durable, bool):
+        raise Invalid(
+            f"durable={durable!r} is neither True nor False\n"
+            "durable says whether a call is made once for all attempts\n"
+            "try: pass a parameter that has this name by its position"
+        )
+    bare, version = _target(name)
+    return {"name": bare, "version": version, "durable": durable}
 
 
 def _target(name: str) -> tuple[str, int | None]:

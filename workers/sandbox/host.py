@@ -21,10 +21,12 @@ class Host(Protocol):
         input: dict[str, Any] | None,  # noqa: A002 - the word of the design
         args: list[Any],
         kwargs: dict[str, Any],
+        durable: bool,
     ) -> Any:
         """Run another function as a child execution, wait, and return its result.
 
-        ``input`` is None when the arguments come as ``args`` and ``kwargs``. Raises ``ExecutionFailed``.
+        ``input`` is None when the arguments come as ``args`` and ``kwargs``. A ``durable`` one that another attempt has
+        made already is not made again. Raises ``ExecutionFailed``.
         """
         ...
 

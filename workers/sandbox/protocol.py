@@ -53,10 +53,13 @@ class Request(_Frame):
 
 
 class Call(Request, tag="call"):
+    """``durable``: the call belongs to the execution and not to this attempt of it; another one takes its result."""
+
     name: Name
     version: Version
     args: list[Any]
     kwargs: Arguments
+    durable: bool = False
 
 
 class Submit(Request, tag="submit"):

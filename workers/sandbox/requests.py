@@ -111,7 +111,9 @@ class Requests:
         host = self._host
         match request:
             case Call():
-                return host.call(request.name, request.version, None, request.args, request.kwargs)
+                return host.call(
+                    request.name, request.version, None, request.args, request.kwargs, request.durable
+                )
             case Submit():
                 return host.submit(request.name, request.version, request.args, request.kwargs)
             case Gather():

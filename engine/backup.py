@@ -1,0 +1,157 @@
+"""A backup of the whole database while everything runs: one moment of it, in one file (:mod:`engine.archive`).
+
+SQLite is copied by its online backup inside one reading transaction: writers go on, and the copy need not begin anew
+for them. PostgreSQL is dumped by pg_dump from an exported snapshot, in which the rows are counted too. The key that
+seals secrets is not in the database and so not in the backup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import archive, migrate, partitions, pgtools
+from engine.archive import Manifest, Writer
+from engine.database import Database, Tx
+from engine.errors import Conflict, Invalid
+from engine.tables import metadata
+
+# Pages of SQLite that are copied between two calls of the progress.
+PAGES = 2000
+
+# Told now and then: what is being done, how much of it is done, and of how much (None when that is not known).
+Progress = Callable[[str, int, int | None], object]
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """A progress that nobody looks at."""
+
+
+def backup(
+    database: Database, path: Path, *, version: str, force: bool = False, progress: Progress = silent
+) -> Manifest:
+    """Write a backup to ``path``. ``version`` is Functory's. Raises :class:`Conflict` (the file is there, or the schema
+    is unknown), :class:`Invalid` (pg_dump is missing, the place cannot be written), :class:`Unavailable`."""
+    found = migrate.current(database)
+    if found is None:
+        raise Conflict(
+            f"the database {database.name} is empty", "there is nothing to back up", "functory db upgrade"
+        )
+    if found > migrate.HEAD:
+        raise Conflict(
+            f"the database {database.name} has schema {found}",
+            f"this version knows up to {migrate.HEAD}, and might leave something out",
+            "use the version of Functory that made it",
+        )
+    with archive.written(path, force=force) as writer:
+        take = _postgres if database.dialect == "postgresql" else _sqlite
+        return take(database, writer, path, {"schema": found, "functory": version}, progress)
+
+
+def ours(tx: Tx) -> list[str]:
+    """The names of those of our tables that this database has, partitions and the mark of the schema among them."""
+    known = [*(table.name for table in metadata.sorted_tables), "alembic_version"]
+    there = set(sa.inspect(tx.connection).get_table_names())
+    return [*(name for name in known if name in there), *(part.name for part in partitions.found(tx))]
+
+
+def counts(tx: Tx) -> dict[str, int]:
+    """The rows of each of our tables."""
+    parts = {part.name for part in partitions.found(tx)}
+    return {
+        name: int(tx.scalar(sa.select(sa.func.count()).select_from(sa.table(name))) or 0)
+        for name in ours(tx)
+        if name not in parts
+    }
+
+
+def place(tx: Tx) -> str:
+    """The schema that our tables are in, or would be."""
+    found = (
+        "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
+        " WHERE c.oid = to_regclass('execution')"
+    )
+    return tx.scalar(sa.text(found)) or tx.scalar(sa.text("SELECT current_schema()")) or "public"
+
+
+def server_version(tx: Tx) -> int:
+    """The server's major version."""
+    return int(tx.scalar(sa.text("SHOW server_version_num"))) // 10_000
+
+
+def file_of(database: Database) -> Path:
+    """The file of a SQLite database. Raises :class:`Invalid` for one in memory."""
+    if database.file is None:
+        raise Invalid("a database in memory cannot be backed up", "it is gone with its process")
+    return database.file
+
+
+def _sqlite(
+    database: Database, writer: Writer, path: Path, known: dict[str, Any], progress: Progress
+) -> Manifest:
+    copy = path.with_name(path.name + ".copy")
+    created = database.clock.now().isoformat()
+    try:
+        copy.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(file_of(database), isolation_level=None)) as source:
+            size = source.execute("PRAGMA page_size").fetchone()[0]
+            # As long as it reads, the copy is of this moment: a step that finds a change would begin anew.
+            source.execute("BEGIN")
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            with contextlib.closing(sqlite3.connect(copy)) as target:
+                copy.chmod(0o600)
+                source.backup(
+                    target,
+                    pages=PAGES,
+                    progress=lambda _, left, total: progress("copying", (total - left) * size, total * size),
+                )
+        copied = Database(f"sqlite:///{copy}", clock=database.clock)
+        try:
+            with copied.read() as tx:
+                rows = counts(tx)
+        finally:
+            copied.close()
+        total = copy.stat().st_size
+        with copy.open("rb") as given, gzip.GzipFile("", "wb", 1, writer.sink, 0) as packed:  # type: ignore[arg-type]
+            while piece := given.read(archive.PIECE):
+                packed.write(piece)
+                progress("packing", given.tell(), total)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            copy.with_name(copy.name + suffix).unlink(missing_ok=True)
+    return writer.seal(Manifest("sqlite", created=created, rows=rows, payload="functory.db.gz", **known))
+
+
+def _postgres(
+    database: Database, writer: Writer, _: Path, known: dict[str, Any], progress: Progress
+) -> Manifest:
+    with database.read(snapshot=True) as tx:
+        # The snapshot is there as long as this transaction, which does nothing meanwhile.
+        tx.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+        program, version = pgtools.find("pg_dump", server_version(tx))
+        snapshot = tx.scalar(sa.text("SELECT pg_export_snapshot()"))
+        created, rows, schema = tx.now.isoformat(), counts(tx), place(tx)
+        options = ["--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}"]
+        options += [f'--table="{schema}"."{name}"' for name in ours(tx)]
+
+        def take(piece: bytes) -> None:
+            writer.sink.write(piece)
+            progress("dumping", writer.sink.bytes, None)
+
+        pgtools.dump(database, program, options, take)
+    about: dict[str, Any] = {"created": created, "rows": rows, "place": schema, "tool": version, **known}
+    return writer.seal(Manifest("postgresql", payload="functory.dump", **about))
+
+
+def unpack(path: Path, manifest: Manifest, target: Path) -> None:
+    """Unpack the SQLite database of a backup into a file."""
+    with archive.payload(path, manifest) as packed, gzip.open(packed) as given, target.open("wb") as file:
+        target.chmod(0o600)
+        shutil.copyfileobj(given, file, archive.PIECE)

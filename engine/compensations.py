@@ -1,0 +1,378 @@
+"""Compensations: the plans of failed executions carried out, one step after the other, the newest first.
+
+A row's states; every arrow is one transaction, under the lock of the execution that failed (the *saga*)::
+
+    waiting → pending             the step, which was still open, has succeeded after all
+    waiting → skipped             it has not, or nothing undoes it (then its own steps follow it in the plan)
+    pending → running             the execution that undoes it is queued
+    running → done, failed        that execution has ended
+    pending → failed              it cannot be started: what undoes it is missing, or what it needs is
+    failed → pending, skipped     an operator
+
+Any number of processes may call :func:`advance`. A failed row stops its saga until an operator decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import audit, dependencies, executions, metrics, sagas, schemas, steps, undoing, versions
+from engine.database import Database, Tx
+from engine.errors import Conflict, FunctoryError, Invalid, NotFound
+from engine.events import as_id
+from engine.settings import Settings
+from engine.tables import compensation, execution, span
+
+OPEN = ("waiting", "pending", "running")
+
+
+@dataclass
+class _Turn:
+    """What one turn changed: rows by the state that they came to, and how the saga ended or stopped."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    result: str | None = None
+
+
+def advance(database: Database, settings: Settings) -> int:
+    """Take every saga one step further that can be: note what has ended, start what is next. Returns how many."""
+    with database.read() as tx:
+        ready = _ready(tx, settings.batch_size)
+    moved = 0
+    for saga_id in ready:
+        with database.write() as tx:
+            turn = _Turn()
+            saga = _locked(tx, saga_id, skip=True)
+            if saga is not None:
+                _take_turn(tx, saga, turn)
+        _count(turn)
+        moved += saga is not None
+    return moved
+
+
+class Compensations:
+    """What an operator does with the plans."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, id_: str) -> list[dict[str, Any]]:
+        """The plan of an execution that failed, in the order of the undoing; empty when there is none."""
+        with self._database.read() as tx:
+            return _plan(tx, as_id(id_, "execution"))
+
+    def again(self, id_: str, *, author: str = "") -> dict[str, Any]:
+        """Try the step again that stopped a saga, as a new execution. Returns the step's row.
+
+        Raises :class:`NotFound`, and :class:`Conflict` when nothing has stopped.
+        """
+        return self._decide(id_, "pending", author, "")
+
+    def skip(self, id_: str, *, author: str = "", reason: str = "") -> dict[str, Any]:
+        """Leave the step as it is that stopped a saga, and go on with the next. Returns the step's row.
+
+        Raises as :meth:`again`.
+        """
+        return self._decide(id_, "skipped", author, reason)
+
+    def _decide(self, id_: str, state: str, author: str, reason: str) -> dict[str, Any]:
+        id_ = as_id(id_, "execution")
+        turn = _Turn()
+        with self._database.write() as tx:
+            saga = _locked(tx, id_)
+            if saga is None:
+                raise NotFound(f"execution {id_} not found", try_="functory execution list")
+            row = next((one for one in _plan(tx, id_) if one["state"] == "failed"), None)
+            if row is None:
+                raise _not_stuck(tx, saga)
+            why = row["problem"] if state == "pending" else f"skipped by {author or 'an operator'}"
+            problem = f"{why}: {reason}" if reason else why
+            _change(tx, row, turn, state, problem=problem)
+            action = "execution.compensate" if state == "pending" else "execution.compensate.skip"
+            data = {"step": row["step_id"], "function": row["function"], "position": row["position"]}
+            audit.note(tx, author, action, id_, data | ({"reason": reason} if reason else {}))
+            _take_turn(tx, saga, turn)
+            (row,) = (one for one in _plan(tx, id_) if one["position"] == row["position"])
+        _count(turn)
+        return row
+
+
+def follow(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | None, str | None]:
+    """What comes next of a plan: the row to be started, or how the saga stands ("stuck", "compensated").
+
+    Strictly in order: nothing is started while a step is still open, or another one is being undone.
+    """
+    states = {row["state"] for row in plan}
+    if "failed" in states:
+        return None, "stuck"
+    if states & {"waiting", "running"}:
+        return None, None
+    pending = next((row for row in plan if row["state"] == "pending"), None)
+    return pending, None if pending is not None else "compensated"
+
+
+def _take_turn(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
+    """One turn of a locked saga."""
+    _note_ended(tx, saga, turn)
+    plan = _plan(tx, saga["id"])
+    if any(row["compensate"] for row in plan):
+        because = f"the failure of {saga['function']}, execution {saga['id']}"
+        for row in plan:
+            if row["state"] == "waiting":
+                executions.cancel_open(tx, row["step_id"], because)
+    following, result = follow(plan)
+    if following is not None:
+        try:
+            started = _start(tx, saga, following)
+            _change(tx, following, turn, "running", execution_id=started, problem=None)
+        except FunctoryError as error:
+            _stop(tx, saga, following, turn, str(error).replace("\n", "; "))
+    elif result == "compensated" and turn.states and any(row["compensate"] for row in plan):
+        counted = Counter(row["state"] for row in plan if row["compensate"])
+        sagas.tell(tx, saga, "saga.compensated", {"done": counted["done"], "skipped": counted["skipped"]})
+        turn.result = result
+    if turn.states:
+        # What comes next is due at once.
+        tx.wake("finished")
+
+
+def _note_ended(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
+    """Bring what waits for an execution's end up to date with it."""
+    plan = _plan(tx, saga["id"])
+    watched = {
+        row["position"]: row["step_id"] if row["state"] == "waiting" else row["execution_id"]
+        for row in plan
+        if row["state"] in ("waiting", "running")
+    }
+    if not watched:
+        return
+    ended = {
+        row["id"]: row
+        for row in tx.rows(
+            sa.select(execution).where(
+                execution.c.id.in_(sorted(set(watched.values()))), execution.c.state.in_(executions.TERMINAL)
+            )
+        )
+    }
+    moved = 0
+    for row in plan:
+        other = ended.get(watched.get(row["position"], ""))
+        if other is None:
+            continue
+        here = dict(row) | {"position": row["position"] + moved}
+        if row["state"] == "running":
+            if other["state"] == "succeeded":
+                _change(tx, here, turn, "done")
+            else:
+                error = other["error"] or {}
+                why = f"{error.get('type', '')}: {error.get('message', '')}".strip(": ")
+                _stop(tx, saga, here, turn, f"{other['function']} {_words(other['state'])}: {why}")
+        elif other["state"] != "succeeded":
+            _change(
+                tx, here, turn, "skipped", problem=f"it {_words(other['state'])}; nothing is left to undo"
+            )
+        elif row["compensate"]:
+            _change(tx, here, turn, "pending")
+        else:
+            _change(tx, here, turn, "skipped", problem="nothing undoes it; its own steps follow")
+            moved += _insert_below(tx, saga, here)
+
+
+def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+    """Put the steps of a step that nothing undoes behind it. Returns how many places they take."""
+    found = steps.find(tx, row["step_id"])
+    if not found:
+        return 0
+    behind = (compensation.c.saga_id == saga["id"], compensation.c.position > row["position"])
+    # Twice: each place is taken by one row at a time, while the statement moves them as well.
+    tx.execute(sa.update(compensation).where(*behind).values(position=-compensation.c.position - len(found)))
+    tx.execute(
+        sa.update(compensation)
+        .where(compensation.c.saga_id == saga["id"], compensation.c.position < 0)
+        .values(position=-compensation.c.position)
+    )
+    known = any(one["compensate"] for one in _plan(tx, saga["id"]))
+    if sagas.write(tx, saga["id"], found, row["position"] + 1) and not known:
+        sagas.tell(tx, saga, "saga.started", {"state": saga["state"]})
+    return len(found)
+
+
+def _start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Queue the execution that undoes a step. Returns its id. Raises :class:`FunctoryError` when that cannot be."""
+    name, pin = dependencies.reference(row["compensate"])
+    version = versions.load(tx, name, pin)
+    if version is None:
+        raise NotFound(f"the compensation {row['compensate']} does not exist", try_="save it")
+    if version["state"] != "enabled":
+        raise Conflict(
+            f"the compensation {name} is {version['state']}",
+            "no executions are started",
+            f"functory function activate {name} {version['number']}",
+        )
+    input_ = _input(tx, saga, row, version)
+    schemas.check(version["input_schema"], input_, f"input of {name} v{version['number']}")
+    new = executions.row(
+        tx,
+        version,
+        input_,
+        cause="compensation",
+        root_id=saga["root_id"],
+        depth=saga["depth"] + 1,
+        chain=saga["chain"],
+        parent_id=saga["id"],
+    )
+    # However late it is: what is not undone stays done.
+    tx.insert(execution, [new | {"expires_at": None}])
+    tx.wake("executions")
+    return new["id"]
+
+
+def _input(
+    tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], version: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the undoing function is called with: those of the names that it declares as parameters."""
+    missing = undoing.unfilled(version["parameters"])
+    if missing:
+        raise Invalid(
+            f"the compensation {row['compensate']} needs {', '.join(missing)}",
+            f"it is given {', '.join(undoing.GIVEN)} and nothing else",
+            f"save {version['name']} with parameters of these names",
+        )
+    if row["step_seq"]:
+        step = tx.one(
+            sa.select(span.c.input, span.c.output.label("result")).where(
+                span.c.execution_id == row["step_id"],
+                span.c.fence == row["step_fence"],
+                span.c.seq == row["step_seq"],
+            )
+        )
+    else:
+        step = tx.one(
+            sa.select(execution.c.input, execution.c.result).where(execution.c.id == row["step_id"])
+        )
+    if step is None:
+        raise NotFound(f"what {row['function']} was given and returned is not there any more")
+    known = {
+        "input": step["input"],
+        "result": step["result"],
+        "execution_id": row["step_id"],
+        "error": saga["error"],
+    }
+    wanted = undoing.wanted(version["parameters"])
+    for name in ("input", "result"):
+        if name in wanted and not undoing.whole(known[name]):
+            raise Invalid(
+                f"the {name} of {row['function']} was not recorded whole",
+                "it was too large, no JSON, or held a secret",
+                f'undo it by hand and skip it; next time call("{row["function"]}", …, durable=True), '
+                "and return what undoing needs as JSON",
+            )
+    return {name: known[name] for name in wanted}
+
+
+def _stop(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], turn: _Turn, problem: str) -> None:
+    """A step could not be undone: nothing further is, until somebody looks."""
+    _change(tx, row, turn, "failed", problem=problem)
+    told = {
+        "position": row["position"],
+        "step_id": row["step_id"],
+        "step_function": row["function"],
+        "compensate": row["compensate"],
+        "problem": problem,
+    }
+    sagas.tell(tx, saga, "saga.stuck", told)
+    turn.result = "stuck"
+
+
+def _change(tx: Tx, row: Mapping[str, Any], turn: _Turn, state: str, **values: Any) -> None:
+    tx.execute(
+        sa.update(compensation)
+        .where(compensation.c.saga_id == row["saga_id"], compensation.c.position == row["position"])
+        .values(state=state, updated_at=tx.now, **values)
+    )
+    turn.states[state] += 1
+
+
+def _plan(tx: Tx, saga_id: str) -> list[dict[str, Any]]:
+    return tx.rows(
+        sa.select(compensation).where(compensation.c.saga_id == saga_id).order_by(compensation.c.position)
+    )
+
+
+def _locked(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | None:
+    """The execution that failed, held so that one process at a time works on its plan.
+
+    ``skip``: None when another one holds it. Not so strong that its compensations could not refer to it meanwhile.
+    """
+    statement = sa.select(execution).where(execution.c.id == saga_id)
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(key_share=True, skip_locked=skip)
+    return tx.one(statement)
+
+
+def _ready(tx: Tx, limit: int) -> list[str]:
+    """Sagas in which something can be done now."""
+    here, other = compensation, compensation.alias("other")
+    watched = sa.case(
+        (here.c.state == "waiting", here.c.step_id), (here.c.state == "running", here.c.execution_id)
+    )
+
+    def beside(*conditions: Any) -> sa.Exists:
+        return sa.exists().where(other.c.saga_id == here.c.saga_id, *conditions)
+
+    ended = sa.and_(here.c.state != "pending", execution.c.state.in_(executions.TERMINAL))
+    # Something is to be undone, so what is still open is to be stopped.
+    to_stop = sa.and_(
+        here.c.state == "waiting", execution.c.cancel_requested_at.is_(None), beside(other.c.compensate != "")
+    )
+    due = sa.and_(
+        here.c.state == "pending", sa.not_(beside(other.c.state.in_(("waiting", "running", "failed"))))
+    )
+    statement = (
+        sa.select(here.c.saga_id)
+        .distinct()
+        .outerjoin(execution, execution.c.id == watched)
+        # Written out: the partial index of open rows is found by this.
+        .where(sa.text("compensation.state IN ('waiting', 'pending', 'running')"))
+        .where(sa.or_(ended, to_stop, due))
+        .order_by(here.c.saga_id)
+        .limit(limit)
+    )
+    return [row["saga_id"] for row in tx.rows(statement)]
+
+
+def _not_stuck(tx: Tx, saga: Mapping[str, Any]) -> Conflict:
+    """Why there is nothing to decide about."""
+    what = f"nothing of execution {saga['id']} has stopped"
+    plan = _plan(tx, saga["id"])
+    if plan:
+        counts = Counter(row["state"] for row in plan)
+        listed = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        return Conflict(what, f"its compensations: {listed}", f"functory execution show {saga['id']}")
+    if saga["cause"] == "compensation":
+        return Conflict(
+            what, "it is a compensation itself", f"functory execution compensate {saga['parent_id']}"
+        )
+    why = (
+        "it did nothing that is to be undone"
+        if saga["state"] in steps.UNDONE_AFTER
+        else f"it is {saga['state']}"
+    )
+    return Conflict(what, why)
+
+
+def _count(turn: _Turn) -> None:
+    for state, count in turn.states.items():
+        metrics.compensations.labels(state).inc(count)
+    if turn.result is not None:
+        metrics.sagas.labels(turn.result).inc()
+
+
+def _words(state: str) -> str:
+    """A state as the end of a sentence."""
+    return {"failed": "failed", "timed_out": "timed out"}.get(state, f"is {state}")

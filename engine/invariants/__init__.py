@@ -1,0 +1,95 @@
+"""The fifteen invariants of the promise, one SQL query each (the design's I1 to I15).
+
+Shipped as ``functory verify``, asked by the scheduler now and then, and at the end of every simulated and chaotic run.
+A query counts the rows that break its invariant and names a few of them; it changes nothing. It reads one moment of the
+database, so it may be asked while everything runs. What each one says to people is ``docs/reference/invariants.md``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.database import Database
+from engine.errors import Invalid
+from engine.invariants import lineage, routing, telling, ticks, work
+from engine.invariants.look import Found, Look, sentences
+from engine.settings import Settings
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """One invariant: what it says, and the selects that find what breaks it."""
+
+    code: str
+    title: str
+    broken: Callable[[Look], Sequence[Found]]
+
+
+INVARIANTS = (
+    Invariant("I1", "every event is routed or quarantined in time", routing.unrouted),
+    Invariant("I2", "a match has one firing, and its event is routed", routing.undecided),
+    Invariant("I3", "what fired has exactly one execution", routing.unstarted),
+    Invariant("I4", "every change has its event", telling.untold),
+    Invariant("I5", "nothing that is open rests", work.resting),
+    Invariant("I6", "no execution has more attempts than it may have", work.excessive),
+    Invariant("I7", "attempts are counted, and only what runs is open", work.miscounted),
+    Invariant("I8", "who finishes is who claimed last", work.unfenced),
+    Invariant("I9", "an execution that ended has one event that says so", telling.ends),
+    Invariant("I10", "a result takes effect once", work.repeated),
+    Invariant("I11", "everything has its cause, in the same tree", lineage.severed),
+    Invariant("I12", "each step is one deeper, up to the limit", lineage.misplaced),
+    Invariant("I13", "no root exceeds its budget, no lane its capacity", lineage.exceeded),
+    Invariant("I14", "a schedule has each of its times once, and none is late", ticks.mistimed),
+    Invariant("I15", "a lease is as long as leases are, and only of what runs", work.overlong),
+)
+CODES = tuple(one.code for one in INVARIANTS)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one invariant came to: ``count`` rows break it, ``examples`` are sentences about the first of them."""
+
+    code: str  # I1 … I15
+    title: str
+    count: int
+    examples: tuple[str, ...]
+    seconds: float
+
+
+def verify(
+    database: Database,
+    settings: Settings,
+    *,
+    since: datetime | None = None,
+    patience: float | None = None,
+    only: Collection[str] = (),
+    examples: int = 5,
+) -> list[Result]:
+    """Ask every invariant, or those of ``only``; one result each, in their order.
+
+    ``since`` looks at what was made from then on only. ``patience`` is how many seconds something open may rest
+    without progress before I1, I5 and I14 count it (by default what the settings make a fault sure by); with 0 whatever
+    is open counts, for a run that has ended. Each query reads one moment of its own.
+    Raises :class:`Unavailable`, and :class:`Invalid` for an unknown code.
+    """
+    check(only)
+    found: list[Result] = []
+    for one in INVARIANTS:
+        if only and one.code not in only:
+            continue
+        start = time.perf_counter()
+        with database.read() as tx:
+            look = Look(tx, settings, since, patience)
+            count, words = sentences(tx, one.broken(look), examples)
+        found.append(Result(one.code, one.title, count, words, time.perf_counter() - start))
+    return found
+
+
+def check(codes: Collection[str]) -> None:
+    """Refuse codes that no invariant has."""
+    unknown = sorted(set(codes) - set(CODES))
+    if unknown:
+        raise Invalid(f"there is no invariant {unknown[0]}", f"they are {CODES[0]} to {CODES[-1]}")

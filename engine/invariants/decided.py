@@ -1,0 +1,48 @@
+"""What was decided about routed events, for whoever decides again: read in batches, one moment each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.database import Database
+from engine.events import least_id
+from engine.tables import event, firing, hold
+
+# Told by the engine about its own decisions: they start nothing, or there is no telling whether they may.
+INERT = ("trigger.suppressed", "trigger.silent", "trigger.paused")
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A routed event, and the ids of the triggers that have a firing of it or let it wait."""
+
+    row: Mapping[str, Any]
+    triggers: frozenset[str]
+
+
+def routed(database: Database, since: datetime, batch: int = 1000) -> Iterator[Decided]:
+    """The events that routers decided about, made from ``since`` on, in their order; inert ones are left out."""
+    last: str | None = None
+    while True:
+        with database.read(snapshot=True) as tx:
+            wanted = sa.select(event).where(event.c.id >= least_id(since), event.c.state == "routed")
+            if last is not None:
+                wanted = wanted.where(event.c.id > last)
+            rows = tx.rows(wanted.order_by(event.c.id).limit(batch))
+            ids = [row["id"] for row in rows]
+            found: dict[str, set[str]] = {}
+            for table in (firing, hold):
+                pairs = sa.select(table.c.event_id, table.c.trigger_id).where(table.c.event_id.in_(ids))
+                for row in tx.rows(pairs) if ids else ():
+                    found.setdefault(row["event_id"], set()).add(row["trigger_id"])
+        for row in rows:
+            if row["type"] not in INERT:
+                yield Decided(row, frozenset(found.get(row["id"], ())))
+        if len(rows) < batch:
+            return
+        last = ids[-1]

@@ -1,0 +1,179 @@
+"""Where things come from, and how much may come from one: I11, I12, I13.
+
+That no chain returns to itself is not asked of times, which the clocks of two machines may disagree about: each step
+is one deeper than what caused it, so none can come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.invariants.look import Found, Look, found, words_of
+from engine.tables import budget, event, execution, firing, lane, slot
+
+# Told of another event, in whose tree they are without an execution as their cause.
+_BESIDE = ("trigger.suppressed",)
+# What a root's budget counts. Replays and compensations are an operator's or the engine's own.
+COUNTED = ("trigger", "parent")
+
+_parent = execution.alias("parent")
+_by_parent = execution.c.parent_id.is_not(None)
+_by_event = sa.and_(execution.c.parent_id.is_(None), execution.c.event_id.is_not(None))
+_by_none = sa.and_(execution.c.parent_id.is_(None), execution.c.event_id.is_(None))
+
+
+def severed(look: Look) -> Sequence[Found]:
+    """I11: a cause that is not there, or that is in another tree."""
+    return [
+        found(
+            words_of(
+                (
+                    execution.c.id.is_(None),
+                    "event {id} ({name}) was caused by an execution that is not there",
+                ),
+                (sa.true(), "event {id} ({name}) is in another tree than the execution that caused it"),
+            ),
+            event.c.id,
+            event.c.type,
+        )
+        .select_from(event)
+        .outerjoin(execution, execution.c.id == event.c.cause_execution_id)
+        .where(
+            event.c.cause_execution_id.is_not(None),
+            execution.c.root_id.is_distinct_from(event.c.root_id),
+            *look.recent(event.c.id),
+        ),
+        found("event {id} ({name}) has no cause and is no root", event.c.id, event.c.type).where(
+            event.c.cause_execution_id.is_(None),
+            event.c.root_id != event.c.id,
+            event.c.type.not_in(_BESIDE),
+            *look.recent(event.c.id),
+        ),
+        found(
+            words_of(
+                (event.c.id.is_(None), "execution {id} of {name} was started by an event that is not there"),
+                (sa.true(), "execution {id} of {name} is in another tree than its event"),
+            ),
+            execution.c.id,
+            execution.c.function,
+        )
+        .select_from(execution)
+        .outerjoin(event, event.c.id == execution.c.event_id)
+        .where(
+            _by_event, event.c.root_id.is_distinct_from(execution.c.root_id), *look.recent(execution.c.id)
+        ),
+        found(
+            words_of(
+                (_parent.c.id.is_(None), "execution {id} of {name} has a parent that is not there"),
+                (sa.true(), "execution {id} of {name} is in another tree than its parent"),
+            ),
+            execution.c.id,
+            execution.c.function,
+        )
+        .select_from(execution)
+        .outerjoin(_parent, _parent.c.id == execution.c.parent_id)
+        .where(
+            _by_parent, _parent.c.root_id.is_distinct_from(execution.c.root_id), *look.recent(execution.c.id)
+        ),
+        found(
+            "execution {id} of {name} has no cause and is no root", execution.c.id, execution.c.function
+        ).where(_by_none, execution.c.root_id != execution.c.id, *look.recent(execution.c.id)),
+    ]
+
+
+def misplaced(look: Look) -> Sequence[Found]:
+    """I12: a depth that is not the cause's own (events) or one more (executions), or that is beyond the limit."""
+    together = sa.exists().where(firing.c.execution_id == execution.c.id, firing.c.joint)
+    above = execution.c.depth - event.c.depth
+    return [
+        found(
+            "event {id} ({name}) has not the depth {number} of its cause",
+            event.c.id,
+            event.c.type,
+            execution.c.depth,
+        )
+        .select_from(event)
+        .join(execution, execution.c.id == event.c.cause_execution_id)
+        .where(event.c.depth != execution.c.depth, *look.recent(event.c.id)),
+        found(
+            "event {id} ({name}) has no cause and the depth {number}", event.c.id, event.c.type, event.c.depth
+        ).where(
+            event.c.cause_execution_id.is_(None),
+            event.c.depth != 0,
+            event.c.type.not_in(_BESIDE),
+            *look.recent(event.c.id),
+        ),
+        found(
+            "execution {id} of {name} is not one deeper than its event, at {number}",
+            execution.c.id,
+            execution.c.function,
+            execution.c.depth,
+        )
+        .select_from(execution)
+        .join(event, event.c.id == execution.c.event_id)
+        # Of several events that fire together the deepest one counts.
+        .where(
+            _by_event, sa.or_(above < 1, sa.and_(above > 1, sa.not_(together))), *look.recent(execution.c.id)
+        ),
+        found(
+            "execution {id} of {name} is not one deeper than its parent, at {number}",
+            execution.c.id,
+            execution.c.function,
+            execution.c.depth,
+        )
+        .select_from(execution)
+        .join(_parent, _parent.c.id == execution.c.parent_id)
+        .where(execution.c.depth != _parent.c.depth + 1, *look.recent(execution.c.id)),
+        found(
+            "execution {id} of {name} has the depth {number}",
+            execution.c.id,
+            execution.c.function,
+            execution.c.depth,
+        ).where(
+            sa.or_(
+                sa.and_(execution.c.cause.in_(COUNTED), execution.c.depth > look.settings.max_depth),
+                sa.and_(_by_none, execution.c.depth != 0),
+            ),
+            *look.recent(execution.c.id),
+        ),
+    ]
+
+
+def exceeded(look: Look) -> Sequence[Found]:
+    """I13: a root that has caused more than its budget, or other than it was charged; a lane with too many in it."""
+    charged = (
+        sa.select(execution.c.root_id.label("id"), sa.literal(1, sa.Integer).label("one"))
+        .where(execution.c.cause.in_(COUNTED), *look.recent(execution.c.root_id))
+        .union_all(sa.select(budget.c.root_id, -budget.c.used).where(*look.recent(budget.c.root_id)))
+        .subquery()
+    )
+    left: Any = sa.func.sum(charged.c.one)
+    return [
+        found(
+            "the root {id} has caused {number} executions, which is more than its budget",
+            budget.c.root_id,
+            number=budget.c.used,
+        ).where(budget.c.used > budget.c.maximum, *look.recent(budget.c.root_id)),
+        found(
+            "the root {id} has caused {number} executions more than it was charged for",
+            charged.c.id,
+            number=left,
+        )
+        .group_by(charged.c.id)
+        .having(left != 0),
+        found(
+            "{number} executions are in the lane {name}, which is too many",
+            None,
+            lane.c.text,
+            sa.func.count(),
+        )
+        .select_from(slot)
+        .outerjoin(lane, lane.c.key == slot.c.lane)
+        .where(sa.text("slot.taken_at IS NOT NULL"))
+        .group_by(slot.c.lane, lane.c.text)
+        # Each came in beside fewer than its own capacity; so there are never more than the largest of them.
+        .having(sa.func.count() > sa.func.max(slot.c.capacity)),
+    ]

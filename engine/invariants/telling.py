@@ -1,0 +1,184 @@
+"""What happened is told: I4 and I9.
+
+An event and its change are one transaction, so they have the same moment; of executions there are as many events as
+there were changes. Data of events is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.invariants.look import Found, Look, found
+from engine.tables import (
+    attempt,
+    event,
+    execution,
+    function,
+    function_version,
+    source,
+    trigger,
+    trigger_version,
+)
+
+ENDINGS = tuple(
+    f"execution.{state}" for state in ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
+)
+TERMINAL = tuple(type_.split(".")[1] for type_ in ENDINGS)
+# Outcomes after which an execution is tried again or ends badly.
+FAILING = ("failed", "timed_out", "crashed", "lost")
+
+
+def untold(look: Look) -> Sequence[Found]:
+    """I4: a version or a state without its event, an attempt without the events of its start and its failure."""
+    saved = ("function.created", "function.updated")
+    defined = ("trigger.created", "trigger.updated")
+    return [
+        _silent(
+            look,
+            "version {number} of function {name} has no event",
+            function_version.join(function, function.c.id == function_version.c.function_id),
+            function.c.name,
+            function_version.c.created_at,
+            saved,
+            function_version.c.number,
+        ),
+        _silent(
+            look,
+            "the last change of function {name} has no event",
+            function,
+            function.c.name,
+            function.c.updated_at,
+            (*saved, "function.activated", "function.disabled", "function.deleted"),
+        ),
+        _silent(
+            look,
+            "version {number} of trigger {name} has no event",
+            trigger_version.join(trigger, trigger.c.id == trigger_version.c.trigger_id),
+            trigger.c.name,
+            trigger_version.c.created_at,
+            defined,
+            trigger_version.c.number,
+        ),
+        _silent(
+            look,
+            "the last change of trigger {name} has no event",
+            trigger,
+            trigger.c.name,
+            trigger.c.updated_at,
+            (*defined, *(f"trigger.{word}" for word in ("paused", "resumed", "promoted", "deleted"))),
+        ),
+        _silent(
+            look,
+            "the last change of source {name} has no event",
+            source,
+            source.c.name,
+            source.c.updated_at,
+            tuple(f"source.{word}" for word in ("created", "updated", "paused", "resumed", "deleted")),
+        ),
+        _starts(look),
+        _failures(look),
+    ]
+
+
+def ends(look: Look) -> Sequence[Found]:
+    """I9: an execution that ended without its event, or with two; one that did not end and has one."""
+    said = (
+        sa.select(
+            execution.c.id.label("id"), (sa.literal("execution.") + execution.c.state).label("type"), _one(1)
+        )
+        .where(execution.c.state.in_(TERMINAL), *look.recent(execution.c.id))
+        .union_all(
+            sa.select(event.c.cause_execution_id, event.c.type, _one(-1)).where(
+                event.c.type.in_(ENDINGS), *look.recent(event.c.cause_execution_id)
+            )
+        )
+        .subquery()
+    )
+    left = sa.func.sum(said.c.one)
+    return [
+        found(
+            sa.case(
+                (left > 0, sa.literal("execution {id} has ended without the event {name}")),
+                else_=sa.literal("execution {id} has an event {name} too many"),
+            ),
+            said.c.id,
+            said.c.type,
+        )
+        .group_by(said.c.id, said.c.type)
+        .having(left != 0)
+    ]
+
+
+def _silent(
+    look: Look, words: str, rows: Any, name: Any, moment: Any, types: Sequence[str], number: Any = None
+) -> Found:
+    told = (
+        sa.select(event.c.subject, event.c.time)
+        .where(event.c.type.in_(types), *look.from_then(event.c.time))
+        .distinct()
+        .cte()
+        .prefix_with("MATERIALIZED", dialect="postgresql")
+    )
+    return (
+        found(words, None, name, number)
+        .select_from(rows)
+        .outerjoin(told, sa.and_(told.c.subject == name, told.c.time == moment))
+        .where(told.c.subject.is_(None), *look.from_then(moment), look.unpruned(moment))
+    )
+
+
+def _starts(look: Look) -> Found:
+    counted = (
+        sa.select(attempt.c.execution_id.label("id"), _one(1))
+        .where(*look.recent(attempt.c.execution_id))
+        .union_all(
+            sa.select(event.c.cause_execution_id, _one(-1)).where(
+                event.c.type == "execution.started", *look.recent(event.c.cause_execution_id)
+            )
+        )
+        .subquery()
+    )
+    left = sa.func.sum(counted.c.one)
+    return (
+        found(
+            "execution {id} has attempts without events of their start, or such events without attempts",
+            counted.c.id,
+        )
+        .group_by(counted.c.id)
+        .having(left != 0)
+    )
+
+
+def _failures(look: Look) -> Found:
+    """A failing attempt that is not the last one has its event. The last one of a cancelled execution may be either."""
+    counted = (
+        sa.select(attempt.c.execution_id.label("id"), _one(1))
+        .where(attempt.c.outcome.in_(FAILING), *look.recent(attempt.c.execution_id))
+        .union_all(
+            sa.select(event.c.cause_execution_id, _one(-1)).where(
+                event.c.type == "execution.attempt_failed", *look.recent(event.c.cause_execution_id)
+            ),
+            sa.select(execution.c.id, _one(-1)).where(
+                execution.c.state.in_(("failed", "timed_out", "dead")), *look.recent(execution.c.id)
+            ),
+        )
+        .subquery()
+    )
+    left = sa.select(counted.c.id).group_by(counted.c.id).having(sa.func.sum(counted.c.one) != 0).subquery()
+    return (
+        found(
+            "execution {id} ({name}) has failed attempts that are not told, or events without them",
+            left.c.id,
+            execution.c.state,
+        )
+        .select_from(left)
+        .join(execution, execution.c.id == left.c.id)
+        .where(execution.c.state != "cancelled")
+    )
+
+
+def _one(number: int) -> Any:
+    return sa.literal(number, sa.Integer).label("one")

@@ -1,0 +1,127 @@
+"""The invariants, asked now and then while everything runs: by one of the schedulers, and cheaply.
+
+Every ``verify_seconds`` one process looks at what is open, whenever it was made, and at what was made in the last hour;
+once a day it looks at everything. A row a time says when the next look is due, and whoever moves it on does the look;
+so any number of schedulers may run. What was found is kept in table ``verification``, where every scheduler's metrics
+read it: a violation stays there until a look at everything no longer finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+
+from engine.database import Database
+from engine.invariants import CODES, Result, verify
+from engine.settings import Settings
+from engine.tables import counter, verification
+from engine.tx import Tx
+
+log = structlog.get_logger("functory.verify")
+
+# These are about what is open, which a partial index finds: they cost the same however much has ended.
+OPEN = ("I1", "I5", "I15")
+# What a frequent look goes back to.
+RECENT = timedelta(hours=1)
+# From one look at everything to the next; one that did not come to its end is tried again sooner.
+DAY = 86_400
+AGAIN = 3600
+# A role that has just started has more urgent work, and a script that ends soon need not look at all.
+FIRST_SECONDS = 60.0
+# How often it is looked whether a look is due.
+LOOK_SECONDS = 30.0
+
+_NEXT, _WHOLE = "verify: next look", "verify: next look at everything"
+
+
+class Watch:
+    """Looks when it is due. Not shared between threads."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._from = database.clock.monotonic() + min(FIRST_SECONDS, settings.verify_seconds)
+
+    def look(self) -> list[Result]:
+        """What this round found; empty when nothing was due or another process looks. Raises :class:`Unavailable`."""
+        if not self._settings.verify_seconds or self._database.clock.monotonic() < self._from:
+            return []
+        self._from = self._database.clock.monotonic() + min(LOOK_SECONDS, self._settings.verify_seconds)
+        if self._is_mine(_WHOLE, AGAIN):
+            found = self._ask(None, CODES)
+            note(self._database, found, whole=True)
+            self._put_off(_WHOLE, DAY)
+            self._put_off(_NEXT, self._settings.verify_seconds)
+        elif self._is_mine(_NEXT, self._settings.verify_seconds):
+            since = self._database.clock.now() - RECENT
+            found = self._ask(None, OPEN) + self._ask(since, [code for code in CODES if code not in OPEN])
+            note(self._database, found, whole=False)
+        else:
+            return []
+        for one in found:
+            if one.count:
+                log.error(
+                    "an invariant does not hold",
+                    invariant=one.code,
+                    says=one.title,
+                    count=one.count,
+                    examples=list(one.examples),
+                )
+        return found
+
+    def _ask(self, since: datetime | None, codes: Sequence[str]) -> list[Result]:
+        return verify(self._database, self._settings, since=since, only=codes)
+
+    def _is_mine(self, name: str, seconds: float) -> bool:
+        """Whether it is due, and this process is the one that does it: the time is moved on by whoever comes first."""
+        with self._database.read() as tx:
+            now = int(tx.now.timestamp())
+            due = tx.scalar(sa.select(counter.c.value).where(counter.c.name == name))
+        if due is not None and due > now:
+            return False
+        with self._database.write() as tx:
+            if due is None and not tx.insert_new(counter, {"name": name, "value": now + round(seconds)}):
+                return False
+            if due is None:
+                return True
+            mine = counter.c.name == name, counter.c.value == due
+            return bool(
+                tx.execute(sa.update(counter).where(*mine).values(value=now + round(seconds))).rowcount
+            )
+
+    def _put_off(self, name: str, seconds: float) -> None:
+        with self._database.write() as tx:
+            value = int(tx.now.timestamp()) + round(seconds)
+            if not tx.insert_new(counter, {"name": name, "value": value}):
+                tx.execute(sa.update(counter).where(counter.c.name == name).values(value=value))
+
+
+def note(database: Database, found: Sequence[Result], *, whole: bool) -> None:
+    """Keep what was found. A look at less than the ``whole`` database takes back nothing that was found before."""
+    with database.write() as tx:
+        rows = [
+            {"code": one.code, "count": one.count, "examples": list(one.examples), "time": tx.now}
+            for one in found
+        ]
+        statement = tx.upsert(verification)
+        new = statement.excluded
+        more = sa.true() if whole else new["count"] >= verification.c.count
+        statement = statement.on_conflict_do_update(
+            index_elements=[verification.c.code],
+            set_={
+                "count": sa.case((more, new["count"]), else_=verification.c.count),
+                "examples": sa.case((more, new.examples), else_=verification.c.examples),
+                "time": new.time,
+            },
+        )
+        if rows:
+            tx.execute(statement, rows)
+
+
+def standing(tx: Tx) -> Mapping[str, Mapping[str, Any]]:
+    """What the last looks found, by code: ``count``, ``examples`` and ``time``; empty before the first look."""
+    return {row["code"]: row for row in tx.rows(sa.select(verification))}

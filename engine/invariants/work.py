@@ -1,0 +1,350 @@
+"""Executions and their attempts: I5, I6, I7, I8, I10, I15."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.dispatch import LONGEST
+from engine.events import least_id
+from engine.invariants.look import Found, Look, found, words_of
+from engine.invariants.routing import ROUTING
+from engine.invariants.telling import TERMINAL
+from engine.tables import (
+    attempt,
+    bucket,
+    cancellation,
+    compensation,
+    event,
+    execution,
+    log,
+    slot,
+    source,
+    span,
+    trigger,
+    worker,
+)
+
+# How far a lease may end beyond its length: it is renewed between our look at the clock and our look at the rows.
+LEASE_SLACK = 5.0
+
+_QUEUED = sa.text("execution.state = 'queued'")
+_RUNNING = sa.text("execution.state = 'running'")
+_UNDOING = sa.text("compensation.state IN ('waiting', 'pending', 'running')")
+_RESTS = "execution {id} of {name} "
+
+
+def resting(look: Look) -> Sequence[Found]:
+    """I5: what is open and gets no further: executions, matches, cancellations, compensations."""
+    if look.drained:
+        return [*_left_open(look), _blocked(look)]
+    late = look.latest
+    return [
+        _execution(look, "runs without a lease", _RUNNING, execution.c.lease_until.is_(None)),
+        _execution(
+            look, "has lost its lease, and no reaper takes it", _RUNNING, execution.c.lease_until < late
+        ),
+        _execution(
+            look,
+            "was to be cancelled and still runs",
+            _RUNNING,
+            execution.c.cancel_requested_at < late - _lease(look),
+        ),
+        _execution(
+            look,
+            "is past its time and has not expired",
+            _QUEUED,
+            execution.c.expires_at < late,
+            execution.c.started_at.is_(None),
+        ),
+        _execution(
+            look,
+            "is due, and nobody claims anything",
+            _QUEUED,
+            sa.not_(execution.c.held),
+            execution.c.run_at < late,
+            sa.not_(_moving(look)),
+        ),
+        _execution(
+            look,
+            "was sent, is not claimed, and is not sent again",
+            _QUEUED,
+            execution.c.dispatched_at < late - timedelta(seconds=LONGEST),
+        ),
+        _blocked(look),
+        found("matches of trigger {name} are due and not decided about", None, trigger.c.name)
+        .select_from(bucket)
+        .join(trigger, trigger.c.id == bucket.c.trigger_id)
+        .where(
+            bucket.c.due_at < late, trigger.c.state.in_(("enabled", "deleted")), ROUTING, _all_routed(look)
+        ),
+        found("event {id} should cancel something and has not", cancellation.c.event_id)
+        .select_from(cancellation)
+        .where(cancellation.c.time < late, ROUTING, _all_routed(look)),
+        found(
+            "step {number} of the saga {id} is not undone: {name}",
+            compensation.c.saga_id,
+            compensation.c.state,
+            compensation.c.position,
+        ).where(
+            _UNDOING,
+            sa.not_(_stuck()),
+            compensation.c.updated_at < late,
+            sa.not_(_worked_on()),
+        ),
+    ]
+
+
+def excessive(look: Look) -> Sequence[Found]:
+    """I6: more attempts than the limit."""
+    return [
+        found(
+            "execution {id} of {name} has made {number} attempts",
+            execution.c.id,
+            execution.c.function,
+            execution.c.attempt,
+        ).where(
+            sa.or_(execution.c.attempt > execution.c.max_attempts, execution.c.attempt < 0),
+            *look.recent(execution.c.id),
+        )
+    ]
+
+
+def miscounted(look: Look) -> Sequence[Found]:
+    """I7: each claim is a row and one more on the counter, a release takes it back; what runs has one open attempt,
+    what does not has none, and what has ended is in no lane."""
+    rows = (
+        sa.select(
+            attempt.c.execution_id,
+            sa.func.sum(sa.case((attempt.c.outcome == "released", 0), else_=1)).label("counted"),
+            sa.func.sum(sa.case((attempt.c.ended_at.is_(None), 1), else_=0)).label("open"),
+            sa.func.sum(sa.case((attempt.c.outcome == "released", 1), else_=0)).label("released"),
+        )
+        .where(*look.recent(attempt.c.execution_id))
+        .group_by(attempt.c.execution_id)
+        .subquery()
+    )
+    number = sa.func.coalesce(rows.c.counted, 0)
+    open_ = sa.func.coalesce(rows.c.open, 0)
+    wrong = number != execution.c.attempt
+    unclosed = open_ != sa.case((execution.c.state == "running", 1), else_=0)
+    released = sa.func.coalesce(rows.c.released, 0) < execution.c.released
+    return [
+        found(
+            words_of(
+                (wrong, "execution {id} ({name}) counts other than its {number} attempts"),
+                (unclosed, "execution {id} is {name} and has a wrong number of open attempts"),
+                (sa.true(), "execution {id} ({name}) counts more releases than there were"),
+            ),
+            execution.c.id,
+            execution.c.state,
+            number,
+        )
+        .select_from(execution)
+        .outerjoin(rows, rows.c.execution_id == execution.c.id)
+        .where(sa.or_(wrong, unclosed, released), *look.recent(execution.c.id)),
+        found("execution {id} is {name} and has a place in a lane", execution.c.id, execution.c.state)
+        .select_from(slot)
+        .join(execution, execution.c.id == slot.c.execution_id)
+        .where(execution.c.state.in_(TERMINAL), *look.recent(execution.c.id)),
+    ]
+
+
+def unfenced(look: Look) -> Sequence[Found]:
+    """I8: no attempt is above its execution's fence; what runs, and what was finished by a worker, has its attempt at
+    exactly that fence."""
+    by_worker = execution.c.state.in_(("succeeded", "failed", "timed_out"))
+    return [
+        found(
+            "execution {id} ({name}) has an attempt with a fence above its own",
+            execution.c.id,
+            execution.c.state,
+        )
+        .select_from(attempt)
+        .join(execution, execution.c.id == attempt.c.execution_id)
+        .where(attempt.c.fence > execution.c.fence, *look.recent(attempt.c.execution_id)),
+        found("execution {id} is {name}, and not by its newest attempt", execution.c.id, execution.c.state)
+        .select_from(execution)
+        .outerjoin(
+            attempt,
+            sa.and_(attempt.c.execution_id == execution.c.id, attempt.c.fence == execution.c.fence),
+        )
+        .where(
+            sa.or_(
+                sa.and_(execution.c.state == "running", attempt.c.fence.is_(None)),
+                sa.and_(by_worker, attempt.c.outcome.is_distinct_from(execution.c.state)),
+            ),
+            *look.recent(execution.c.id),
+        ),
+    ]
+
+
+def repeated(look: Look) -> Sequence[Found]:
+    """I10: two attempts that succeeded, a success that is not the execution's, traces of an attempt that has not
+    ended itself, matched output of what has not succeeded."""
+    won = attempt.c.outcome == "succeeded"
+    undoing = execution.alias("undoing")
+    zombie = sa.or_(attempt.c.outcome.is_(None), attempt.c.outcome.in_(("lost", "released")))
+    return [
+        found(
+            "{number} attempts of execution {id} have succeeded",
+            attempt.c.execution_id,
+            number=sa.func.count(),
+        )
+        .where(won, *look.recent(attempt.c.execution_id))
+        .group_by(attempt.c.execution_id)
+        .having(sa.func.count() > 1),
+        found(
+            "an attempt of execution {id} has succeeded, and the execution is {name}",
+            execution.c.id,
+            execution.c.state,
+        )
+        .select_from(attempt)
+        .join(execution, execution.c.id == attempt.c.execution_id)
+        .where(won, execution.c.state != "succeeded", *look.recent(attempt.c.execution_id)),
+        *(
+            found(
+                "attempt {number} of execution {id} has not ended itself and has left a " + table.name,
+                attempt.c.execution_id,
+                number=attempt.c.number,
+            ).where(
+                zombie,
+                sa.exists().where(
+                    table.c.execution_id == attempt.c.execution_id, table.c.fence == attempt.c.fence
+                ),
+                *look.recent(attempt.c.execution_id),
+            )
+            for table in (span, log)
+        ),
+        # What a failed execution had done is undone once as well: by an execution that succeeded, of one that failed.
+        found(
+            "step {number} of the saga {id} counts as undone, and what undid it is {name}",
+            compensation.c.saga_id,
+            sa.func.coalesce(undoing.c.state, "not there"),
+            compensation.c.position,
+        )
+        .select_from(compensation)
+        .outerjoin(
+            undoing,
+            sa.and_(
+                undoing.c.id == compensation.c.execution_id,
+                undoing.c.parent_id == compensation.c.saga_id,
+                undoing.c.cause == "compensation",
+            ),
+        )
+        .where(
+            compensation.c.state == "done",
+            undoing.c.state.is_distinct_from("succeeded"),
+            *look.recent(compensation.c.saga_id),
+        ),
+        found("the saga {id} is {name}, and its steps are to be undone", execution.c.id, execution.c.state)
+        .select_from(compensation)
+        .join(execution, execution.c.id == compensation.c.saga_id)
+        .where(
+            execution.c.state.in_(("queued", "running", "succeeded")),
+            *look.recent(compensation.c.saga_id),
+        ),
+        found("event {id} tells of the output of an execution that is {name}", event.c.id, execution.c.state)
+        .select_from(event)
+        .join(execution, execution.c.id == event.c.cause_execution_id)
+        .where(event.c.type == "output.matched", execution.c.state != "succeeded", *look.recent(event.c.id)),
+    ]
+
+
+def overlong(look: Look) -> Sequence[Found]:
+    """I15: a lease that ends later than now and its length, or that something has which does not run."""
+    longest = look.tx.now + _lease(look) + timedelta(seconds=LEASE_SLACK)
+    return [
+        _execution(look, "has a lease beyond any lease", _RUNNING, execution.c.lease_until > longest),
+        found("execution {id} is {name} and has a lease", execution.c.id, execution.c.state).where(
+            execution.c.lease_until.is_not(None), execution.c.state != "running", *look.recent(execution.c.id)
+        ),
+        found("the source {name} has a lease beyond any lease", source.c.id, source.c.name).where(
+            source.c.lease_until > longest
+        ),
+    ]
+
+
+def _execution(look: Look, words: str, *conditions: Any) -> Found:
+    return found(_RESTS + words, execution.c.id, execution.c.function).where(
+        *conditions, *look.recent(execution.c.id)
+    )
+
+
+def _left_open(look: Look) -> list[Found]:
+    return [
+        _execution(look, "is still queued", _QUEUED),
+        _execution(look, "is still running", _RUNNING),
+        found("event {id} should cancel something and has not", cancellation.c.event_id).where(ROUTING),
+        found(
+            "step {number} of the saga {id} is not undone: {name}",
+            compensation.c.saga_id,
+            compensation.c.state,
+            compensation.c.position,
+        ).where(_UNDOING, sa.not_(_stuck())),
+    ]
+
+
+def _blocked(look: Look) -> Found:
+    """Held, and in no line where it could be let in."""
+    waits = sa.exists().where(slot.c.execution_id == execution.c.id, slot.c.taken_at.is_(None))
+    return _execution(
+        look,
+        "is held and waits for no place",
+        sa.text("execution.held AND execution.state = 'queued'"),
+        sa.not_(waits),
+    )
+
+
+def _moving(look: Look) -> Any:
+    """Whether workers do what they can: something was claimed lately, or those that are alive are full."""
+    claimed = sa.exists(
+        sa.select(event.c.id).where(event.c.type == "execution.started", event.c.id >= least_id(look.latest))
+    )
+    alive = worker.c.seen_at > look.tx.now - _lease(look)
+    slots = sa.select(sa.func.coalesce(sa.func.sum(worker.c.slots), 0)).where(alive).scalar_subquery()
+    busy = execution.alias("busy")
+    running = (
+        sa.select(sa.func.count())
+        .where(sa.text("busy.state = 'running'"))
+        .select_from(busy)
+        .scalar_subquery()
+    )
+    return sa.or_(claimed, sa.and_(slots > 0, running >= slots))
+
+
+def _all_routed(look: Look) -> Any:
+    """Whether no event waits from before: flow control goes by the order of events."""
+    waiting = event.alias("waiting")
+    return sa.not_(
+        sa.exists(
+            sa.select(waiting.c.id)
+            .where(sa.text("waiting.state = 'pending'"))
+            .where(waiting.c.time < look.tx.now)
+        )
+    )
+
+
+def _worked_on() -> Any:
+    """Whether something of a saga is being done: its step is open, or what undoes one of its steps is."""
+    doing = execution.alias("doing")
+    other = compensation.alias("other")
+    return sa.exists(
+        sa.select(doing.c.id)
+        .select_from(other)
+        .join(doing, sa.or_(doing.c.id == other.c.execution_id, doing.c.id == other.c.step_id))
+        .where(other.c.saga_id == compensation.c.saga_id, doing.c.state.in_(("queued", "running")))
+    )
+
+
+def _stuck() -> Any:
+    """Whether a step of the saga could not be undone: the others wait for an operator, who is told by an event."""
+    other = compensation.alias("other")
+    return sa.exists().where(other.c.saga_id == compensation.c.saga_id, other.c.state == "failed")
+
+
+def _lease(look: Look) -> timedelta:
+    return timedelta(seconds=look.settings.lease_seconds)

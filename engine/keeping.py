@@ -1,0 +1,99 @@
+"""Which old trees may not be pruned, and why: something of them is open, or something young looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.database import Tx
+from engine.tables import (
+    cancellation,
+    compensation,
+    event,
+    execution,
+    firing,
+    hold,
+    outbox,
+    slot,
+)
+
+OPEN = ("queued", "running")
+UNDONE = ("done", "skipped")
+
+
+def held(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
+    """Those of ``roots`` that may not go, each with the reason."""
+    if not roots:
+        return {}
+    own_event, own_execution = event.c.root_id.in_(roots), execution.c.root_id.in_(roots)
+    other, far = execution.alias("other"), firing.alias("far")
+    reasons = [
+        _why("it is young", event.c.root_id, own_event, event.c.routed_at >= cutoff),
+        _why("it is young", execution.c.root_id, own_execution, execution.c.finished_at >= cutoff),
+        _why("an execution is open", execution.c.root_id, own_execution, execution.c.state.in_(OPEN)),
+        _why("an event is pending", event.c.root_id, own_event, event.c.state == "pending"),
+        _why("an event is quarantined", event.c.root_id, own_event, event.c.state == "quarantined"),
+        _why("a match waits", hold.c.root_id, hold.c.root_id.in_(roots)),
+        _why("an event is not published", event.c.root_id, own_event, outbox.c.event_id == event.c.id),
+        _why("a cancellation waits", event.c.root_id, own_event, cancellation.c.event_id == event.c.id),
+        _why(
+            "a place in a lane is taken",
+            execution.c.root_id,
+            own_execution,
+            slot.c.execution_id == execution.c.id,
+        ),
+        _why(
+            "a compensation is open",
+            execution.c.root_id,
+            own_execution,
+            sa.or_(compensation.c.saga_id == execution.c.id, compensation.c.step_id == execution.c.id),
+            compensation.c.state.not_in(UNDONE),
+        ),
+        # Events that started something together may be of several trees: each keeps those that it is beside of.
+        _why(
+            "it fired together with what is young",
+            firing.c.root_id,
+            firing.c.root_id.in_(roots),
+            firing.c.joint,
+            other.c.id == firing.c.execution_id,
+            other.c.root_id != firing.c.root_id,
+            _busy(other.c.root_id, cutoff),
+        ),
+        _why(
+            "it fired together with what is young",
+            execution.c.root_id,
+            own_execution,
+            far.c.execution_id == execution.c.id,
+            far.c.joint,
+            far.c.root_id != execution.c.root_id,
+            _busy(far.c.root_id, cutoff),
+        ),
+    ]
+    found: dict[str, str] = {}
+    for row in tx.rows(sa.union(*reasons)):
+        root, reason = str(row["root"]), row["reason"]
+        # What holds it for longest is what people want to know.
+        if reason != "it is young" or root not in found:
+            found[root] = reason
+    return found
+
+
+def _why(reason: str, root: Any, *conditions: Any) -> Any:
+    return sa.select(root.label("root"), sa.literal(reason, sa.Text).label("reason")).where(*conditions)
+
+
+def _busy(root: Any, cutoff: datetime) -> Any:
+    """Whether a tree is young or open by what is in it."""
+    events, executions = event.alias("its_event"), execution.alias("its_execution")
+    return sa.or_(
+        sa.exists().where(
+            events.c.root_id == root, sa.or_(events.c.state != "routed", events.c.routed_at >= cutoff)
+        ),
+        sa.exists().where(
+            executions.c.root_id == root,
+            sa.or_(executions.c.state.in_(OPEN), executions.c.finished_at >= cutoff),
+        ),
+    )

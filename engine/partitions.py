@@ -1,0 +1,136 @@
+"""Spans and log lines by the week, on PostgreSQL: the bulk of a database goes away by dropping a table.
+
+Tables ``span`` and ``log`` are partitioned by the execution's id, a UUIDv7, which begins with its time. A week is a
+partition (``log_20260302``, named by its Monday); what was there before them is ``log_before``, and ``log_rest`` takes
+what none of the others does, so that an insert never fails. The scheduler makes the coming weeks ahead. SQLite has no
+partitions; everything here does nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.clock import first_id
+from engine.database import Database, Tx
+
+NAMES = ("span", "log")
+WEEK = timedelta(days=7)
+# The weeks that are made ahead: a scheduler that is away for so long costs nothing but a larger rest.
+AHEAD = 4
+# A partition is made or dropped under a lock that everybody who writes waits for: it is not waited for long.
+LOCK_MILLISECONDS = 2000
+# Rows in the rest that are moved into their own week at most in one go; more stay where they are.
+MOVED = 50_000
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition: ``first`` is the lowest id in it and ``end`` the lowest above it, None for none."""
+
+    table: str
+    name: str
+    first: str | None
+    end: str | None
+    rest: bool = False
+
+
+def week(at: datetime) -> datetime:
+    """The beginning of the week that ``at`` is in: Monday, midnight in UTC."""
+    day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day - timedelta(days=day.weekday())
+
+
+def found(tx: Tx) -> list[Partition]:
+    """The partitions of this database, the oldest first; none on SQLite."""
+    if tx.dialect != "postgresql":
+        return []
+    rows = tx.rows(
+        sa.text(
+            "SELECT parent.relname AS table, part.relname AS name, pg_get_expr(part.relpartbound, part.oid) AS bound"
+            " FROM pg_inherits JOIN pg_class parent ON parent.oid = inhparent JOIN pg_class part ON part.oid = inhrelid"
+            " WHERE parent.oid IN (to_regclass('span'), to_regclass('log'))"
+        )
+    )
+    parts = [_parsed(row) for row in rows]
+    return sorted(parts, key=lambda part: (part.table, part.rest, part.first or ""))
+
+
+def make(database: Database, ahead: int = AHEAD) -> list[str]:
+    """Make the partitions of this week and of ``ahead`` more where they are missing. Returns their names."""
+    if database.dialect != "postgresql":
+        return []
+    made: list[str] = []
+    with database.read() as tx:
+        known = found(tx)
+        starts = [week(tx.now) + WEEK * number for number in range(ahead + 1)]
+    for table in NAMES:
+        mine = [part for part in known if part.table == table]
+        if not mine:
+            continue
+        for start in starts:
+            if not any(_overlaps(part, first_id(start), first_id(start + WEEK)) for part in mine):
+                made += _make(database, table, start)
+    return made
+
+
+def drop(tx: Tx, part: Partition) -> None:
+    """Drop a partition with all that is in it."""
+    _hurry(tx)
+    tx.execute(sa.text(f'DROP TABLE "{part.name}"'))
+
+
+def _make(database: Database, table: str, start: datetime) -> list[str]:
+    name = f"{table}_{start:%Y%m%d}"
+    first, end = first_id(start), first_id(start + WEEK)
+    with database.write() as tx:
+        _hurry(tx)
+        # One scheduler at a time: whoever comes second finds it made.
+        tx.execute(sa.text(f"LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"))
+        if tx.scalar(sa.text("SELECT to_regclass(:name)"), {"name": name}) is not None:
+            return []
+        range_ = f"execution_id >= '{first}' AND execution_id < '{end}'"
+        few = f"SELECT 1 FROM {table}_rest WHERE {range_} LIMIT {MOVED + 1}"  # noqa: S608  (our own words)
+        inside = sa.select(sa.func.count()).select_from(sa.text(f"({few}) AS few"))
+        count = int(tx.scalar(inside) or 0)
+        if count > MOVED:
+            return []
+        bounds = f"FOR VALUES FROM ('{first}') TO ('{end}')"
+        if not count:
+            tx.execute(sa.text(f"CREATE TABLE {name} PARTITION OF {table} {bounds}"))
+            return [name]
+        tx.execute(sa.text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
+        tx.execute(
+            sa.text(
+                f"WITH moved AS (DELETE FROM {table}_rest WHERE {range_} RETURNING *)"  # noqa: S608
+                f" INSERT INTO {name} SELECT * FROM moved"
+            )
+        )
+        tx.execute(sa.text(f"ALTER TABLE {table} ATTACH PARTITION {name} {bounds}"))
+    return [name]
+
+
+def _hurry(tx: Tx) -> None:
+    tx.execute(sa.text(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}"))
+
+
+def _overlaps(part: Partition, first: str, end: str) -> bool:
+    return (
+        not part.rest and (part.first is None or part.first < end) and (part.end is None or part.end > first)
+    )
+
+
+def _parsed(row: Mapping[str, Any]) -> Partition:
+    """``FOR VALUES FROM ('…') TO ('…')``, with MINVALUE without a lower bound; or ``DEFAULT``."""
+    if row["bound"] == "DEFAULT":
+        return Partition(row["table"], row["name"], None, None, rest=True)
+    first, _, end = row["bound"].removeprefix("FOR VALUES FROM (").removesuffix(")").partition(") TO (")
+    return Partition(row["table"], row["name"], _bound(first), _bound(end))
+
+
+def _bound(text: str) -> str | None:
+    return text.strip("'") if text.startswith("'") else None

@@ -1,0 +1,392 @@
+"""What is over is deleted after a while: whole causal trees, and log lines before them.
+
+A tree goes when all of it has ended longer ago than the limit: every event routed, every execution at its end, nothing
+that waits in it or for it. Then nothing can be added to it any more but by an operator's hand, who locks what he adds
+to. A tree that something young looks at (events that fired together with it) is kept with that.
+
+Everything is done in short transactions, in an order in which the invariants hold after each: a tree goes at once, or,
+when it is large, from its leaves to its root. What several schedulers do at the same time is divided by the locks of
+rows. How far pruning has got is written down (:mod:`engine.horizon`), so that readers can say of what is
+missing that it was pruned, and the invariants do not ask for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import horizon, keeping, partitions
+from engine.clock import first_id
+from engine.database import Database, Tx
+from engine.tables import (
+    attempt,
+    budget,
+    compensation,
+    event,
+    execution,
+    file_written,
+    firing,
+    log,
+    span,
+    suppression,
+)
+
+# Trees that are looked at in one go; most are small.
+PAGE = 200
+# Events of one transaction, about; on SQLite everybody who writes waits for it.
+CHUNK = 500
+# Log lines and spans of one transaction; executions with more lose them before they go themselves.
+LINES = 20_000
+# PostgreSQL: a statement that takes longer is given up, and tried again in the next pass.
+STATEMENT_MILLISECONDS = 30_000
+
+# What a root's budget counts, as in invariant I13.
+COUNTED = ("trigger", "parent")
+_LEAST = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is old: trees whose end, and logs of executions whose end, is longer ago than this. None: nothing is."""
+
+    trees: timedelta | None = None
+    logs: timedelta | None = None
+
+
+def prune(database: Database, limits: Limits) -> Iterator[Counter[str]]:
+    """One pass: the rows that each transaction deleted, by table, trees as ``trees``. Take as many as you like.
+
+    Raises :class:`Unavailable`; another pass begins anew.
+    """
+    now = database.clock.now()
+    if limits.logs is not None:
+        yield from _logs(database, now - limits.logs)
+    if limits.trees is not None:
+        yield from _trees(database, now - limits.trees)
+        yield from _empty(database, now - limits.trees)
+
+
+def survey(database: Database, limits: Limits) -> tuple[Counter[str], Counter[str]]:
+    """What a pass would delete (by table, as :func:`prune`), and the old trees that it would keep, by the reason."""
+    now = database.clock.now()
+    going: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    if limits.logs is not None:
+        cutoff = now - limits.logs
+        ended = (execution.c.state.not_in(keeping.OPEN), execution.c.finished_at < cutoff)
+        with database.read() as tx:
+            lines = sa.select(sa.func.count()).select_from(log.join(execution))
+            going["log"] += int(tx.scalar(lines.where(execution.c.id < _latest(tx, cutoff), *ended)) or 0)
+    if limits.trees is not None:
+        cutoff, after = now - limits.trees, _LEAST
+        while True:
+            with database.read(snapshot=True) as tx:
+                page = _page(tx, after, cutoff)
+                if not page:
+                    break
+                after = page[-1]
+                held = keeping.held(tx, page, cutoff)
+                kept.update(held.values())
+                free = [root for root in page if root not in held]
+                going["trees"] += len(free)
+                going.update(_counted(tx, free, with_logs=limits.logs is None))
+    return +going, kept
+
+
+def sizes(database: Database) -> list[dict[str, Any]]:
+    """The tables that grow, with their rows (PostgreSQL: about) and their bytes with indexes (None on SQLite)."""
+    found = []
+    with database.read() as tx:
+        for table in (event, firing, execution, attempt, span, log):
+            if tx.dialect == "postgresql":
+                row = tx.one(
+                    sa.text(
+                        "SELECT sum(greatest(reltuples, 0))::bigint AS rows, sum(pg_total_relation_size(oid)) AS bytes"
+                        " FROM pg_class WHERE oid = to_regclass(:name)"
+                        " OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass(:name))"
+                    ),
+                    {"name": table.name},
+                ) or {"rows": 0, "bytes": 0}
+                found.append({"table": table.name, "rows": int(row["rows"]), "bytes": int(row["bytes"])})
+            else:
+                count = int(tx.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
+                found.append({"table": table.name, "rows": count, "bytes": None})
+    return found
+
+
+def _trees(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
+    after = _LEAST
+    while True:
+        with database.read() as tx:
+            page = _page(tx, after, cutoff)
+            if not page:
+                return
+            held = keeping.held(tx, page, cutoff)
+            free = [root for root in page if root not in held]
+            size = tx.pairs(
+                sa.select(event.c.root_id, sa.func.count())
+                .where(event.c.root_id.in_(free))
+                .group_by(event.c.root_id)
+            )
+        after = page[-1]
+        for root in [root for root in free if size[root] > CHUNK]:
+            yield from _large(database, root, cutoff)
+        small: list[str] = []
+        for root in [root for root in free if size[root] <= CHUNK]:
+            if small and sum(size[one] for one in small) + size[root] > CHUNK:
+                yield from _small(database, small, cutoff)
+                small = []
+            small.append(root)
+        if small:
+            yield from _small(database, small, cutoff)
+
+
+def _small(database: Database, roots: Sequence[str], cutoff: datetime) -> Iterator[Counter[str]]:
+    yield from _lines(database, execution.c.root_id.in_(roots))
+    with database.write() as tx:
+        free = _locked(tx, roots)
+        held = keeping.held(tx, free, cutoff)
+        free = [root for root in free if root not in held]
+        if free:
+            horizon.reach(tx, horizon.TREES, cutoff)
+            gone = _delete(tx, _ids(tx, execution, free), _ids(tx, event, free))
+            gone.update(_uproot(tx, free))
+            yield gone
+
+
+def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[str]]:
+    """A tree that is too large for one transaction: its deepest executions first, each with all it has caused."""
+    yield from _lines(database, execution.c.root_id == root)
+    # What an execution caused is one deeper than itself; so what is left is always a tree.
+    deepest = (
+        sa.select(execution.c.id)
+        .where(execution.c.root_id == root)
+        .order_by(execution.c.depth.desc(), execution.c.id.desc())
+        .limit(CHUNK // 3)
+    )
+    # Events that no execution has caused: the root itself, and what is told beside it.
+    rest = sa.select(event.c.id).where(event.c.root_id == root).order_by(event.c.id.desc()).limit(CHUNK)
+    while True:
+        with database.write() as tx:
+            _bound(tx)
+            if keeping.held(tx, [root], cutoff):
+                return
+            ids = list(tx.execute(_skipping(tx, deepest)).scalars())
+            if ids:
+                caused = sa.select(event.c.id).where(event.c.cause_execution_id.in_(ids))
+            elif tx.scalar(sa.select(execution.c.id).where(execution.c.root_id == root).limit(1)) is None:
+                caused = rest
+            else:
+                return
+            events = list(tx.execute(_skipping(tx, caused)).scalars())
+            if len(events) < int(tx.scalar(sa.select(sa.func.count()).select_from(caused.subquery())) or 0):
+                return
+            horizon.reach(tx, horizon.TREES, cutoff)
+            gone = _delete(tx, ids, events)
+            if not ids and len(events) < CHUNK:
+                gone.update(_uproot(tx, [root]))
+        yield gone
+        if gone["trees"]:
+            return
+
+
+def _lines(database: Database, of: Any) -> Iterator[Counter[str]]:
+    """Delete log lines and spans in pieces, where they are too many to go with their executions."""
+    for table in (log, span):
+        with database.read() as tx:
+            lines = sa.select(table.c.execution_id, sa.func.count().label("count"))
+            counts = tx.pairs(
+                lines.select_from(table.join(execution)).where(of).group_by(table.c.execution_id)
+            )
+        if sum(counts.values()) <= LINES:
+            continue
+        taken: list[str] = []
+        for id_, count in counts.items():
+            if taken and sum(counts[one] for one in taken) + count > LINES:
+                yield _cut(database, table, taken)
+                taken = []
+            taken.append(id_)
+        if taken:
+            yield _cut(database, table, taken)
+
+
+def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
+    """Log lines of executions that ended before ``cutoff``. On PostgreSQL by the week, once it is over."""
+    with database.read() as tx:
+        parts = [part for part in partitions.found(tx) if part.table == "log"]
+    for part in parts:
+        if part.rest or part.end is None or part.end > first_id(cutoff):
+            continue
+        mine = sa.and_(execution.c.id < part.end, execution.c.id >= (part.first or _LEAST))
+        young = sa.or_(execution.c.state.in_(keeping.OPEN), execution.c.finished_at >= cutoff)
+        with database.read() as tx:
+            needed = tx.scalar(sa.select(sa.exists().where(mine, young)))
+            lines = sa.select(sa.func.count()).select_from(sa.table(part.name))
+            count = 0 if needed else int(tx.scalar(lines) or 0)
+        if not needed:
+            with database.write() as tx:
+                horizon.reach(tx, horizon.LOGS, cutoff)
+                partitions.drop(tx, part)
+            yield Counter(log=count)
+    with database.read() as tx:
+        latest = _latest(tx, cutoff)
+    after = _LEAST
+    while True:
+        with database.read() as tx:
+            ids = (
+                sa.select(log.c.execution_id, sa.func.count().label("count"))
+                .where(log.c.execution_id > after, log.c.execution_id < latest)
+                .group_by(log.c.execution_id)
+                .order_by(log.c.execution_id)
+                .limit(PAGE)
+            )
+            counts = tx.pairs(ids)
+            ended = set(
+                tx.execute(
+                    sa.select(execution.c.id).where(
+                        execution.c.id.in_(list(counts)),
+                        execution.c.state.not_in(keeping.OPEN),
+                        execution.c.finished_at < cutoff,
+                    )
+                ).scalars()
+            )
+        if not counts:
+            return
+        after = max(counts)
+        if ended:
+            yield _cut(database, log, sorted(ended), cutoff)
+
+
+def _latest(tx: Tx, cutoff: datetime) -> str:
+    """Log lines of executions below this id may go. A week that is not over yet goes as a whole later: to delete its
+    rows now would be the dearer way."""
+    parts = [part for part in partitions.found(tx) if part.table == "log" and not part.rest]
+    later = [part.first or _LEAST for part in parts if part.end is not None and part.end > first_id(cutoff)]
+    return min([first_id(cutoff), *later])
+
+
+def _empty(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
+    """Drop the weeks that have nothing in them any more."""
+    with database.read() as tx:
+        old = [
+            part
+            for part in partitions.found(tx)
+            if not part.rest and part.end is not None and part.end <= first_id(cutoff)
+        ]
+    for part in old:
+        with database.write() as tx:
+            if tx.scalar(sa.select(sa.exists(sa.select(sa.literal(1)).select_from(sa.table(part.name))))):
+                continue
+            partitions.drop(tx, part)
+        yield Counter(partitions=1)
+
+
+def _page(tx: Tx, after: str, cutoff: datetime) -> list[str]:
+    """The next roots that are old by their ids. Every execution has an event, so these are all trees."""
+    roots = sa.select(event.c.root_id).where(event.c.root_id > after, event.c.root_id < first_id(cutoff))
+    return list(tx.execute(roots.group_by(event.c.root_id).order_by(event.c.root_id).limit(PAGE)).scalars())
+
+
+def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
+    """Lock everything of these trees. Returns those that nobody else holds anything of."""
+    _bound(tx)
+    if tx.dialect != "postgresql":
+        return list(roots)
+    free = set(roots)
+    for table in (event, execution):
+        mine = sa.select(table.c.id, table.c.root_id).where(table.c.root_id.in_(roots)).order_by(table.c.id)
+        got = Counter(str(row.root_id) for row in tx.execute(_skipping(tx, mine)))
+        there = Counter(str(row.root_id) for row in tx.execute(mine))
+        free -= {root for root in roots if got[root] != there[root]}
+    return sorted(free)
+
+
+def _skipping(tx: Tx, statement: Any) -> Any:
+    return statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement
+
+
+def _bound(tx: Tx) -> None:
+    if tx.dialect == "postgresql":
+        tx.execute(sa.text(f"SET LOCAL statement_timeout = {STATEMENT_MILLISECONDS}"))
+        tx.execute(sa.text(f"SET LOCAL lock_timeout = {partitions.LOCK_MILLISECONDS}"))
+
+
+def _ids(tx: Tx, table: sa.Table, roots: Sequence[str]) -> list[str]:
+    return list(tx.execute(sa.select(table.c.id).where(table.c.root_id.in_(roots))).scalars())
+
+
+def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter[str]:
+    """Delete executions and events with all that hangs on them; budgets count what is left."""
+    gone: Counter[str] = Counter()
+    if executions:
+        counted = (
+            sa.select(execution.c.root_id, sa.func.count())
+            .where(execution.c.id.in_(executions), execution.c.cause.in_(COUNTED))
+            .group_by(execution.c.root_id)
+        )
+        for root, count in tx.pairs(counted).items():
+            tx.execute(sa.update(budget).where(budget.c.root_id == root).values(used=budget.c.used - count))
+        for table in (span, log, attempt, file_written):
+            gone[table.name] += _remove(tx, table, table.c.execution_id.in_(executions))
+        gone["compensation"] += _remove(
+            tx,
+            compensation,
+            sa.or_(compensation.c.saga_id.in_(executions), compensation.c.step_id.in_(executions)),
+        )
+    if events:
+        gone["firing"] += _remove(tx, firing, firing.c.event_id.in_(events))
+    if executions:
+        # Their events may go later, in a large tree; that these fired goes with what they started.
+        by = sa.select(execution.c.event_id).where(execution.c.id.in_(executions))
+        gone["firing"] += _remove(
+            tx, firing, sa.and_(firing.c.event_id.in_(by), firing.c.execution_id.in_(executions))
+        )
+        gone["execution"] += _remove(tx, execution, execution.c.id.in_(executions))
+    if events:
+        gone["event"] += _remove(tx, event, event.c.id.in_(events))
+    return +gone
+
+
+def _uproot(tx: Tx, roots: Sequence[str]) -> Counter[str]:
+    """Delete what is kept once for a tree."""
+    gone = Counter({"trees": len(roots)})
+    gone["suppression"] += _remove(tx, suppression, suppression.c.root_id.in_(roots))
+    gone["budget"] += _remove(tx, budget, budget.c.root_id.in_(roots))
+    return +gone
+
+
+def _remove(tx: Tx, table: sa.Table, condition: Any) -> int:
+    return tx.execute(sa.delete(table).where(condition)).rowcount
+
+
+def _cut(
+    database: Database, table: sa.Table, ids: Sequence[str], cutoff: datetime | None = None
+) -> Counter[str]:
+    with database.write() as tx:
+        _bound(tx)
+        if cutoff is not None:
+            horizon.reach(tx, horizon.LOGS, cutoff)
+        count = _remove(tx, table, table.c.execution_id.in_(ids))
+    return Counter({table.name: count})
+
+
+def _counted(tx: Tx, roots: Sequence[str], *, with_logs: bool) -> Counter[str]:
+    found: Counter[str] = Counter()
+    if not roots:
+        return found
+    for table in (event, execution, firing, budget, suppression):
+        rows = sa.select(sa.func.count()).select_from(table).where(table.c.root_id.in_(roots))
+        found[table.name] += int(tx.scalar(rows) or 0)
+    for table in (attempt, span, *([log] if with_logs else [])):
+        rows = (
+            sa.select(sa.func.count())
+            .select_from(table.join(execution))
+            .where(execution.c.root_id.in_(roots))
+        )
+        found[table.name] += int(tx.scalar(rows) or 0)
+    return found

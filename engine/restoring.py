@@ -1,0 +1,298 @@
+"""A backup becomes a database again, and one that is safe to go on with.
+
+What it is made from is checked before anything is touched; what it replaces is kept until the new one is whole. On
+SQLite it is made beside the database and takes its place at the end; on PostgreSQL the old tables wait in a schema of
+their own meanwhile.
+
+What the backup's moment left half done is settled: attempts that ran then are lost, and their executions are queued
+again by the rules for lost ones; messages of that time are forgotten; no worker or source is held by anybody. Fences
+make a leap, so that an attempt from before the restore that is still alive somewhere can never commit here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from engine import archive, audit, dispatch, migrate, pgtools, recovery
+from engine.archive import Manifest
+from engine.backup import Progress, counts, file_of, ours, place, server_version, silent, unpack
+from engine.database import Database, Tx
+from engine.errors import Conflict, Invalid, Unavailable
+from engine.invariants import Result, verify
+from engine.settings import Settings
+from engine.tables import event, execution, function, secret, source, trigger, worker
+
+# More claims than any execution makes between a backup and its restore.
+LEAP = 1_000_000
+# Where the tables that are replaced wait until the new ones are whole.
+ASIDE = "functory_before_restore"
+# Between two looks at the connections of others, which may be just leaving; after twenty they stay.
+LEAVING = 0.1
+# What a database that was only migrated has no rows of.
+TELLING = (function, trigger, source, secret, event, execution)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore came to: what was in progress at the backup by what became of it, and the invariants."""
+
+    manifest: Manifest
+    settled: dict[str, int]
+    invariants: list[Result]
+
+
+def restore(
+    database: Database,
+    settings: Settings,
+    path: Path,
+    *,
+    replace: bool = False,
+    force: bool = False,
+    author: str = "",
+    progress: Progress = silent,
+) -> Restored:
+    """Make ``database`` what it was when the backup at ``path`` was made, of the schema of this code.
+
+    ``replace`` drops what is in it; ``force`` does so although roles are connected. Raises :class:`Invalid` (no whole
+    backup, of the other kind), :class:`Conflict` (not empty, in use, of a newer schema), :class:`Unavailable`.
+    """
+    progress("checking", 0, None)
+    manifest = archive.read(path)
+    if manifest.database != database.dialect:
+        raise Invalid(
+            f"{path} is a backup of {manifest.database}",
+            f"{database.name} is {database.dialect}",
+            "restore it into a database of the same kind",
+        )
+    if manifest.schema > migrate.HEAD:
+        raise Conflict(
+            f"{path} has schema {manifest.schema}",
+            f"this version knows up to {migrate.HEAD}",
+            f"restore it with Functory {manifest.functory} or newer",
+        )
+    if not replace and not is_empty(database):
+        raise Conflict(
+            f"the database {database.name} is not empty", "a restore would replace what is in it", "--replace"
+        )
+    if not force:
+        _refuse_in_use(database)
+    make = _postgres if database.dialect == "postgresql" else _sqlite
+    return make(database, settings, path, manifest, author, progress)
+
+
+def is_empty(database: Database) -> bool:
+    """Whether nothing was ever done in this database: no tables, or none with rows of users."""
+    if database.file is not None and not database.file.exists():
+        return True
+    with database.read() as tx:
+        there = set(ours(tx))
+        return not any(
+            table.name in there and tx.scalar(sa.select(sa.literal(1)).select_from(table).limit(1))
+            for table in TELLING
+        )
+
+
+def settle(database: Database, author: str, manifest: Manifest) -> dict[str, int]:
+    """Make what was in progress at the backup's moment safe to go on with. Returns what became of it."""
+    with database.write() as tx:
+        running = execution.c.state == "running"
+        past = tx.now - timedelta(seconds=1)
+        tx.execute(sa.update(execution).where(running).values(lease_until=past))
+    settled: Counter[str] = Counter()
+    while any(
+        (done := recovery.reap(database, cancel_grace=timedelta(days=36_500).total_seconds())).values()
+    ):
+        settled.update(done)
+    dispatch.recall(database)
+    with database.write() as tx:
+        settled["queued"] = tx.execute(
+            sa.update(execution).where(execution.c.state == "queued").values(fence=execution.c.fence + LEAP)
+        ).rowcount
+        tx.execute(sa.delete(worker))
+        tx.execute(sa.update(source).values(fence=source.c.fence + LEAP, holder=None, lease_until=None))
+        about = {"created": manifest.created, "functory": manifest.functory, "schema": manifest.schema}
+        audit.note(tx, author, "db.restore", "database", about | {"settled": dict(settled)})
+    return dict(settled)
+
+
+def _sqlite(
+    database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
+) -> Restored:
+    target = file_of(database)
+    fresh = target.with_name(target.name + ".restoring")
+    try:
+        _remove(fresh)
+        progress("unpacking", 0, None)
+        unpack(path, manifest, fresh)
+        made = Database(f"sqlite:///{fresh}", clock=database.clock, new_id=database.new_id)
+        try:
+            done = _finish(made, settings, path, manifest, author, progress)
+        finally:
+            made.close()
+        _alone(fresh)
+        database.close()
+        if target.exists():
+            _alone(target)
+        archive.sync_folder(target.parent)
+        fresh.rename(target)
+        archive.sync_folder(target.parent)
+    except OSError as error:
+        raise Invalid(f"{target} cannot be written", error.strerror or str(error)) from None
+    finally:
+        _remove(fresh)
+    return done
+
+
+def _postgres(
+    database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
+) -> Restored:
+    with database.read() as tx:
+        program, version = pgtools.find("pg_restore", server_version(tx))
+        here = place(tx)
+    if int(version.split(".")[0]) < int(manifest.tool.split(".")[0]):
+        raise Invalid(
+            f"pg_restore {version} is too old",
+            f"the backup was made by pg_dump {manifest.tool}",
+            f"apt-get install postgresql-client-{manifest.tool.split('.')[0]}",
+        )
+    if here != manifest.place:
+        raise Conflict(
+            f"{path} holds tables of the schema {manifest.place}",
+            f"those of {database.name} would be in {here}",
+            f"CREATE SCHEMA {manifest.place}, and set the role's search_path to it",
+        )
+    with _put_aside(database, here):
+        options = [
+            "--format=custom",
+            "--single-transaction",
+            "--exit-on-error",
+            "--no-owner",
+            "--no-privileges",
+        ]
+        with archive.payload(path, manifest) as given:
+            told = manifest.bytes
+            pgtools.restore(
+                database, program, options, given, lambda taken: progress("restoring", taken, told)
+            )
+        return _finish(database, settings, path, manifest, author, progress)
+
+
+def _finish(
+    database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
+) -> Restored:
+    """Look whether everything is there, bring it to this code's schema, settle and verify it."""
+    progress("counting", 0, None)
+    with database.read() as tx:
+        found = counts(tx)
+    other = [name for name, count in manifest.rows.items() if found.get(name) != count]
+    if other:
+        raise Invalid(
+            f"{path} was not restored as it was",
+            f"table {other[0]} has {found.get(other[0], 0)} rows, the backup has {manifest.rows[other[0]]}",
+            "another backup",
+        )
+    progress("upgrading", 0, None)
+    migrate.upgrade(database)
+    progress("settling", 0, None)
+    settled = settle(database, author, manifest)
+    progress("verifying", 0, None)
+    # What waited at the backup's moment has rested since then by the clock, which is no fault: only what is wrong
+    # in itself is looked for.
+    return Restored(
+        manifest, settled, verify(database, settings, patience=timedelta(days=36_500).total_seconds())
+    )
+
+
+def _refuse_in_use(database: Database) -> None:
+    if database.file is not None:
+        if database.file.exists():
+            database.close()
+            _alone(database.file)
+        return
+    statement = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'functory'"
+        " AND pid <> pg_backend_pid()"
+    )
+    # Our own ones go, and roles that were stopped just now; the server needs a moment to see it.
+    database.close()
+    others = 0
+    for _ in range(20):
+        with database.read() as tx:
+            others = int(tx.scalar(sa.text(statement)) or 0)
+        if not others:
+            return
+        time.sleep(LEAVING)
+    raise Conflict(
+        f"{others} connections of Functory use the database {database.name}",
+        "a restore under running roles would take their rows away",
+        "stop all roles, or --force",
+    )
+
+
+def _alone(file: Path) -> None:
+    """Write a SQLite file's log into it. Raises :class:`Conflict` when another process has it open."""
+    try:
+        with contextlib.closing(sqlite3.connect(file, timeout=1, isolation_level=None)) as connection:
+            # To leave the mode of the log needs the file for oneself.
+            mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            mode = "locked"
+        else:
+            raise Unavailable(f"{file} cannot be used", str(error)) from None
+    if mode != "delete":
+        raise Conflict(
+            f"another process uses {file}",
+            "a restore under running roles would take their rows away",
+            "stop all roles",
+        )
+
+
+def _remove(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _put_aside(database: Database, here: str) -> Iterator[None]:
+    """Move our tables out of the way; drop them at the end, or bring them back when something went wrong."""
+    with database.write() as tx:
+        names = ours(tx)
+        if names:
+            there = "SELECT 1 FROM pg_namespace WHERE nspname = :name"
+            if tx.scalar(sa.text(there), {"name": ASIDE}):
+                raise Conflict(
+                    f"there is a schema {ASIDE} in {database.name}",
+                    "an earlier restore was broken off; the tables from before it are in there",
+                    "move them back or drop that schema",
+                )
+            tx.execute(sa.text(f"CREATE SCHEMA {ASIDE}"))
+            _move(tx, names, here, ASIDE)
+    try:
+        yield
+    except BaseException:
+        with database.write() as tx:
+            for name in reversed(ours(tx)):
+                tx.execute(sa.text(f'DROP TABLE IF EXISTS "{here}"."{name}" CASCADE'))
+            if names:
+                _move(tx, names, ASIDE, here)
+                tx.execute(sa.text(f"DROP SCHEMA {ASIDE}"))
+        raise
+    if names:
+        with database.write() as tx:
+            tx.execute(sa.text(f"DROP SCHEMA {ASIDE} CASCADE"))
+
+
+def _move(tx: Tx, names: list[str], here: str, there: str) -> None:
+    tx.execute(sa.text("SET LOCAL lock_timeout = 10000"))
+    for name in names:
+        tx.execute(sa.text(f'ALTER TABLE "{here}"."{name}" SET SCHEMA "{there}"'))

@@ -1,0 +1,68 @@
+"""Sagas: what is to be undone because an execution failed for good, decided as it fails.
+
+A function may name another one that undoes it (``compensate``). When an execution ends as failed, timed out, dead or,
+once started, cancelled, everything that it had already brought about with such functions is to be undone, the newest
+first: it is a *saga* then, and :func:`begin` writes its plan (rows of ``compensation``) in the transaction of its end.
+What is still open waits in the plan until it has ended. ``engine.compensations`` carries the plan out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine import events, steps
+from engine.causes import Cause
+from engine.steps import Step
+from engine.tables import compensation
+from engine.tx import Tx
+
+
+def begin(tx: Tx, row: Mapping[str, Any], state: str) -> None:
+    """An execution has just ended as ``state``, in this transaction: plan what is to be undone.
+
+    ``row`` is what it was before. One statement when there is nothing, none when it has not failed.
+    """
+    if state not in steps.UNDONE_AFTER or row["started_at"] is None or row["cause"] == "compensation":
+        return
+    if write(tx, row["id"], steps.find(tx, row["id"]), 1):
+        tell(tx, row, "saga.started", {"state": state})
+
+
+def write(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> bool:
+    """Add steps to a plan, the first at this free ``position``. True when one of them is to be undone by something.
+
+    A step that another plan has already is left out.
+    """
+    rows = [
+        {
+            "saga_id": saga_id,
+            "position": place,
+            "step_id": step.step_id,
+            "step_fence": step.fence,
+            "step_seq": step.seq,
+            "function": step.function,
+            "compensate": step.compensate,
+            "state": "waiting" if step.ended is None else "pending",
+            "created_at": tx.now,
+            "updated_at": tx.now,
+        }
+        for place, step in enumerate(found, position)
+    ]
+    written = tx.insert_returning(compensation, rows, compensation.c.position)
+    return any(row["compensate"] for row in rows if row["position"] in written)
+
+
+def tell(tx: Tx, saga: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> None:
+    """Write an event about a saga: caused by the execution that failed."""
+    known = {
+        "execution_id": saga["id"],
+        "function": saga["function"],
+        "version": saga["version"],
+        "parent_id": saga["parent_id"],
+    }
+    source = f"/functory/executions/{saga['id']}"
+    cause = Cause.of(saga)
+    events.add(
+        tx, [events.record(tx, type_, saga["function"], {**known, **data}, source=source, cause=cause)]
+    )

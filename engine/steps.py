@@ -1,0 +1,292 @@
+"""The steps of an execution: what it has brought about that may be undone. Looked for downwards and upwards.
+
+A *step* is what succeeded for an execution: an execution that it called or submitted, a dependency that it called by
+its name, or what a trigger with ``compensate: true`` started from an event of its. A step that nothing undoes is
+looked into: its own steps stand in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine.tables import (
+    Json,
+    attempt,
+    event,
+    execution,
+    firing,
+    function,
+    function_version,
+    span,
+    trigger_version,
+)
+from engine.tx import Tx
+
+# Ends after which what was done is undone. One that expired has never run.
+UNDONE_AFTER = ("failed", "timed_out", "dead", "cancelled")
+OPEN = ("queued", "running")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to be undone by ``compensate`` (name or name@number; empty: by nothing, but it may have steps itself).
+
+    An execution, or with ``fence`` and ``seq`` one of its spans. ``ended`` is None while it is open.
+    """
+
+    step_id: str
+    fence: int
+    seq: int
+    function: str
+    compensate: str
+    ended: datetime | None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What makes it the same step, however it was found."""
+        return self.step_id, self.fence, self.seq
+
+
+def find(tx: Tx, id_: str) -> list[Step]:
+    """The steps of an execution, the newest first, with those of steps that nothing undoes in their place."""
+    found: dict[tuple[str, int, int], Step] = {}
+    waiting, seen = [id_], {id_}
+    while waiting:
+        rows = tx.rows(_below(waiting))
+        steps, within = choose(rows, _parents(tx, rows))
+        found |= {step.key: step for step in steps if step.key not in found}
+        waiting = [one for one in within if one not in seen]
+        seen.update(waiting)
+    return in_order(found.values())
+
+
+def failed(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Of event rows those that came too late to start a step, each with the execution that has failed.
+
+    That is the one that caused the event, or one that this is a step of. Those that have not failed are held until this
+    transaction ends, so that what it starts is in the plan when they do.
+    """
+    found: dict[str, str] = {}
+    held: set[str] = set()
+    for row in rows:
+        # What tells of the failure comes after it by nature: it is not late.
+        if row["cause_execution_id"] is None or row["type"] in _FAILURES:
+            continue
+        # Looked up first and held from the oldest on, as a failure takes them too; until nothing has changed between.
+        while True:
+            path = _upwards(tx, row["cause_execution_id"])
+            unheld = sorted({one["id"] for one in path} - held)
+            if not unheld or tx.dialect != "postgresql":
+                break
+            tx.execute(
+                sa.select(execution.c.id)
+                .where(execution.c.id.in_(unheld))
+                .order_by(execution.c.id)
+                .with_for_update(read=True)
+            )
+            held.update(unheld)
+        for one in path:
+            if one["state"] in UNDONE_AFTER:
+                found[row["id"]] = one["id"]
+    return found
+
+
+_FAILURES = frozenset(f"execution.{state}" for state in UNDONE_AFTER)
+
+
+def _upwards(tx: Tx, id_: str) -> list[dict[str, Any]]:
+    """An execution and those that it is a step of, up to the first that has not succeeded."""
+    path: list[dict[str, Any]] = []
+    at: str | None = id_
+    while at is not None:
+        row = tx.one(
+            sa.select(
+                execution.c.id,
+                execution.c.state,
+                execution.c.cause,
+                execution.c.parent_id,
+                execution.c.event_id,
+                execution.c.trigger_id,
+                function_version.c.compensate,
+            )
+            .join(function_version, function_version.c.id == execution.c.version_id)
+            .where(execution.c.id == at)
+        )
+        if row is None:
+            break
+        path.append(row)
+        at = _above(tx, row) if row["state"] == "succeeded" else None
+    return path
+
+
+def _above(tx: Tx, row: Mapping[str, Any]) -> str | None:
+    """The execution that a succeeded one is a step of, and would be looked into for its steps; None for no such."""
+    if row["compensate"]:
+        return None
+    if row["cause"] == "parent":
+        return row["parent_id"]
+    if row["cause"] != "trigger":
+        return None
+    by = tx.one(
+        sa.select(event.c.cause_execution_id, trigger_version.c.definition)
+        .select_from(firing)
+        .join(event, event.c.id == firing.c.event_id)
+        .join(
+            trigger_version,
+            sa.and_(
+                trigger_version.c.trigger_id == firing.c.trigger_id,
+                trigger_version.c.number == firing.c.trigger_version,
+            ),
+        )
+        .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"])
+    )
+    return by["cause_execution_id"] if by and by["definition"].get("compensate") else None
+
+
+def choose(
+    rows: Iterable[Mapping[str, Any]], parents: Mapping[tuple[str, int, int], int | None]
+) -> tuple[list[Step], list[str]]:
+    """Which of the rows that :func:`_below` reads are steps, and the ids of those to be looked into.
+
+    ``parents`` holds for the spans of an attempt by (execution, fence, seq) the number of the span that each was
+    called in: what was done within a call that is undone is undone with it.
+    """
+    steps: list[Step] = []
+    within: list[str] = []
+    spans = {(row["step_id"], row["fence"], row["seq"]): row for row in rows if row["kind"] == "span"}
+    for row in rows:
+        if row["kind"] == "span":
+            if not _inside(row, spans, parents):
+                ended = None if row["ended"] is None else row["ended"] - timedelta(seconds=row["back"])
+                steps.append(_step(row, ended))
+            continue
+        if row["kind"] == "trigger" and not (row["definition"] or {}).get("compensate"):
+            continue
+        if row["state"] in OPEN:
+            steps.append(_step(row, None))
+        elif row["compensate"]:
+            steps.append(_step(row, row["ended"]))
+        else:
+            within.append(row["step_id"])
+    return steps, within
+
+
+def in_order(steps: Iterable[Step]) -> list[Step]:
+    """In the order of their undoing: what is open, for it ends last, then the newest first."""
+    newest = datetime.max
+    return sorted(
+        steps,
+        key=lambda step: (step.ended.replace(tzinfo=None) if step.ended else newest, *step.key),
+        reverse=True,
+    )
+
+
+def _step(row: Mapping[str, Any], ended: datetime | None) -> Step:
+    return Step(row["step_id"], row["fence"], row["seq"], row["function"], row["compensate"] or "", ended)
+
+
+def _inside(
+    row: Mapping[str, Any],
+    spans: Collection[tuple[str, int, int]],
+    parents: Mapping[tuple[str, int, int], int | None],
+) -> bool:
+    """Whether a span was called within one of ``spans``."""
+    id_, fence, above = row["step_id"], row["fence"], row["parent_seq"]
+    while above is not None:
+        if (id_, fence, above) in spans:
+            return True
+        above = parents.get((id_, fence, above))
+    return False
+
+
+def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, int], int | None]:
+    """Of the attempts with a nested span that would be undone: which span was called in which."""
+    nested = sorted(
+        {
+            (row["step_id"], row["fence"])
+            for row in rows
+            if row["kind"] == "span" and row["parent_seq"] is not None
+        }
+    )
+    if not nested:
+        return {}
+    above = tx.rows(
+        sa.select(span.c.execution_id, span.c.fence, span.c.seq, span.c.parent_seq).where(
+            sa.tuple_(span.c.execution_id, span.c.fence).in_(nested)
+        )
+    )
+    return {(row["execution_id"], row["fence"], row["seq"]): row["parent_seq"] for row in above}
+
+
+def _below(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...]]:
+    """What succeeded or is open directly below some executions, in one statement."""
+    there = (*OPEN, "succeeded")
+    nothing = sa.cast(sa.null(), sa.Integer)
+    started = [
+        execution.c.id.label("step_id"),
+        sa.literal(0).label("fence"),
+        sa.literal(0).label("seq"),
+        nothing.label("parent_seq"),
+        execution.c.function,
+        function_version.c.compensate,
+        execution.c.state,
+        execution.c.finished_at.label("ended"),
+        sa.literal(0.0).label("back"),
+    ]
+    fired = (
+        # The first of the three says which types the columns have.
+        sa.select(sa.literal("trigger").label("kind"), *started, trigger_version.c.definition)
+        .select_from(event)
+        .join(firing, firing.c.event_id == event.c.id)
+        .join(execution, execution.c.id == firing.c.execution_id)
+        .join(function_version, function_version.c.id == execution.c.version_id)
+        .join(
+            trigger_version,
+            sa.and_(
+                trigger_version.c.trigger_id == firing.c.trigger_id,
+                trigger_version.c.number == firing.c.trigger_version,
+            ),
+        )
+        .where(event.c.cause_execution_id.in_(ids), execution.c.state.in_(there))
+    )
+    called = (
+        sa.select(sa.literal("call"), *started, sa.cast(sa.null(), Json))
+        .join(function_version, function_version.c.id == execution.c.version_id)
+        .where(execution.c.parent_id.in_(ids), execution.c.cause == "parent", execution.c.state.in_(there))
+    )
+    recorded = (
+        sa.select(
+            sa.literal("span"),
+            span.c.execution_id,
+            span.c.fence,
+            span.c.seq,
+            span.c.parent_seq,
+            span.c.function,
+            function_version.c.compensate,
+            sa.literal("succeeded"),
+            # From the end of the attempt backwards: what it took to start is no part of the offsets.
+            attempt.c.ended_at,
+            attempt.c.duration_seconds - span.c.offset_seconds - span.c.duration_seconds,
+            sa.cast(sa.null(), Json),
+        )
+        .join(function, function.c.name == span.c.function)
+        .join(
+            function_version,
+            sa.and_(
+                function_version.c.function_id == function.c.id,
+                function_version.c.number == span.c.version,
+                function_version.c.compensate.is_not(None),
+            ),
+        )
+        .join(
+            attempt,
+            sa.and_(attempt.c.execution_id == span.c.execution_id, attempt.c.fence == span.c.fence),
+        )
+        .where(span.c.execution_id.in_(ids), span.c.error.is_(None))
+    )
+    return sa.union_all(fired, called, recorded)

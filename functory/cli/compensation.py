@@ -1,0 +1,67 @@
+"""How the undoing of a failed execution is shown, and what an operator decides about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from functory.cli import outcome, screen
+from functory.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from functory.local import Functory
+
+_FIELDS = (
+    "saga_id",
+    "position",
+    "step_id",
+    "step_fence",
+    "step_seq",
+    "function",
+    "compensate",
+    "state",
+    "execution_id",
+    "problem",
+    "created_at",
+    "updated_at",
+)
+
+
+def as_json(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A step as --json shows it."""
+    return {name: step[name] for name in _FIELDS}
+
+
+def draw(out: Screen, id_: str, plan: Sequence[Mapping[str, Any]]) -> None:
+    """The steps of a failed execution with their states."""
+    out.title("undone, from the newest step on")
+    for step in plan:
+        by = f" by {step['compensate']}" if step["compensate"] else ""
+        out.styled(
+            (f"{step['position']:>3}  ", "dim"),
+            (f"{step['state']:<8} ", screen.STYLES.get(step["state"], "")),
+            (f"{step['function']}{by}", ""),
+            (f"  {step['execution_id'] or ''}", "dim"),
+            (f"  {step['problem']}" if step["problem"] else "", "yellow"),
+        )
+    if any(step["state"] == "failed" for step in plan):
+        screen.note(f"to go on: functory execution compensate {id_}, or with --skip")
+
+
+def decide(engine: Functory, id_: str, skip: bool, reason: str, out: Screen) -> None:
+    """Try the step again at which a saga has stopped, or skip it. Raises :class:`Conflict` when none has."""
+    operator = engine.compensations
+    if skip:
+        row = operator.skip(id_, author=engine.author, reason=reason)
+    else:
+        row = operator.again(id_, author=engine.author)
+    if out.json:
+        out.value(as_json(row))
+    elif row["state"] == "failed":
+        screen.warn(f"{row['function']} still cannot be undone: {row['problem']}")
+    elif skip:
+        out.styled((f"{row['function']} stays as it is", ""))
+    else:
+        out.styled((f"{row['compensate']} undoes {row['function']}: execution {row['execution_id']}", ""))
+    if any(step["state"] in ("pending", "running") for step in operator.of(id_)):
+        outcome.hint_at_workers(engine, "nothing more is undone")

@@ -1,0 +1,107 @@
+"""``functory verify``: does the promise hold in this database?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from functory.cli import screen, session
+from functory.cli.screen import AsJson, Screen
+
+# At least one invariant does not hold.
+VIOLATED = 7
+# How far back triggers are asked again when nobody says.
+DEEP_SINCE = "24h"
+
+
+def verify(
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what was made in this time: 24h, 30m, 7d.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CODE", help="Only this invariant (I1 to I15); repeatable.")
+    ] = None,
+    patience: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long something open may rest without progress; 0 for a deployment where nothing is open.",
+        ),
+    ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help=f"Also match the events of --since (else {DEEP_SINCE}) against the triggers again."
+        ),
+    ] = False,
+    json: AsJson = False,
+) -> int:
+    """Check the fifteen invariants of the promise; changes nothing. Exit status 7 when one does not hold."""
+    from engine import durations, invariants
+    from engine.invariants import watch
+
+    out = Screen(json=json)
+    resting = None if patience is None else durations.seconds(patience, "--patience")
+    back = None if since is None else timedelta(seconds=durations.seconds(since, "--since"))
+    codes = [code.upper() for code in only or ()]
+    invariants.check(codes)
+    with session.engine() as engine:
+        now = engine.database.clock.now()
+        results = invariants.verify(
+            engine.database,
+            engine.settings,
+            since=None if back is None else now - back,
+            patience=resting,
+            only=codes,
+        )
+        if back is None and resting is None and not codes:
+            # The whole truth: what the metrics told before is out of date.
+            watch.note(engine.database, results, whole=True)
+        again: dict[str, Any] | None = None
+        if deep:
+            from triggers.rematch import rematch
+
+            reach = back or timedelta(seconds=durations.seconds(DEEP_SINCE, "--since"))
+            again = asdict(rematch(engine.database, engine.settings, now - reach))
+    broken = any(one.count for one in results) or bool(again and again["missing"])
+    if json:
+        out.value(
+            {"holds": not broken, "invariants": [asdict(one) for one in results]}
+            | ({} if again is None else {"deep": again})
+        )
+    else:
+        _draw(out, results, again)
+    return VIOLATED if broken else 0
+
+
+def _draw(out: Screen, results: list[Any], again: dict[str, Any] | None) -> None:
+    for one in results:
+        verdict = "fail" if one.count else "ok"
+        out.styled(
+            (f"{verdict:<5}", screen.STYLES[verdict]),
+            (f" {one.code:<4}", "bold"),
+            (one.title, ""),
+            (f"  {one.count:,} times" if one.count else "", "red"),
+        )
+        for example in one.examples:
+            out.styled((f"        {example}", ""))
+        if one.count > len(one.examples):
+            out.styled((f"        and {one.count - len(one.examples):,} more", "dim"))
+    if again is not None:
+        verdict = "fail" if again["missing"] else "ok"
+        skipped = f", {again['skipped']:,} matches of changed triggers skipped" if again["skipped"] else ""
+        out.styled(
+            (f"{verdict:<5}", screen.STYLES[verdict]),
+            (" deep ", "bold"),
+            (f"{again['events']:,} events matched again, {again['matches']:,} matches{skipped}", ""),
+            (f"  {again['missing']:,} without a firing" if again["missing"] else "", "red"),
+        )
+        for example in again["examples"]:
+            out.styled((f"        {example}", ""))
+    if any(one.count for one in results) or (again and again["missing"]):
+        screen.note(
+            "what each says and what to do: docs/reference/invariants.md; functory execution show ID, event show ID"
+        )

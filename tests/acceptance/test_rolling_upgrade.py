@@ -1,0 +1,156 @@
+"""A deployment of the release before works on while its schema is upgraded, and is then replaced piece by piece."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import invariants, migrate
+from engine.database import Database
+from functory.local import Functory
+from tests.roles import Role, Roles
+
+# The last commit before schema 0004.
+BEFORE = "4986b27"
+SCHEMA = "0003"
+ROOT = Path(__file__).parents[2]
+WAIT = 120.0
+
+OLD = "from functory.cli import main; import sys; sys.exit(main())"
+
+# What a program of the release before does: it saves, and starts work that is not done at once.
+CLIENT = """
+from functory import emit, register_function, register_trigger
+from functory import engine_of_process
+
+@register_function(timeout=30)
+def work(n: int):
+    import time
+    time.sleep(0.3)
+    return n
+
+@register_function(retries=3, retry_delay=0.2)
+def flaky(n: int):
+    from functory import execution
+    if execution.attempt < 3:
+        raise ValueError("not yet")
+    return n
+
+register_trigger("on-tick", on={"type": ["tick"]}, function="work", input={"n": "{{ event.data.n }}"})
+for n in range(12):
+    emit("tick", {"n": n})
+    engine_of_process().submit("flaky", n)
+print("sent")
+"""
+
+
+class Old(Roles):
+    """The roles of the release before, from its own tree."""
+
+    tree: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | {"PYTHONPATH": str(self.tree)}
+
+    def begin(self, role: str, *arguments: str) -> Role:
+        return self.spawn([sys.executable, "-c", OLD, role, *arguments], name=f"old {role}")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the release before."""
+    found = subprocess.run(
+        [
+            "git",
+            "archive",
+            "--format=tar",
+            BEFORE,
+            "engine",
+            "functory",
+            "migrations",
+            "packs",
+            "triggers",
+            "workers",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+    )
+    if found.returncode:
+        pytest.skip(f"the history does not go back to {BEFORE}: {found.stderr.decode().strip()}")
+    folder = tmp_path_factory.mktemp("release-before")
+    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def succeeded(client: Functory, function: str) -> int:
+    return len(client.executions.list(function=function, state="succeeded", limit=1000))
+
+
+@pytest.mark.timeout(600)
+def test_old_roles_work_on_beside_a_new_schema_and_new_ones_join_them(
+    tree: Path, tmp_path: Path, postgres_url: str, redis_url: str
+) -> None:
+    settings: dict[str, Any] = {
+        "database_url": postgres_url,
+        "broker_url": redis_url,
+        "namespace": "rolling",
+        "lease_seconds": 6,
+        "heartbeat_seconds": 2,
+        "redispatch_seconds": 3,
+    }
+    with Old(tmp_path, **settings) as old, Roles(tmp_path, **settings) as new:
+        old.tree = tree
+        database = Database(new.settings.database)
+        migrate.upgrade(database, SCHEMA)
+        with pytest.raises(Exception, match="functory db upgrade"), new.client() as refused:
+            refused.start()
+        roles = [old.begin("router"), old.begin("scheduler"), old.begin("worker", "--slots", "2")]
+        for role in roles:
+            role.wait_ready(WAIT)
+        script = tmp_path / "client.py"
+        script.write_text(CLIENT)
+        old.spawn([sys.executable, str(script)], name="old client").wait_for("sent", WAIT)
+
+        # In the middle of its work.
+        roles[2].wait_for("worker ready")
+        assert migrate.upgrade(database) == migrate.HEAD
+        with new.client() as client:
+            later = [client.submit("work", 100 + n).id for n in range(6)]
+            later += [client.submit("flaky", 100 + n).id for n in range(3)]
+            client.emit("tick", {"n": 50})
+            rows = client.executions.wait(later, WAIT)
+            assert {row["state"] for row in rows} == {"succeeded"}
+            client.settle(WAIT)
+            assert (succeeded(client, "work"), succeeded(client, "flaky")) == (13 + 6, 12 + 3)
+
+            joined = [
+                new.start(role, *arguments, wait=False)
+                for role, *arguments in (("router",), ("scheduler",), ("worker", "--slots", "2"))
+            ]
+            for role in joined:
+                role.wait_ready(WAIT)
+            both = [client.submit("work", 200 + n).id for n in range(12)]
+            client.executions.wait(both[:2], WAIT)
+            for role in roles:
+                role.signal(15)
+            both += [client.submit("flaky", 200 + n).id for n in range(3)]
+            client.emit("tick", {"n": 51})
+            rows = client.executions.wait(both, WAIT)
+            assert {row["state"] for row in rows} == {"succeeded"}
+            client.settle(WAIT)
+            assert (succeeded(client, "work"), succeeded(client, "flaky")) == (20 + 12, 15 + 3)
+            assert [role.wait() for role in roles] == [0, 0, 0]
+            broken = [
+                one for one in invariants.verify(client.database, client.settings, patience=0) if one.count
+            ]
+            assert not broken, broken
+            assert all(role.process.poll() is None for role in joined)
+        database.close()

@@ -1,0 +1,201 @@
+"""A role that dies, stops or goes deaf at a chosen moment: what no signal from outside hits.
+
+    python -m tests.chaos.crashing HOOK --p 0.3 --seed 7.2 --armed FILE -- router
+
+It patches one place of this process and then runs the console script's command. The seed must change with every
+incarnation: one that begins with the same random numbers dies at its first commit for ever. While ``FILE`` is there
+the hook is armed; each time that it strikes, it says so in a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+
+# So ends a process that was told to die: no handler of anybody runs.
+STATUS = 70
+
+SAID = "the hook strikes: "
+
+
+class Hook:
+    """Whether it is time, and what happens then."""
+
+    def __init__(self, p: float, seed: str, armed: Path) -> None:
+        self._p = p
+        self._random = random.Random(seed)
+        self._armed = armed
+        self._lock = threading.Lock()
+
+    def due(self) -> bool:
+        """Throw the dice, if the hook is armed."""
+        with self._lock:
+            return self._armed.exists() and self._random.random() < self._p
+
+    def die(self, where: str) -> None:
+        """End the process here and now, if it is time."""
+        if self.due():
+            os.write(1, f"{SAID}dies {where}\n".encode())
+            os._exit(STATUS)
+
+    def stop(self, where: str) -> None:
+        """Stop the process here, if it is time, until somebody wakes it. Once is enough."""
+        if self.due():
+            with contextlib.suppress(FileNotFoundError):
+                self._armed.unlink()
+            os.write(1, f"{SAID}stops {where}\n".encode())
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def before_commit(hook: Hook, loop: str) -> None:
+    """Die before a transaction of this loop commits what it has changed."""
+    from engine.database import Database
+    from engine.tx import Tx
+
+    write = Database.write
+
+    @contextlib.contextmanager
+    def written(self: Database) -> Iterator[Tx]:
+        with write(self) as tx:
+            if threading.current_thread().name != f"functory-{loop}":
+                yield tx
+                return
+            changed = []
+
+            def note(_connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+                if statement.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE") and cursor.rowcount > 0:
+                    changed.append(statement)
+
+            event.listen(tx.connection, "after_cursor_execute", note)
+            yield tx
+            if changed:
+                hook.die(f"before a commit of the {loop}")
+
+    Database.write = written  # type: ignore[method-assign]
+
+
+def after_publish(hook: Hook) -> None:
+    """Die when messages are on the broker and the note of it is not committed."""
+    from workers.dispatcher import Dispatcher
+
+    send = Dispatcher._send
+
+    def sent(self: Dispatcher, ids: Any) -> None:
+        send(self, ids)
+        hook.die("after a publish")
+
+    Dispatcher._send = sent  # type: ignore[method-assign]
+
+
+def stop_before_claim_commits(hook: Hook) -> None:
+    """Stop when executions are claimed and the claim is not committed."""
+    from engine.attempts import Attempts
+
+    claim = Attempts._claim
+
+    def claimed(self: Attempts, *given: Any, **named: Any) -> Any:
+        found = claim(self, *given, **named)
+        if found:
+            hook.stop("before the commit of a claim")
+        return found
+
+    Attempts._claim = claimed  # type: ignore[method-assign]
+
+
+def deaf(hook: Hook) -> None:
+    """Let messages pass by: neither carried out nor acknowledged, as after a reconnect that went wrong.
+
+    The process is as alive as before: it beats, and its connection is open.
+    """
+    from celery.worker.consumer import Consumer
+
+    create = Consumer.create_task_handler
+    lost: list[Any] = []
+
+    def created(self: Any, *given: Any, **named: Any) -> Any:
+        handle = create(self, *given, **named)
+
+        def hear(message: Any) -> Any:
+            if hook.due():
+                if not lost:
+                    os.write(1, f"{SAID}goes deaf\n".encode())
+                lost.append(message)
+                return None
+            return handle(message)
+
+        return hear
+
+    Consumer.create_task_handler = created
+
+
+def poison(hook: Hook) -> None:
+    """Fail to decide about events of the type ``poison``, as a defect of the router would."""
+    from triggers.router import Router
+
+    decide = Router.decide
+
+    def decided(self: Router, row: Any, tx: Any) -> Any:
+        if row["type"] == "poison" and hook.due():
+            os.write(1, f"{SAID}fails to route\n".encode())
+            raise RuntimeError("poison")
+        return decide(self, row, tx)
+
+    Router.decide = decided  # type: ignore[method-assign]
+
+
+def blind(hook: Hook) -> None:
+    """Neither extend leases nor see that they are lost: the thread that does it gets no turn."""
+    from engine.attempts import Attempts, Pulse
+
+    def nothing(_self: Attempts, _claims: Any) -> Pulse:
+        return Pulse()
+
+    for name in ("heartbeat", "wanted"):
+        look = getattr(Attempts, name)
+        setattr(
+            Attempts, name, lambda self, claims, look=look: (nothing if hook.due() else look)(self, claims)
+        )
+
+
+HOOKS: dict[str, Callable[[Hook], None]] = {
+    "router-poison": poison,
+    "router-before-commit": lambda hook: before_commit(hook, "router"),
+    "dispatcher-before-commit": lambda hook: before_commit(hook, "dispatcher"),
+    "dispatcher-after-publish": after_publish,
+    "reaper-before-commit": lambda hook: before_commit(hook, "reaper"),
+    "ticker-before-commit": lambda hook: before_commit(hook, "ticker"),
+    "worker-before-claim-commit": stop_before_claim_commits,
+    "worker-deaf": deaf,
+    "worker-blind": blind,
+}
+
+
+def main() -> None:
+    """Patch this process and become the role."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.crashing", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("hook", choices=sorted(HOOKS))
+    parser.add_argument("--p", type=float, default=1.0, help="how likely, each time")
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--armed", type=Path, required=True)
+    parser.add_argument("command", nargs="+", help="role and its options, after --")
+    given = parser.parse_args()
+    HOOKS[given.hook](Hook(given.p, given.seed, given.armed))
+    sys.argv = ["functory", *given.command]
+    from functory.cli import main as functory
+
+    sys.exit(functory())
+
+
+if __name__ == "__main__":
+    main()

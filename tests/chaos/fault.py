@@ -1,0 +1,238 @@
+"""A fault: what is done to a deployment while it works, and what must be true afterwards beyond the invariants.
+
+The modules of ``tests.chaos.faults`` fill :data:`FAULTS`. A fault is a function of the :class:`Chaos` of its run:
+
+    @fault("worker-kill9-main")
+    def kill_main(chaos: Chaos) -> None:
+        chaos.mark()
+        chaos.rng.choice(chaos.workers).kill()
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.database import Database
+from engine.settings import Settings
+from functory.local import Functory
+from tests.chaos.crashing import SAID
+from tests.chaos.deployment import BROKERS, LAYOUT, Deployment, Lent, descendants
+from tests.chaos.workload import ORDERS, Given, Workload
+from tests.roles import Role, Roles
+from tests.services.postgres import Postgres
+from tests.services.rabbitmq import RabbitMQ
+from tests.services.redis import Redis
+
+if TYPE_CHECKING:
+    from tests.chaos.counts import Counts
+
+# The longest that anything is waited for.
+PATIENCE_SECONDS = 300.0
+
+
+class Impossible(Exception):
+    """This machine cannot do what the fault needs; the run is passed over, and its line says why."""
+
+
+class Chaos:
+    """One run, as a fault sees it: the deployment, its work, and a random number generator of the seed."""
+
+    def __init__(
+        self, fault: Fault, seed: int, n: int, folder: Path, lent: Lent, deployment: Deployment
+    ) -> None:
+        self.fault = fault
+        self.seed = seed
+        self.n = n
+        self.folder = folder
+        self.rng = random.Random(f"{fault.name}/{seed}")
+        self.deployment = deployment
+        self.roles: Roles = deployment.roles
+        self.postgres: Postgres = lent.postgres
+        self.broker: Redis | RabbitMQ | None = lent.broker
+        self.broker_name = lent.broker_name
+        self.settings: Settings = deployment.roles.settings
+        # It only writes and looks: in embedded mode too, the engine is in a process of its own.
+        self.client = Functory(self.settings, author="chaos")
+        self.database: Database = self.client.database
+        self.given = Given()
+        self.marks: list[datetime] = []
+        # What a fault wants to remember from ``act`` for ``expect``.
+        self.notes: dict[str, Any] = {}
+
+    @property
+    def workers(self) -> list[Role]:
+        """The worker processes that live now."""
+        return self.deployment.of("worker")
+
+    @property
+    def routers(self) -> list[Role]:
+        """The routers that live now."""
+        return self.deployment.of("router")
+
+    @property
+    def schedulers(self) -> list[Role]:
+        """The schedulers that live now."""
+        return self.deployment.of("scheduler")
+
+    @property
+    def servers(self) -> list[Role]:
+        """The HTTP servers that live now."""
+        return self.deployment.of("server")
+
+    @property
+    def watchers(self) -> list[Role]:
+        """The watchers that live now."""
+        return self.deployment.of("watcher")
+
+    def restart(self, process: Role) -> Role:
+        """End a process in order and start the next one in its place; returns that, ready."""
+        return self.deployment.restart(process)
+
+    def busy_workers(self) -> list[Role]:
+        """The workers that carry something out just now."""
+        rows = self.client.executions.list(state="running", limit=100)
+        # A worker's name is its host, its process and a random word; of a prefork pool it is the child's.
+        pids = {int(row["worker_id"].split(":")[-2]) for row in rows if row["worker_id"]}
+        return [role for role in self.workers if pids & {role.pid, *descendants(role)}]
+
+    def busy_worker(self) -> Role:
+        """One of the workers that carry something out just now."""
+        return self.rng.choice(self.wait(self.busy_workers, "a worker that works"))
+
+    def hook(self, role: str, hook: str, p: float, *, first: bool = False) -> None:
+        """In ``prepare``: run this role, or the ``first`` of them, with a hook of ``tests.chaos.crashing``.
+
+        It is not armed yet.
+        """
+        for place in self.deployment.places:
+            if place.role == role and not (first and place.number):
+                place.command = (
+                    *(sys.executable, "-m", "tests.chaos.crashing", hook, "--p", str(p)),
+                    *("--seed", f"{self.seed}.{role}.{place.number}.{{incarnation}}"),
+                    *("--armed", str(self.armed), "--"),
+                )
+
+    @property
+    def armed(self) -> Path:
+        """The file that arms the hooks while it is there."""
+        return self.folder / "armed"
+
+    @property
+    def strikes(self) -> list[str]:
+        """What the hooks have done."""
+        return self.lines(re.escape(SAID))
+
+    def mark(self) -> None:
+        """Note this moment, of the database's clock, as that of the harm: recovery is counted from it."""
+        self.marks.append(self.database.clock.now())
+
+    def wait(self, fact: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
+        """The first true value of ``fact``. A database that is away is no value."""
+        from engine.errors import Unavailable
+
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                found = fact()
+            except Unavailable:
+                found = None
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what} did not happen in {seconds:g} s")
+            time.sleep(0.05)
+
+    def pause(self, least: float, most: float) -> None:
+        """Let a random time pass, so that the harm falls anywhere into the work."""
+        time.sleep(self.rng.uniform(least, most))
+
+    def lines(self, pattern: str) -> list[str]:
+        """What the roles have printed that ``pattern`` finds something in."""
+        found = re.compile(pattern)
+        return [f"{who}: {line}" for who, line in self.deployment.output if found.search(line)]
+
+
+def nothing(_chaos: Chaos) -> None:
+    """Nothing to prepare, or no harm."""
+
+
+def no_more(_chaos: Chaos, _counts: Counts) -> list[str]:
+    """Nothing expected beyond the invariants and the counts."""
+    return []
+
+
+@dataclass(frozen=True, eq=False)
+class Fault:
+    """One way to harm a deployment. ``name`` is as on the command line."""
+
+    name: str
+    # Called once the work runs; returns when the harm is over (what is killed is started again by the supervisor).
+    act: Callable[[Chaos], None]
+    brokers: tuple[str, ...] = BROKERS
+    # Of all roles, and of the harness.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    # Before the roles start; the database has its schema.
+    prepare: Callable[[Chaos], None] = nothing
+    # Complaints beyond the invariants, empty when all is well.
+    expect: Callable[[Chaos, Counts], list[str]] = no_more
+    workload: Workload = ORDERS
+    # Servers that the run has for itself: ``postgres``, ``broker``.
+    harms: tuple[str, ...] = ()
+    # How many of each role.
+    layout: Mapping[str, int] = field(default_factory=lambda: dict(LAYOUT))
+    # Options of roles, other than the usual ones.
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Environment variables of the roles.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # A SQLite file in the run's folder and the in-memory broker; the layout is ``{"dev": 1}``, the broker "none".
+    embedded: bool = False
+    # Events need not reach the broker: it never comes back.
+    unpublished: bool = False
+    # Celery tells of the harm with tracebacks.
+    traces: bool = False
+    # Executions may end in other states than succeeded: the workload means them to.
+    failing: bool = False
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def add(*faults: Fault) -> None:
+    """Make faults known under their names."""
+    for one in faults:
+        if one.name in FAULTS:
+            raise ValueError(f"there are two faults {one.name}")
+        FAULTS[one.name] = one
+
+
+def fault(name: str, **fields: Any) -> Callable[[Callable[[Chaos], None]], Callable[[Chaos], None]]:
+    """Decorator: a function of the run as the fault ``name``."""
+
+    def register(act: Callable[[Chaos], None]) -> Callable[[Chaos], None]:
+        add(Fault(name, act, **fields))
+        return act
+
+    return register
+
+
+def named(names: Sequence[str]) -> list[Fault]:
+    """The faults of these names (``all``: every one). Raises :class:`SystemExit` for an unknown one."""
+    import tests.chaos.faults as faults
+
+    faults.load()
+    if "all" in names:
+        return list(FAULTS.values())
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        raise SystemExit(
+            f"error: there is no fault {unknown[0]!r}\n  known are: all, {', '.join(sorted(FAULTS))}"
+        )
+    return [FAULTS[name] for name in names]

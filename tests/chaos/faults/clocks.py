@@ -1,0 +1,167 @@
+"""Faults of clocks: machines that are an hour off, and the two nights of a year in which the clocks are changed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import sqlalchemy as sa
+
+from engine import migrate
+from engine.clock import ManualClock
+from engine.settings import load_settings
+from engine.tables import attempt, event, execution, schedule_tick, source
+from functory.local import Functory
+from tests.chaos.counts import Counts
+from tests.chaos.fault import Chaos, Impossible, fault
+from tests.chaos.faults.workers import nothing_lost
+from tests.services.skew import Skew
+from triggers.sources.ticker import Ticker
+
+HOUR = 3600
+
+# How long a clock stays wrong: more than a lease, and more than it takes to give the work.
+WRONG_SECONDS = 5.0
+
+# What a run begins before its roles; far less than a clock is off.
+TOLERANCE = timedelta(minutes=10)
+
+
+def wrong_clocks(chaos: Chaos) -> None:
+    """Give one of each role a machine whose clock can be set."""
+    try:
+        ahead, behind = (Skew(_folder(chaos, name)) for name in ("ahead", "behind"))
+    except RuntimeError as reason:
+        raise Impossible(str(reason)) from None
+    chaos.notes |= {"clocks": (ahead, behind), "begun": chaos.database.clock.now()}
+    for place in chaos.deployment.places:
+        if place.number == 0:
+            place.environment |= (ahead if place.role == "worker" else behind).environment
+    # A second worker is wrong in the other direction.
+    next(
+        p for p in chaos.deployment.places if p.role == "worker" and p.number == 1
+    ).environment |= behind.environment
+
+
+def _folder(chaos: Chaos, name: str) -> Path:
+    folder = chaos.folder / name
+    folder.mkdir()
+    return folder
+
+
+def in_time(chaos: Chaos, counts: Counts) -> list[str]:
+    """Whatever a process took for the time: all that is stored follows the database's clock, ids too."""
+    complaints = nothing_lost(chaos, counts)
+    if chaos.deployment.exits:
+        complaints.append(f"processes have ended: {dict(chaos.deployment.exits)}")
+    first, last = chaos.notes["begun"] - TOLERANCE, chaos.database.clock.now() + TOLERANCE
+    columns = (event.c.time, event.c.routed_at, execution.c.created_at, execution.c.finished_at)
+    with chaos.database.read() as tx:
+        for column in (*columns, attempt.c.started_at, attempt.c.ended_at):
+            least, most = tx.connection.execute(sa.select(sa.func.min(column), sa.func.max(column))).one()
+            if not first <= least <= most <= last:
+                complaints.append(f"{column}: from {least} to {most}, in a run from {first} to {last}")
+        for table in (event, execution):
+            ids = sorted(tx.connection.execute(sa.select(table.c.id)).scalars())
+            times = [datetime.fromtimestamp(int(id_.replace("-", "")[:12], 16) / 1000, UTC) for id_ in ids]
+            if not first <= times[0] <= times[-1] <= last:
+                complaints.append(f"ids of {table.name}: from {times[0]} to {times[-1]}")
+    return complaints
+
+
+@fault("clock-jump", prepare=wrong_clocks, expect=in_time)
+def jump(chaos: Chaos) -> None:
+    """One worker an hour ahead, the other and a scheduler and router an hour behind; then the other way round."""
+    ahead, behind = chaos.notes["clocks"]
+    for hours in (1, -1, 0):
+        chaos.mark()
+        ahead.set(hours * HOUR)
+        behind.set(-hours * HOUR)
+        time.sleep(WRONG_SECONDS)
+
+
+# Zones with other dates and sizes of the change: Europe, the west of the Americas, and half an hour in the Pacific.
+ZONES = ("Europe/Berlin", "America/Los_Angeles", "Australia/Lord_Howe")
+
+# The days of the changes in 2026 and 2027, from the evening before to the morning after.
+NIGHTS = (
+    datetime(2026, 3, 8, 6, tzinfo=UTC),  # Los Angeles, forward
+    datetime(2026, 3, 28, 20, tzinfo=UTC),  # Berlin, forward
+    datetime(2026, 4, 4, 10, tzinfo=UTC),  # Lord Howe, back
+    datetime(2026, 10, 3, 10, tzinfo=UTC),  # Lord Howe, forward
+    datetime(2026, 10, 24, 20, tzinfo=UTC),  # Berlin, back
+    datetime(2026, 11, 1, 4, tzinfo=UTC),  # Los Angeles, back
+)
+LENGTH = timedelta(hours=10)
+
+# At a fixed time of the day once a day, and with a star by real time.
+FIXED, STARRED = "30 2 * * *", "*/30 * * * *"
+
+
+def by_hand(zone: ZoneInfo, begin: datetime) -> Iterator[tuple[str, datetime]]:
+    """The times that the schedules must have, found by looking at every minute of a night.
+
+    A fixed time happens once a day: in the first of two equal hours, and right after a gap that swallows it.
+    """
+    done = set()
+    before = begin.astimezone(zone).replace(tzinfo=None)
+    for number in range(1, int(LENGTH.total_seconds()) // 60 + 1):
+        moment = begin + timedelta(minutes=number)
+        wall = moment.astimezone(zone).replace(tzinfo=None)
+        if wall.minute % 30 == 0:
+            yield STARRED, moment
+        wanted = wall.replace(hour=2, minute=30)
+        if wall.date() not in done and (wall == wanted or before < wanted < wall):
+            done.add(wall.date())
+            yield FIXED, moment
+        before = wall
+
+
+def lived(chaos: Chaos, url: str, begin: datetime) -> set[tuple[str, str, datetime]]:
+    """Live through one night with two tickers and a clock that steps; the times that were written."""
+    settings = load_settings(database_url=url, broker_url=chaos.settings.broker, home=chaos.folder / "nights")
+    client = Functory(settings, author="chaos")
+    clock = client.database.clock = ManualClock(begin)
+    try:
+        migrate.upgrade(client.database)
+        kinds = {f"s{n}": kind for n, kind in enumerate(itertools.product(ZONES, (FIXED, STARRED)))}
+        for name, (zone, cron) in kinds.items():
+            client.schedules.save(name, cron=cron, timezone=zone, catch_up="all")
+        tickers = [Ticker(client.database, settings) for _ in range(2)]
+        while clock.now() < begin + LENGTH:
+            clock.advance(min(chaos.rng.uniform(60, 2400), (begin + LENGTH - clock.now()).total_seconds()))
+            for ticker in chaos.rng.sample(tickers, 2):
+                while ticker.tick():
+                    pass
+        with client.database.read() as tx:
+            statement = sa.select(source.c.name, schedule_tick.c.fire_time_utc).join(
+                source, source.c.id == schedule_tick.c.schedule_id
+            )
+            rows = tx.rows(statement)
+    finally:
+        client.close()
+    written = [(*kinds[row["name"]], row["fire_time_utc"]) for row in rows]
+    assert len(written) == len(set(written))
+    return set(written)
+
+
+def told_exactly(chaos: Chaos, counts: Counts) -> list[str]:
+    """Not a time too many and none too few."""
+    return nothing_lost(chaos, counts) + chaos.notes["nights"]
+
+
+@fault("dst", expect=told_exactly, brokers=("none",))
+def dst(chaos: Chaos) -> None:
+    """Both changes of the year in three zones, on both databases, while the deployment does its ordinary work."""
+    complaints = chaos.notes["nights"] = []
+    for number, begin in enumerate(NIGHTS):
+        wanted = {(zone, cron, at) for zone in ZONES for cron, at in by_hand(ZoneInfo(zone), begin)}
+        with chaos.postgres.database() as postgres:
+            for url in (f"sqlite:///{chaos.folder}/night-{number}.db", postgres):
+                found = lived(chaos, url, begin)
+                complaints += [f"{at} of {cron} in {zone} is missing" for zone, cron, at in wanted - found]
+                complaints += [f"{at} of {cron} in {zone} is too many" for zone, cron, at in found - wanted]

@@ -1,0 +1,341 @@
+"""Faults of workers: killed in whole and in part, told to end, stopped and woken up, out of memory, deaf."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+
+import psutil
+import sqlalchemy as sa
+
+from engine.tables import attempt, execution
+from tests.chaos import workload
+from tests.chaos.counts import ZOMBIE, Counts
+from tests.chaos.deployment import descendants, kill_tree, send
+from tests.chaos.fault import Chaos, fault
+from tests.chaos.workload import ORDERS, Workload
+from tests.roles import Role
+from workers.orders import AGAIN
+
+PREFORK = {"worker": ("--pool", "prefork", "--slots", "2")}
+
+
+def nothing_lost(chaos: Chaos, counts: Counts) -> list[str]:
+    """No attempt may have been lost."""
+    if counts.attempts_lost or counts.attempts_crashed or counts.zombies_rejected:
+        return [
+            f"{counts.attempts_lost} attempts were lost, {counts.attempts_crashed} crashed, "
+            f"{counts.zombies_rejected} were refused"
+        ]
+    return []
+
+
+def interrupted(chaos: Chaos, counts: Counts) -> list[str]:
+    """The harm hit somebody: a run in which it did not proves nothing."""
+    if not (counts.attempts_lost or counts.attempts_crashed or counts.released):
+        return ["no attempt was interrupted"]
+    return []
+
+
+def given_back(chaos: Chaos, counts: Counts) -> list[str]:
+    """What a worker that ends in order had begun is given back, and does not count as an attempt."""
+    complaints = nothing_lost(chaos, counts)
+    if not counts.released:
+        complaints.append("nothing was given back")
+    with chaos.database.read() as tx:
+        counted = tx.rows(
+            sa.select(execution.c.id, execution.c.attempt)
+            .join(attempt, attempt.c.execution_id == execution.c.id)
+            .where(attempt.c.outcome == "released", execution.c.attempt != 1)
+        )
+    return complaints + [f"{row['id']} counts {row['attempt']} attempts, not 1" for row in counted]
+
+
+@fault("none", expect=nothing_lost)
+def none(chaos: Chaos) -> None:
+    """Nothing happens: what the others are compared with."""
+
+
+@fault("worker-kill9-group", expect=interrupted)
+def kill_group(chaos: Chaos) -> None:
+    """The worker and all below it at once, as when its container is killed."""
+    chaos.pause(0, 2)
+    victim = chaos.busy_worker()
+    chaos.mark()
+    kill_tree(victim)
+
+
+@fault("worker-kill9-main", expect=interrupted)
+def kill_main(chaos: Chaos) -> None:
+    """The main process alone, as the kernel does when memory is short: nobody else is told."""
+    chaos.pause(0, 2)
+    victim = chaos.busy_worker()
+    chaos.mark()
+    victim.kill()
+
+
+@fault("worker-kill9-child")
+def kill_child(chaos: Chaos) -> None:
+    """Four times any process below a worker: one that runs a function, one that forks them, one that waits."""
+    for _ in range(4):
+        chaos.pause(0.2, 1)
+        below = descendants(chaos.busy_worker())
+        if below:
+            chaos.mark()
+            send([chaos.rng.choice(below)], signal.SIGKILL)
+
+
+@fault("prefork-kill9-child", arguments=PREFORK, traces=True, expect=interrupted)
+def kill_prefork_child(chaos: Chaos) -> None:
+    """A child of Celery's prefork pool, which has a slot of its own and all that belongs to it."""
+
+    def in_use() -> list[int]:
+        rows = chaos.client.executions.list(state="running", limit=100)
+        return sorted({int(row["worker_id"].split(":")[-2]) for row in rows if row["worker_id"]})
+
+    chaos.pause(0, 2)
+    victim = chaos.rng.choice(chaos.wait(in_use, "a child that works"))
+    chaos.mark()
+    send([victim], signal.SIGKILL)
+
+
+@fault("worker-term", settings={"grace_seconds": 0.3}, expect=given_back)
+def term(chaos: Chaos) -> None:
+    """SIGTERM, with less grace than the work takes."""
+    chaos.pause(0, 1)
+    victim = chaos.busy_worker()
+    chaos.mark()
+    victim.signal(signal.SIGTERM)
+    chaos.wait(lambda: victim.process.poll() is not None, "the worker's end")
+
+
+@fault("worker-term-twice", settings={"grace_seconds": 600.0}, expect=given_back)
+def term_twice(chaos: Chaos) -> None:
+    """SIGTERM with all the time of the world, and again: now."""
+    chaos.pause(0, 1)
+    victim = chaos.busy_worker()
+    chaos.mark()
+    victim.signal(signal.SIGTERM)
+    victim.wait_for("stopping", 120)
+    victim.signal(signal.SIGTERM)
+    chaos.wait(lambda: victim.process.poll() is not None, "the worker's end")
+
+
+def zombie_refused(chaos: Chaos, counts: Counts) -> list[str]:
+    """A worker that slept through its lease finds that out, and goes on working."""
+    complaints = interrupted(chaos, counts)
+    if not counts.zombies_rejected:
+        complaints.append("no zombie was rejected")
+    gone = {what: number for what, number in chaos.deployment.exits.items() if what.startswith("worker")}
+    if gone:
+        complaints.append(f"a worker ended: {gone}")
+    return complaints
+
+
+def sleep_through_lease(chaos: Chaos, victim: Role, sleeping: list[int]) -> None:
+    """SIGSTOP until everything that the victim held was lost, and a little longer."""
+    send(sleeping, signal.SIGSTOP)
+    chaos.mark()
+    with chaos.database.read() as tx:
+        held = tx.rows(
+            sa.select(execution.c.id, execution.c.fence).where(
+                execution.c.state == "running", execution.c.worker_id.like(f"%:{victim.pid}:%")
+            )
+        )
+    keys = [(row["id"], row["fence"]) for row in held]
+    lost = sa.select(sa.func.count()).where(
+        sa.tuple_(attempt.c.execution_id, attempt.c.fence).in_(keys), attempt.c.ended_at.is_not(None)
+    )
+
+    def all_lost() -> bool:
+        with chaos.database.read() as tx:
+            return tx.scalar(lost) == len(keys)
+
+    try:
+        chaos.wait(all_lost, "the loss of what the sleeper held")
+        chaos.pause(0, 2)
+    finally:
+        send(reversed(sleeping), signal.SIGCONT)
+
+
+@fault("worker-stop-resume", expect=zombie_refused)
+def stop_and_resume(chaos: Chaos) -> None:
+    """SIGSTOP for longer than the lease, of the main process or of all: a machine that slept, then woke up."""
+    chaos.pause(0, 2)
+    victim = chaos.busy_worker()
+    # Alone, its children go on and want to emit: their request lies in a pipe until it wakes up.
+    below = descendants(victim) if chaos.rng.random() < 0.3 else []
+    sleep_through_lease(chaos, victim, [victim.pid, *below])
+    chaos.wait(lambda: chaos.lines(ZOMBIE), "the zombie's discovery")
+
+
+def finish_refused(chaos: Chaos, counts: Counts) -> list[str]:
+    """It was the database that refused, not the worker that noticed in time."""
+    if not chaos.lines("a finish was refused"):
+        return ["no finish was refused", *zombie_refused(chaos, counts)]
+    return zombie_refused(chaos, counts)
+
+
+def hook_sight(chaos: Chaos) -> None:
+    """Let the first worker be blind for its leases as soon as the hook is armed."""
+    chaos.hook("worker", "worker-blind", 1.0, first=True)
+
+
+@fault("worker-stop-resume-blind", prepare=hook_sight, expect=finish_refused)
+def stop_and_resume_blind(chaos: Chaos) -> None:
+    """The same, of a worker that does not notice: it brings what its children came to, long after the lease."""
+
+    def victim_works() -> list[Role]:
+        return [role for role in chaos.busy_workers() if chaos.deployment.place_of(role).number == 0]
+
+    chaos.pause(0, 2)
+    (victim,) = chaos.wait(victim_works, "the first worker's work")
+    chaos.armed.touch()
+    try:
+        sleep_through_lease(chaos, victim, [victim.pid])
+        # Where it does not come, the counts and invariants shall tell what came instead.
+        with contextlib.suppress(AssertionError):
+            chaos.wait(lambda: chaos.lines("a finish was refused"), "the refusal", 120)
+    finally:
+        chaos.armed.unlink(missing_ok=True)
+
+
+def no_second_claim(chaos: Chaos, counts: Counts) -> list[str]:
+    """Whoever else wants the same rows waits for the commit, and then finds them taken."""
+    return [] if chaos.strikes else ["the hook did not strike"]
+
+
+def hook_claim(chaos: Chaos) -> None:
+    """Hook the claims of the workers."""
+    chaos.hook("worker", "worker-before-claim-commit", 0.5)
+
+
+@fault("worker-stop-before-claim-commit", prepare=hook_claim, expect=no_second_claim)
+def stop_before_claim_commits(chaos: Chaos) -> None:
+    """A worker stops between its claim and the commit, longer than lease and redispatch."""
+    chaos.armed.touch()
+
+    def stopped() -> list[int]:
+        return [
+            role.pid for role in chaos.workers if psutil.Process(role.pid).status() == psutil.STATUS_STOPPED
+        ]
+
+    sleeping = chaos.wait(stopped, "a stop between claim and commit")
+    chaos.mark()
+    chaos.armed.unlink(missing_ok=True)
+    chaos.pause(chaos.settings.lease_seconds + 1, chaos.settings.lease_seconds + 3)
+    # Both workers may have been in the middle of a claim when the hook was armed.
+    send({*sleeping, *stopped()}, signal.SIGCONT)
+
+
+def hook_ears(chaos: Chaos) -> None:
+    """Make the workers' consumers deaf as soon as the hook is armed."""
+    chaos.hook("worker", "worker-deaf", 1.0)
+
+
+def started_again(chaos: Chaos, counts: Counts) -> list[str]:
+    """The watchdog ended a deaf worker, and polling lost nothing until then."""
+    complaints = nothing_lost(chaos, counts)
+    if not any(what == f"worker {AGAIN}" for what in chaos.deployment.exits):
+        complaints.append(f"no worker ended itself: {dict(chaos.deployment.exits)}")
+    return complaints
+
+
+@fault(
+    "celery-deaf",
+    brokers=("redis", "rabbitmq"),
+    settings={"claim_seconds": 0.5, "stall_seconds": 3.0},
+    prepare=hook_ears,
+    expect=started_again,
+)
+def deaf(chaos: Chaos) -> None:
+    """Every worker is alive and hears no message any more: they claim by polling, then end to be started again."""
+    chaos.armed.touch()
+    chaos.mark()
+    chaos.wait(lambda: chaos.strikes, "a message that is not heard")
+    number = 0
+
+    def ended() -> bool:
+        nonlocal number
+        number += 1
+        # The suspicion needs a few executions for which no message came, over some time.
+        row = chaos.client.executions.start("tick", {"at": str(number)}, idempotency_key=f"tick-{number}")
+        chaos.given.executions.append(row["id"])
+        time.sleep(0.2)
+        return any(what.startswith("worker") for what in chaos.deployment.exits)
+
+    try:
+        chaos.wait(ended, "the end of a deaf worker")
+    finally:
+        chaos.armed.unlink(missing_ok=True)
+
+
+HUNGRY = """
+def hungry(order: int) -> int:
+    NOTE
+    note("begin")
+    kept = []
+    while True:
+        kept.append(bytearray(8_000_000))
+"""
+
+SUICIDAL = """
+def suicidal(order: int) -> int:
+    NOTE
+    note("begin")
+    os._exit(1)
+"""
+
+
+def prepare_hunger(chaos: Chaos) -> None:
+    """Orders, and two functions that never get to their end."""
+    ORDERS.prepare(chaos)
+    workload.save(
+        chaos,
+        HUNGRY,
+        limits={"memory_bytes": 134_217_728, "retries": 2, "retry_delay": 0.2, "max_attempts": 3},
+    )
+    workload.save(chaos, SUICIDAL, limits={"max_attempts": 3, "retry_delay": 0.2})
+
+
+def give_hunger(chaos: Chaos, number: int) -> None:
+    """Every fifth piece dies of hunger, every fifth leaves without a word."""
+    if number % 5 < 3:
+        ORDERS.give(chaos, number)
+        return
+    row = chaos.client.executions.start(
+        "hungry" if number % 5 == 3 else "suicidal", {"order": number}, idempotency_key=f"piece-{number}"
+    )
+    chaos.given.executions.append(row["id"])
+
+
+def exact_attempts(chaos: Chaos, counts: Counts) -> list[str]:
+    """What dies each time ends after exactly its attempts, and no worker with it."""
+    complaints = []
+    with chaos.database.read() as tx:
+        rows = tx.rows(
+            sa.select(execution.c.function, execution.c.state, execution.c.attempt, execution.c.id)
+        )
+    for row in rows:
+        ends = {"hungry": ("failed", 3), "suicidal": ("dead", 3)}.get(row["function"])
+        if ends is None and row["state"] != "succeeded":
+            complaints.append(f"{row['function']} {row['id']} is {row['state']}")
+        elif ends is not None and (row["state"], row["attempt"]) != ends:
+            complaints.append(
+                f"{row['function']} is {row['state']} after {row['attempt']} attempts, not {ends}"
+            )
+    if chaos.deployment.exits:
+        complaints.append(f"a role ended: {dict(chaos.deployment.exits)}")
+    return complaints
+
+
+@fault(
+    "worker-oom",
+    workload=Workload(prepare_hunger, give_hunger, matches=ORDERS.matches, halt=ORDERS.halt),
+    expect=exact_attempts,
+    failing=True,
+)
+def oom(chaos: Chaos) -> None:
+    """Functions that allocate until they are killed, in every attempt."""
+    chaos.mark()

@@ -1,0 +1,1 @@
+"""The same kills on plain Celery and on Functory: ``python -m tests.chaos.peer``."""

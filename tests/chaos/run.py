@@ -1,0 +1,206 @@
+"""One run: a deployment, its work, one fault, and what came of it as one line.
+
+The order is always the same: functions and triggers, roles, work, the harm in the middle of it, rest, an end in
+order, counts and invariants. Times are measured and never judged: a machine that does other things is slow, not wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from engine import workers
+from engine.invariants import verify
+from engine.tables import worker
+from tests.chaos import workload
+from tests.chaos.counts import Counts, count
+from tests.chaos.deployment import ROOT, SETTINGS, Deployment, Servers
+from tests.chaos.fault import PATIENCE_SECONDS, Chaos, Fault, Impossible
+
+# What the end of a run waits for: nobody writes an event any more that nobody would route.
+LAST = ("router", "worker", "dev")
+
+# Alembic's context belongs to the process.
+_migrating = threading.Lock()
+
+
+def run(
+    fault: Fault,
+    broker: str,
+    seed: int,
+    servers: Servers,
+    *,
+    n: int = 20,
+    max_seconds: float = PATIENCE_SECONDS,
+    commit: str = "",
+) -> dict[str, Any]:
+    """Do it. Returns the line; its ``violations`` and ``complaints`` are empty when all is well.
+
+    ``max_seconds`` is how long the deployment may take to come to rest after the harm. On any complaint the run's
+    folder stays, with all that the roles have printed, and the line names it.
+    """
+    begun = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix=f"chaos-{fault.name}-")).resolve()
+    line: dict[str, Any] = {
+        "seed": seed,
+        "broker": broker,
+        "fault": fault.name,
+        "n": n,
+        "config": {"roles": dict(fault.layout)} | dict(SETTINGS) | dict(fault.settings),
+    }
+    counts, violations, complaints, restarts = Counts(), [], [], {}
+    output: list[tuple[str, str]] = []
+    with contextlib.ExitStack() as stack:
+        try:
+            chaos = _deployed(stack, fault, broker, seed, n, folder, servers)
+            try:
+                complaints += _lived(chaos, max_seconds)
+                counts = count(chaos)
+                complaints += _judged(chaos, counts)
+                violations = _verified(chaos)
+            finally:
+                output = chaos.deployment.output
+                restarts = dict(chaos.deployment.exits)
+        except Impossible as reason:
+            line["skipped"] = str(reason)
+        except Exception as error:
+            complaints.append(f"{type(error).__name__}: {error}".split("\n")[0])
+            (folder / "error.txt").write_text(traceback.format_exc())
+    line |= {
+        "attempted": counts.attempted,
+        "executed": counts.executed,
+        "lost": counts.lost,
+        "doubled": counts.doubled,
+        "effects_repeated": counts.effects_repeated,
+        "attempts_lost": counts.attempts_lost,
+        "attempts_crashed": counts.attempts_crashed,
+        "released": counts.released,
+        "zombies_rejected": counts.zombies_rejected,
+        "duplicate_messages": counts.duplicate_messages,
+        "recovery_seconds": counts.recovery_seconds,
+        "longest_pause_seconds": counts.longest_pause,
+        "states": dict(counts.states),
+        "restarts": restarts,
+        "seconds": round(time.monotonic() - begun, 1),
+        "violations": violations,
+        "complaints": complaints,
+        "commit": commit,
+    }
+    if violations or complaints:
+        (folder / "output.txt").write_text("\n".join(f"{who} {text}" for who, text in output) + "\n")
+        line["folder"] = str(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return line
+
+
+def commit() -> str:
+    """The commit that is tested, with a mark when the tree differs from it; empty outside of a repository."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip()
+
+
+def _deployed(
+    stack: contextlib.ExitStack,
+    fault: Fault,
+    broker: str,
+    seed: int,
+    n: int,
+    folder: Path,
+    servers: Servers,
+) -> Chaos:
+    lent = stack.enter_context(servers.lend(broker, fault.harms))
+    if fault.embedded:
+        database_url, broker_url = f"sqlite:///{folder}/functory.db", "memory://"
+    else:
+        database_url, broker_url = stack.enter_context(lent.postgres.database()), lent.broker_url
+    deployment = stack.enter_context(
+        Deployment(
+            folder, database_url, broker_url, fault.layout, fault.settings, fault.environment, fault.arguments
+        )
+    )
+    with _migrating:
+        deployment.roles.migrate()
+    chaos = Chaos(fault, seed, n, folder, lent, deployment)
+    stack.callback(chaos.client.close)
+    fault.workload.prepare(chaos)
+    fault.prepare(chaos)
+    return chaos
+
+
+def _lived(chaos: Chaos, max_seconds: float) -> list[str]:
+    """Work, harm, rest and end. Returns complaints about the end."""
+    complaints: list[str] = []
+    chaos.deployment.start()
+    with workload.feeding(chaos):
+        chaos.wait(lambda: chaos.client.executions.list(state="running", limit=1), "the first execution")
+        chaos.fault.act(chaos)
+        chaos.wait(chaos.given.complete.is_set, "the giving of the work")
+    if chaos.given.problem is not None:
+        raise chaos.given.problem
+    chaos.wait(lambda: _halted(chaos), "the halt of the schedules")
+    try:
+        chaos.wait(lambda: workload.settled(chaos), "rest", max_seconds)
+        if chaos.fault.embedded:
+            chaos.wait(lambda: _no_dead_workers(chaos), "the farewell of the dead workers")
+        else:
+            complaints += chaos.deployment.stop([r for r in chaos.fault.layout if r not in LAST])
+        chaos.wait(lambda: workload.settled(chaos), "rest", max_seconds)
+    except AssertionError as error:
+        open_ = {what: number for what, number in chaos.client.lineage.open_work().items() if number}
+        complaints.append(f"{error}: {open_}")
+    return complaints + chaos.deployment.stop()
+
+
+def _halted(chaos: Chaos) -> bool:
+    chaos.fault.workload.halt(chaos)
+    return True
+
+
+def _no_dead_workers(chaos: Chaos) -> bool:
+    """A worker that was killed is told of some leases later, by an event that must be routed too."""
+    with chaos.database.read() as tx:
+        known = tx.scalar(sa.select(sa.func.count()).select_from(worker))
+    alive = workers.alive(chaos.database, chaos.settings.lease_seconds)
+    return known == len(alive) and workload.settled(chaos)
+
+
+def _judged(chaos: Chaos, counts: Counts) -> list[str]:
+    """What must be true of the counts of any run, and what the fault expects."""
+    complaints = []
+    if counts.lost:
+        complaints.append(f"{counts.lost} lost: {'; '.join(counts.told[:3])}")
+    if counts.doubled:
+        complaints.append(f"{counts.doubled} doubled: {'; '.join(counts.told[:3])}")
+    others = {state: number for state, number in counts.states.items() if state != "succeeded"}
+    if others and not chaos.fault.failing and not counts.lost:
+        complaints.append(f"not all succeeded: {others}")
+    # Celery tells with one what it could not acknowledge to a broker that is away, and of a child that was killed.
+    told = chaos.fault.traces or "broker" in chaos.fault.harms
+    python = "" if told else "^Traceback|"
+    traces = chaos.lines(rf"{python}round failed|could not be carried out")
+    if traces:
+        complaints.append(f"{len(traces)} tracebacks in the output, the first: {traces[0]}")
+    return complaints + chaos.fault.expect(chaos, counts)
+
+
+def _verified(chaos: Chaos) -> list[str]:
+    found = verify(chaos.database, chaos.settings, patience=0)
+    return [
+        f"{one.code} {one.title}: {one.count}: {'; '.join(one.examples[:2])}" for one in found if one.count
+    ]

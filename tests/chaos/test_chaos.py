@@ -1,0 +1,84 @@
+"""Real processes are harmed while they work: nothing is lost, nothing is doubled, every invariant holds.
+
+These are the runs of ``python -m tests.chaos`` with the most teeth; ``make chaos`` makes all of them, with many seeds.
+The seed follows from the commit, so that each one is tested with another, and a failure can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.chaos.deployment import Servers
+from tests.chaos.fault import named
+from tests.chaos.run import commit, run
+
+CASES = {
+    "redis": (
+        "worker-kill9-group",
+        "worker-stop-resume-blind",
+        "dispatcher-kill-after-publish",
+        "celery-deaf",
+        "redis-restart-empty",
+    ),
+    "rabbitmq": (
+        "prefork-kill9-child",
+        "router-kill-before-commit",
+        "worker-term-twice",
+        "rabbit-kill9",
+        "server-kill",
+    ),
+    "none": (
+        "worker-stop-before-claim-commit",
+        "worker-oom",
+        "reaper-kill",
+        "watcher-kill",
+        "pg-immediate",
+    ),
+}
+
+# A slow machine makes as many of them as fit; which ones come first differs from commit to commit.
+SECONDS = 240.0
+_spent = 0.0
+
+
+@pytest.fixture(scope="module")
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """The session's servers; a run that harms one has its own."""
+    with Servers(lambda name: request.getfixturevalue(f"{name}_server")) as lent:
+        yield lent
+
+
+def cases() -> Iterator[Any]:
+    for broker, names in CASES.items():
+        marks = [pytest.mark.postgres, pytest.mark.xdist_group(f"chaos-{broker}")]
+        if broker != "none":
+            marks.append(getattr(pytest.mark, broker))
+        for name in random.Random(commit()).sample(names, len(names)):
+            yield pytest.param(broker, name, marks=marks, id=f"{broker}-{name}")
+
+
+# It waits for facts, with deadlines that a slow machine keeps.
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("broker", "name"), list(cases()))
+def test_nothing_is_lost_and_nothing_is_doubled(broker: str, name: str, servers: Servers) -> None:
+    global _spent
+    if _spent > SECONDS:
+        pytest.skip(f"the runs of this process took {_spent:.0f} s already; make chaos makes all of them")
+    began = time.monotonic()
+    tested = commit()
+    seed = int(tested[:8], 16) if tested else 1
+    (fault,) = named([name])
+    line = run(fault, broker, seed, servers, commit=tested)
+    _spent += time.monotonic() - began
+    print(json.dumps(line))
+    if "skipped" in line:
+        pytest.skip(line["skipped"])
+    again = f"python -m tests.chaos --seed {seed} --broker {broker} --fault {name}"
+    assert line["attempted"] > 0 and line["executed"] == line["attempted"], again
+    assert not line["violations"] + line["complaints"], f"{again}\n{json.dumps(line, indent=2)}"

@@ -1,0 +1,179 @@
+"""Faults of persistence: a database whose connections fail before a statement, after it, before a commit, and after it.
+
+The last is the hard one: the commit is done and reported as failed, so that whoever asked cannot know. The faults are
+made where the driver is called, hence the engine's own code runs unchanged, and sees the driver's own errors::
+
+    with Faults(database, seed=7, rates=Rates(committed=0.05)) as faults:
+        ...
+    with Faults(database) as faults:
+        faults.once("committed", "UPDATE execution")
+
+Rates are drawn from a generator with a seed. Threads share it, so a seed repeats the faults and not their victims: what
+was done to whom is in the note of an exception that leaves the block.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass, fields
+from random import Random
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import event as hooks
+
+from engine.database import Database
+
+# Of what was injected, so much is told.
+TOLD = 40
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How often each kind happens: of statements (before, after, lost) and of commits (uncommitted, committed)."""
+
+    before: float = 0.0  # the statement is not carried out
+    after: float = 0.0  # it is, and an error is reported
+    lost: float = 0.0  # the connection is gone, and the transaction with it
+    uncommitted: float = 0.0  # the commit is not carried out
+    committed: float = 0.0  # it is, and an error is reported
+
+
+KINDS = tuple(field.name for field in fields(Rates))
+
+
+class Faults:
+    """The faults of one :class:`Database` inside a ``with`` block."""
+
+    def __init__(self, database: Database, seed: int = 0, rates: Rates | None = None) -> None:
+        self.seed = seed
+        self.rates = rates or Rates()
+        self.step = 0  # statements and commits so far
+        self.injected: Counter[str] = Counter()
+        self._database = database
+        self._random = Random(seed)
+        self._lock = threading.Lock()
+        self._once: list[tuple[str, str]] = []
+        self._told: deque[str] = deque(maxlen=TOLD)
+        self._sent: dict[int, list[str]] = {}  # the statements of each open transaction, by its connection
+        self._engine: Any = None
+
+    def __enter__(self) -> Faults:
+        self._engine = self._database.engine
+        for name, hook in self._hooks:
+            hooks.listen(self._engine, name, hook)
+        dialect = self._engine.dialect
+        commit, rollback = dialect.do_commit, dialect.do_rollback
+
+        def do_commit(connection: Any) -> None:
+            self._commit(connection, commit)
+
+        def do_rollback(connection: Any) -> None:
+            self._sent.pop(id(connection.dbapi_connection), None)
+            rollback(connection)
+
+        dialect.do_commit, dialect.do_rollback = do_commit, do_rollback
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name, hook in self._hooks:
+            hooks.remove(self._engine, name, hook)
+        # The instance's attributes hid the methods of the class.
+        del self._engine.dialect.do_commit, self._engine.dialect.do_rollback
+        if error is not None:
+            error.add_note(str(self))
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.injected.items())) or "none"
+        lines = [f"faults with seed {self.seed} at step {self.step}: {counts}", *self._told]
+        return "\n  ".join(lines)
+
+    def once(self, kind: str, match: str) -> None:
+        """One fault at the next statement, or at the commit of the next transaction, that has ``match`` in its text."""
+        assert kind in KINDS
+        with self._lock:
+            self._once.append((kind, match))
+
+    def stop(self) -> None:
+        """No more faults from now on."""
+        with self._lock:
+            self.rates = Rates()
+            self._once.clear()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something that was ordered with :meth:`once` has not happened yet."""
+        return bool(self._once)
+
+    @property
+    def _hooks(self) -> tuple[tuple[str, Any], ...]:
+        return ("do_execute", self._execute), ("do_executemany", self._execute_many)
+
+    def _execute(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        return self._statement(cursor.execute, cursor, statement, parameters, context)
+
+    def _execute_many(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        return self._statement(cursor.executemany, cursor, statement, parameters, context)
+
+    def _statement(self, execute: Any, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        kind = self._draw(("before", "after", "lost"), [statement], statement)
+        connection = context.root_connection.connection.dbapi_connection
+        self._sent.setdefault(id(connection), []).append(statement)
+        if kind is None:
+            return False
+        if kind == "lost":
+            self._sent.pop(id(connection), None)
+            connection.close()
+            raise self._closed()
+        if kind == "after":
+            execute(statement, parameters)
+        raise self._error(kind)
+
+    def _commit(self, connection: Any, commit: Any) -> None:
+        sent = self._sent.pop(id(connection.dbapi_connection), [])
+        kind = (
+            self._draw(("uncommitted", "committed"), sent, f"COMMIT of {len(sent)} statements")
+            if sent
+            else None
+        )
+        if kind == "uncommitted":
+            connection.rollback()
+            raise self._error(kind)
+        commit(connection)
+        if kind == "committed":
+            raise self._error(kind)
+
+    def _draw(self, kinds: tuple[str, ...], statements: list[str], text: str) -> str | None:
+        with self._lock:
+            self.step += 1
+            for ordered in self._once:
+                kind, match = ordered
+                if kind in kinds and any(match in statement for statement in statements):
+                    self._once.remove(ordered)
+                    break
+            else:
+                drawn = self._random.random()
+                for kind in kinds:
+                    drawn -= getattr(self.rates, kind)
+                    if drawn < 0:
+                        break
+                else:
+                    return None
+            self.injected[kind] += 1
+            thread = threading.current_thread().name
+            self._told.append(f"{self.step} {thread}: {kind}: {' '.join(text.split())[:120]}")
+            return kind
+
+    def _error(self, kind: str) -> Exception:
+        dbapi = self._engine.dialect.dbapi
+        return dbapi.OperationalError(f"injected fault ({kind}, seed {self.seed}, step {self.step})")
+
+    def _closed(self) -> Exception:
+        """What the driver says of a connection that is gone; SQLAlchemy knows SQLite's by its words."""
+        dbapi = self._engine.dialect.dbapi
+        if self._database.dialect == "sqlite":
+            return dbapi.ProgrammingError("Cannot operate on a closed database.")
+        return dbapi.OperationalError(f"injected loss of the connection (seed {self.seed}, step {self.step})")

@@ -1,0 +1,212 @@
+"""The backlog stays in the database: fair between functions, patient with messages, cheap at any length."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from engine import backlog, dispatch, tables, workers
+
+if TYPE_CHECKING:
+    from tests.engine import World
+
+pytest_plugins = ["tests.engine"]
+
+
+@pytest.fixture
+def ready(world: World) -> World:
+    for name in ("big", "small", "tiny"):
+        world.function(name)
+    return world
+
+
+class Broker:
+    """Counts what is sent; `pace` asks everything in every round."""
+
+    def __init__(self, world: World, **options: Any) -> None:
+        self.world = world
+        self.options = {"redispatch": 5.0, "worker_ttl": 1e9, "limit": 500} | options
+        self.pace = dispatch.Pace(0.0)
+        self.sent: list[str] = []
+
+    def dispatch(self, **options: Any) -> list[str]:
+        before = len(self.sent)
+        given: Any = self.options | options
+        dispatch.dispatch(self.world.database, self.sent.extend, pace=self.pace, **given)
+        return self.sent[before:]
+
+
+def of(world: World, ids: list[str]) -> list[str]:
+    """The functions of executions."""
+    return [world.executions.get(id_)["function"] for id_ in ids]
+
+
+def test_a_long_queue_of_one_function_does_not_stand_before_another(ready: World) -> None:
+    big = [ready.start("big")["id"] for _ in range(40)]
+    small = [ready.start("small")["id"] for _ in range(3)]
+    (tiny,) = [ready.start("tiny")["id"] for _ in range(1)]
+    broker = Broker(ready)
+    assert broker.dispatch(limit=8) == [big[0], small[0], tiny, big[1], small[1], big[2], small[2]]
+    assert broker.pace.due_in(ready.clock.now()) == dispatch.REFILL_SECONDS, "one place was nobody's share"
+    # By now three of each are in flight, and one of tiny.
+    assert of(ready, broker.dispatch(limit=4)) == ["big"] * 4
+
+
+def test_higher_priorities_leave_nothing_to_lower_ones(ready: World) -> None:
+    low = [ready.start("tiny")["id"] for _ in range(3)]
+    high = [ready.start("big", priority=5)["id"] for _ in range(6)]
+    middle = [ready.start("small", priority=1)["id"] for _ in range(6)]
+    broker = Broker(ready)
+    assert broker.dispatch(limit=8) == [*high, *middle[:2]]
+    assert broker.dispatch(limit=8) == [*middle[2:], *low]
+
+
+def test_a_claim_without_messages_has_the_same_order(ready: World) -> None:
+    big = [ready.start("big")["id"] for _ in range(10)]
+    small = [ready.start("small", priority=0)["id"] for _ in range(2)]
+    urgent = ready.start("big", priority=9)["id"]
+    claims = ready.worker.claim_any(4)
+    # The urgent one of big is running, so small has fewer in flight.
+    assert [claim.id for claim in claims] == [urgent, small[0], big[0], small[1]]
+    assert [claim.id for claim in ready.worker.claim_any(2)] == big[1:3]
+
+
+def test_what_is_not_due_or_waits_for_a_place_is_no_backlog(ready: World) -> None:
+    ready.start("big", delay=30)
+    with ready.database.write() as tx:
+        tx.execute(sa.update(tables.execution).values(held=False))
+    broker = Broker(ready)
+    assert broker.dispatch() == []
+    assert broker.pace.due_in(ready.clock.now()) == pytest.approx(30)
+    ready.advance(30)
+    assert len(broker.dispatch()) == 1
+
+
+def test_a_long_wait_sends_nothing_twice_as_long_as_all_slots_are_busy(ready: World) -> None:
+    workers.seen(ready.database, "worker", 2, "none")
+    ids = [ready.start("big")["id"] for _ in range(30)]
+    broker = Broker(ready)
+    broker.dispatch()
+    assert len(broker.sent) == 2 * dispatch.PER_SLOT, "the rest stays in the database"
+    running = ready.worker.claim(broker.sent[:2])
+    for _ in range(13):
+        # Each takes ten seconds, twice the redispatch time.
+        for _ in range(10):
+            ready.advance(1)
+            broker.dispatch()
+        for claim in running:
+            ready.finish(claim)
+        running = ready.worker.claim(
+            [id_ for id_ in broker.sent if ready.executions.get(id_)["state"] == "queued"][:2]
+        )
+    assert set(Counter(broker.sent).values()) == {1}
+    assert set(broker.sent) <= set(ids)
+
+
+def test_a_lost_message_is_sent_again_later_where_others_wait_long(ready: World) -> None:
+    broker = Broker(ready, limit=10)
+    for _ in range(20):
+        row = ready.start("big")
+        broker.dispatch()
+        ready.advance(4)
+        claim = ready.claim(row)
+        assert claim.queued_seconds == pytest.approx(4)
+        ready.finish(claim)
+    assert [round(row["queued_seconds"]) for row in ready.rows(tables.attempt)] == [4] * 20
+    lost = ready.start("big")["id"]
+    broker.sent.clear()
+    for _ in range(2):
+        broker.dispatch()
+        ready.advance(11)
+    assert broker.sent == [lost], "three times what others wait is twelve seconds, not five"
+    broker.dispatch()
+    assert broker.sent == [lost, lost]
+
+
+def test_what_was_claimed_by_itself_has_waited_for_no_message(ready: World) -> None:
+    ready.start("big")
+    (claim,) = ready.worker.claim_any(1)
+    assert claim.queued_seconds is None
+    assert ready.rows(tables.attempt)[0]["queued_seconds"] is None
+
+
+def test_a_worker_claims_only_what_has_waited_long_enough_for_a_message(ready: World) -> None:
+    sent, unsent = (ready.start("big")["id"] for _ in range(2))
+    with ready.database.write() as tx:
+        tx.execute(
+            sa.update(tables.execution).where(tables.execution.c.id == sent).values(dispatched_at=tx.now)
+        )
+    assert not ready.worker.any_due(waited=2)
+    assert ready.worker.claim_any(5, waited=2) == []
+    ready.advance(2)
+    assert ready.worker.any_due(waited=2)
+    assert [claim.id for claim in ready.worker.claim_any(5, waited=2)] == [sent, unsent]
+
+
+def test_a_sending_counts_anew_for_every_claim(ready: World) -> None:
+    row = ready.start("big")
+    broker = Broker(ready)
+    broker.dispatch()
+    ready.advance(6)
+    broker.dispatch()
+    assert ready.executions.get(row["id"])["dispatch_count"] == 2
+    claim = ready.claim(row)
+    ready.worker.release([(claim.id, claim.fence)])
+    found = ready.executions.get(row["id"])
+    assert (found["dispatch_count"], found["dispatched_at"]) == (0, None)
+
+
+def test_the_questions_of_idle_and_of_full_rounds_are_few(ready: World) -> None:
+    broker = Broker(ready)
+    broker.pace = dispatch.Pace(1e9)
+    broker.dispatch()
+    with ready.statements() as sent:
+        broker.dispatch()
+    assert len(sent) == 2
+    with ready.statements() as sent:
+        assert not ready.worker.any_due(waited=2)
+    assert len(sent) == 1
+    for _ in range(20):
+        ready.start("big")
+        ready.start("small")
+    with ready.statements() as sent:
+        broker.dispatch(limit=1)
+    assert len(sent) <= 7
+    with ready.statements() as sent:
+        ready.worker.claim_any(1)
+    # As many, with in_flight of its own, and the four of a claim.
+    assert len(sent) <= 11
+
+
+def test_every_question_about_the_backlog_goes_through_its_indexes(ready: World) -> None:
+    for _ in range(3):
+        ready.start("big")
+    with ready.statements() as sent:
+        Broker(ready).dispatch(limit=1)
+        ready.worker.any_due(waited=2)
+    with ready.database.read() as tx:
+        if ready.dialect == "postgresql":
+            tx.execute(sa.text("SET LOCAL enable_seqscan = off"))
+        flight = backlog.in_flight(tx)
+    assert flight.sent == 1
+    if ready.dialect == "sqlite":
+        asked = [
+            text
+            for text in sent
+            if "FROM execution" in text and text.startswith(("SELECT", "WITH", "\nWITH", "\nSELECT"))
+        ]
+        assert len(asked) >= 5
+        with ready.database.connection() as connection:
+            for text in asked:
+                plan = connection.exec_driver_sql(
+                    f"EXPLAIN QUERY PLAN {text}", (None,) * text.count("?")
+                ).all()
+                said = " / ".join(str(row[3]) for row in plan)
+                steps = [str(row[3]) for row in plan if " execution" in str(row[3])]
+                assert steps and all(
+                    any(f"ix_execution_{name}" in step for name in ("due", "backlog", "sent", "running"))
+                    for step in steps
+                ), f"{said}\n{text}"

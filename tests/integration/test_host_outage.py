@@ -1,0 +1,88 @@
+"""What a running function asks of the engine while its database is away: it waits, and is told of no outage."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.errors import Unavailable, Uncertain
+from engine.tables import event, execution
+from tests.engine import World
+from tests.faults import Faults
+from workers.host import EngineHost, Services
+
+pytest_plugins = ["tests.engine"]
+
+# What may go wrong, and where: before the statement, with the connection, before the commit, and after it.
+KNOWN = ["before", "lost"]
+UNKNOWN = ["uncommitted", "committed"]
+ANY = KNOWN + UNKNOWN
+
+
+class Asking:
+    """A claim's host, and the event that tells it that its run has ended."""
+
+    def __init__(self, world: World) -> None:
+        world.function("child")
+        world.function("asks")
+        services = Services(
+            world.events, world.executions, world.functions, world.secrets, world.state, world.widenings
+        )
+        self.claim = world.claim(world.start("asks"))
+        self.ended = threading.Event()
+        self.host = EngineHost(self.claim, services, lambda ids: None, self.ended)
+
+
+@pytest.fixture
+def asking(world: World) -> Iterator[Asking]:
+    made = Asking(world)
+    yield made
+    made.ended.set()
+
+
+@pytest.mark.parametrize("kind", ANY)
+def test_an_event_is_written_once_whatever_failed(world: World, asking: Asking, kind: str) -> None:
+    with Faults(world.database) as faults:
+        faults.once(kind, "INSERT INTO event")
+        id_ = asking.host.emit("order.placed", {}, None)
+        assert faults.injected[kind] == 1
+    assert [row["id"] for row in world.rows(event, event.c.type == "order.placed")] == [id_]
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_a_child_is_started_once_when_it_is_known_that_it_was_not(
+    world: World, asking: Asking, kind: str
+) -> None:
+    with Faults(world.database) as faults:
+        faults.once(kind, "INSERT INTO execution")
+        id_ = asking.host.submit("child", None, [], {})
+        assert faults.injected[kind] == 1
+    assert [row["id"] for row in world.rows(execution, execution.c.cause == "parent")] == [id_]
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_a_child_of_which_nobody_knows_is_not_started_again(world: World, asking: Asking, kind: str) -> None:
+    with Faults(world.database) as faults:
+        faults.once(kind, "INSERT INTO execution")
+        with pytest.raises(Uncertain):
+            asking.host.submit("child", None, [], {})
+    started = world.rows(execution, execution.c.cause == "parent")
+    assert len(started) == (1 if kind == "committed" else 0)
+
+
+@pytest.mark.parametrize("kind", ANY)
+def test_a_value_is_stored_whatever_failed(world: World, asking: Asking, kind: str) -> None:
+    with Faults(world.database) as faults:
+        faults.once(kind, "INSERT INTO state")
+        asking.host.state_set("key", "value", None)
+        assert faults.injected[kind] == 1
+    found = asking.host.state_get("key")
+    assert found is not None and found[0] == "value"
+
+
+def test_who_waits_for_the_database_gives_up_with_its_run(world: World, asking: Asking) -> None:
+    asking.ended.set()
+    with Faults(world.database) as faults:
+        faults.once("before", "INSERT INTO event")
+        with pytest.raises(Unavailable):
+            asking.host.emit("order.placed", {}, None)

@@ -1,0 +1,278 @@
+"""Every revision, up and down, with rows in every table: what the older schema can hold is there before and after.
+
+Rows are made from the schema as it is at each revision, so that a table or column of a coming revision is filled too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from importlib.resources import as_file, files
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from engine import migrate, partitions, tables
+from engine.database import Database
+
+pytest_plugins = ["tests.engine"]
+
+# What the engine writes into columns that say how something stands. Each table gets a row for each word of the longest.
+WORDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("event", "state"): ("pending", "routed", "quarantined"),
+    ("execution", "state"): (
+        "queued",
+        "running",
+        "succeeded",
+        "failed",
+        "timed_out",
+        "cancelled",
+        "dead",
+        "expired",
+    ),
+    ("execution", "cause"): ("manual", "api", "trigger", "parent", "replay", "compensation"),
+    ("attempt", "outcome"): (
+        "succeeded",
+        "failed",
+        "timed_out",
+        "crashed",
+        "lost",
+        "released",
+        "cancelled",
+    ),
+    ("firing", "decision"): ("fired", "suppressed"),
+    ("trigger", "state"): ("enabled", "paused", "shadow", "deleted"),
+    ("function", "state"): ("enabled", "disabled", "deleted"),
+    ("source", "state"): ("enabled", "paused", "deleted"),
+    ("compensation", "state"): ("waiting", "pending", "running", "done", "failed", "skipped"),
+    ("bucket", "kind"): ("debounce", "batch", "composite"),
+    ("schedule_tick", "origin"): ("calendar", "backfill", "manual"),
+}
+ROWS = 10
+
+# Ids carry the time at which they were made, and partitions go by it: long ago, last week, now, and by a wrong clock.
+AGES = (timedelta(days=400), timedelta(days=9), timedelta(days=7), timedelta(0), timedelta(days=-9))
+
+Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
+
+
+def revisions() -> list[str]:
+    """All revisions, the oldest first."""
+    with as_file(files("migrations")) as folder:
+        config = Config()
+        config.set_main_option("script_location", str(folder))
+        return [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()][::-1]
+
+
+class Filler:
+    """Makes rows for a schema that it reads from the database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.count = itertools.count(1)
+        self.now = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+    def schema(self, connection: Connection) -> list[sa.Table]:
+        """The tables as they are, those that others refer to first."""
+        with self.database.read() as tx:
+            parts = {part.name for part in partitions.found(tx)}
+        found = sa.MetaData()
+        found.reflect(connection, only=lambda name, _: name not in parts | {"alembic_version"})
+        return found.sorted_tables
+
+    def fill(self) -> None:
+        """Rows for every table, in all columns that it has by now."""
+        with self.database.connection(write=True) as connection:
+            for table in self.schema(connection):
+                rows = [self.row(connection, table, number) for number in range(ROWS)]
+                connection.execute(sa.insert(table), rows)
+            connection.commit()
+
+    def row(self, connection: Connection, table: sa.Table, number: int) -> dict[str, Any]:
+        parents: dict[str, Any] = {}
+        for key in table.foreign_key_constraints:
+            order = [*key.referred_table.primary_key.columns]
+            (column,), (referred,) = key.columns, (element.column for element in key.elements)
+            # The newest rows are the ones that this call of fill has made.
+            values = connection.execute(sa.select(referred).order_by(*order)).scalars().all()
+            taken = set(connection.execute(sa.select(column)).scalars()) if column.primary_key else set()
+            free = [value for value in values if value not in taken] or values
+            parents[column.name] = free[number % len(free)]
+        return {
+            column.name: parents[column.name] if column.name in parents else self.value(table, column, number)
+            for column in table.columns
+        }
+
+    def value(self, table: sa.Table, column: sa.Column[Any], number: int) -> Any:
+        unique = next(self.count)
+        words = WORDS.get((table.name, column.name))
+        if words is not None:
+            return words[number % len(words)]
+        # Every second row has what it need not have.
+        if column.nullable and number % 2:
+            return None
+        kind = column.type
+        if isinstance(kind, sa.Uuid) or (isinstance(kind, sa.CHAR) and kind.length == 32):
+            id_ = self.id(unique, AGES[number % len(AGES)])
+            return id_ if isinstance(kind, sa.Uuid) else id_.hex
+        if isinstance(kind, sa.Boolean):
+            return bool(number % 2)
+        if isinstance(kind, sa.Integer):
+            return unique
+        if isinstance(kind, sa.Float | sa.Numeric):
+            return unique / 8
+        if isinstance(kind, sa.DateTime):
+            moment = self.now - AGES[number % len(AGES)] + timedelta(microseconds=unique)
+            return moment if self.database.dialect == "postgresql" else moment.replace(tzinfo=None)
+        if isinstance(kind, sa.LargeBinary):
+            return b"\x00\xff" + str(unique).encode()
+        assert isinstance(kind, sa.String), (table.name, column.name, kind)
+        text = f'"{unique} ä\\u0000 \'"'
+        return text if kind.length is None or kind.length > len(text) else str(unique)
+
+    def id(self, unique: int, age: timedelta) -> uuid.UUID:
+        milliseconds = int((self.now - age).timestamp() * 1000)
+        return uuid.UUID(int=(milliseconds << 80) | (7 << 76) | (2 << 62) | unique)
+
+    def rows(self) -> Rows:
+        """Everything that is stored, by table and primary key."""
+        found: Rows = {}
+        with self.database.connection() as connection:
+            for table in self.schema(connection):
+                statement = sa.select(table)
+                if table.name == "counter":
+                    # What migrations write down themselves.
+                    statement = statement.where(table.c.name.not_like("oldest code%"))
+                found[table.name] = {
+                    tuple(row[column.name] for column in table.primary_key.columns): dict(row)
+                    for row in connection.execute(statement).mappings()
+                }
+        return found
+
+
+def narrowed(rows: Rows, schema: Mapping[str, set[str]]) -> Rows:
+    """What of ``rows`` a schema can hold."""
+    return {
+        table: {
+            key: {name: value for name, value in row.items() if name in schema[table]}
+            for key, row in found.items()
+        }
+        for table, found in rows.items()
+        if table in schema
+    }
+
+
+def columns(database: Database) -> dict[str, set[str]]:
+    """The tables and columns that there are."""
+    with database.connection() as connection:
+        return {table.name: {c.name for c in table.columns} for table in Filler(database).schema(connection)}
+
+
+def agree(database: Database) -> None:
+    """The schema is the one in the code, and no row refers to one that is not there."""
+    with database.read() as tx:
+        parts = {part.name for part in partitions.found(tx)}
+        if database.dialect == "sqlite":
+            assert tx.rows(sa.text("PRAGMA foreign_key_check")) == []
+    with database.connection() as connection:
+        options = {
+            "compare_type": True,
+            "compare_server_default": True,
+            "include_name": lambda name, kind, _: kind != "table" or name not in parts,
+        }
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, tables.metadata) == []
+
+
+@pytest.fixture
+def database(empty_url: str) -> Iterator[Database]:
+    """An empty database."""
+    opened = Database(empty_url)
+    yield opened
+    opened.close()
+
+
+def test_rows_survive_every_revision_up_down_and_up(database: Database) -> None:
+    filler = Filler(database)
+    known: dict[str, dict[str, set[str]]] = {}
+    before: Rows = {}
+    for revision in revisions():
+        old = columns(database) if known else {}
+        migrate.upgrade(database, revision)
+        assert narrowed(filler.rows(), old) == before, f"up to {revision}"
+        known[revision] = columns(database)
+        filler.fill()
+        before = filler.rows()
+    newest = before
+    agree(database)
+    assert all(len(found) >= ROWS for found in newest.values())
+    for revision in reversed(revisions()[:-1]):
+        migrate.downgrade(database, revision)
+        assert columns(database) == known[revision]
+        assert filler.rows() == narrowed(newest, known[revision]), f"down to {revision}"
+    oldest = filler.rows()
+    assert migrate.upgrade(database) == migrate.HEAD
+    assert narrowed(filler.rows(), known[revisions()[0]]) == oldest
+    agree(database)
+    migrate.downgrade(database, "base")
+    assert columns(database) == {}
+
+
+def test_the_newest_revision_is_the_one_that_the_code_knows() -> None:
+    assert revisions()[-1] == migrate.HEAD
+
+
+def test_what_older_code_writes_fits_into_the_newest_schema(database: Database) -> None:
+    """Code of the oldest version that may work beside this schema knows only its own columns."""
+    migrate.upgrade(database, migrate.SINCE)
+    old = columns(database)
+    migrate.upgrade(database)
+    with database.connection() as connection:
+        found = {table.name: table for table in Filler(database).schema(connection)}
+    assert set(old) <= set(found), "no table that it uses is gone"
+    for name, known in old.items():
+        table = found[name]
+        assert known <= {column.name for column in table.columns}, f"no column of {name} is gone"
+        for column in table.columns:
+            if column.name not in known:
+                assert column.nullable or column.server_default is not None, f"{name}.{column.name}"
+
+
+def test_a_key_that_is_used_is_refused_after_all_migrations(database: Database) -> None:
+    filler = Filler(database)
+    first, *_, last = revisions()
+    migrate.upgrade(database, first)
+    filler.fill()
+    migrate.upgrade(database, last)
+    migrate.downgrade(database, first)
+    migrate.upgrade(database, last)
+    with database.connection() as connection:
+        schema = filler.schema(connection)
+    for table in schema:
+        with database.connection(write=True) as connection:
+            row = connection.execute(sa.select(table).limit(1)).mappings().first()
+            if row is None:
+                # A table that the first schema did not have.
+                continue
+            with pytest.raises(IntegrityError):
+                connection.execute(sa.insert(table), [dict(row)])
+            connection.rollback()
+            for key in table.foreign_key_constraints:
+                (column,) = key.columns
+                nobody = filler.id(0, timedelta(0))
+                wrong = nobody if isinstance(column.type, sa.Uuid) else nobody.hex
+                with pytest.raises(IntegrityError):
+                    connection.execute(
+                        sa.update(table).values({column: wrong}).where(column == row[column.name])
+                    )
+                    connection.commit()
+                connection.rollback()

@@ -1,0 +1,155 @@
+"""Spans and log lines by the week on PostgreSQL: no row is lost or refused, whatever its week, and SQLite has none."""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from engine import clock, migrate, partitions, tables
+from engine.clock import ManualClock
+from engine.database import Database
+from tests.engine import World
+
+pytest_plugins = ["tests.engine"]
+
+WEDNESDAY = datetime(2026, 3, 4, 12, tzinfo=UTC)
+LINE = {"stream": "stdout", "level": "info", "text": "hello", "offset_seconds": 0.0}
+
+
+def test_the_lowest_id_of_a_moment_divides_the_ids_made_before_from_those_made_after():
+    before = clock.new_id()
+    border = clock.first_id(datetime.now(UTC) + timedelta(milliseconds=2))
+    while clock.first_id(datetime.now(UTC)) <= border:
+        pass
+    assert before < border < clock.new_id()
+
+
+@pytest.mark.parametrize(
+    ("at", "begins"),
+    [
+        (WEDNESDAY, datetime(2026, 3, 2, tzinfo=UTC)),
+        (datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC)),
+        (datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC), datetime(2026, 2, 23, tzinfo=UTC)),
+        (datetime(2026, 1, 1, tzinfo=UTC), datetime(2025, 12, 29, tzinfo=UTC)),
+    ],
+)
+def test_a_week_begins_on_monday(at: datetime, begins: datetime):
+    assert partitions.week(at) == begins
+
+
+def lines_of(world: World, at: datetime, count: int = 1) -> list[str]:
+    """Executions made at this moment, each with a log line; their ids."""
+    ids = []
+    for number in range(count):
+        row = world.start()
+        id_ = clock.first_id(at)[:-6] + f"{number:06x}"
+        with world.database.write() as tx:
+            tx.execute(
+                sa.update(tables.execution)
+                .where(tables.execution.c.id == row["id"])
+                .values(id=id_, root_id=id_, state="cancelled")
+            )
+            tx.insert(tables.log, [{"execution_id": id_, "fence": 1, "seq": 1, **LINE}])
+        ids.append(id_)
+    return ids
+
+
+def part_of(world: World, id_: str) -> str:
+    with world.database.read() as tx:
+        return tx.scalar(
+            sa.text("SELECT tableoid::regclass::text FROM log WHERE execution_id = :id"), {"id": id_}
+        )
+
+
+def names(world: World) -> list[str]:
+    with world.database.read() as tx:
+        return [part.name for part in partitions.found(tx) if part.table == "log"]
+
+
+@pytest.fixture
+def dated(empty_url: str, tmp_path: Path) -> Iterator[World]:
+    """A world of its own whose clock stands on a Wednesday of 2026."""
+    world = World(empty_url, tmp_path, clock=ManualClock(WEDNESDAY))
+    migrate.upgrade(world.database)
+    world.function()
+    yield world
+    world.close()
+
+
+def test_sqlite_has_no_partitions_and_needs_none(dated: World):
+    if dated.dialect == "postgresql":
+        return
+    assert partitions.make(dated.database) == []
+    assert names(dated) == []
+
+
+@pytest.mark.postgres
+def test_the_coming_weeks_are_made_ahead_once(dated: World):
+    if dated.dialect == "sqlite":
+        return
+    fresh = names(dated)
+    assert fresh[0] == "log_before"
+    assert fresh[-1] == "log_rest"
+    assert len(fresh) == 7
+    # The migration went by the server's clock; this world has got to a year later.
+    dated.clock = dated.database.clock = ManualClock(datetime.now(UTC) + timedelta(days=365))
+    made = partitions.make(dated.database)
+    assert len(made) == 2 * (partitions.AHEAD + 1)
+    assert partitions.make(dated.database) == []
+    assert set(names(dated)) == set(fresh) | {name for name in made if name.startswith("log")}
+
+
+@pytest.mark.postgres
+def test_a_row_of_any_week_is_taken_and_moves_into_its_week_once_that_is_made(dated: World):
+    if dated.dialect == "sqlite":
+        return
+    later = datetime.now(UTC) + timedelta(days=365)
+    (old,), late = lines_of(dated, WEDNESDAY), lines_of(dated, later, 3)
+    assert part_of(dated, old) == "log_before"
+    assert {part_of(dated, id_) for id_ in late} == {"log_rest"}
+    dated.database.clock = ManualClock(later)
+    partitions.make(dated.database)
+    assert {part_of(dated, id_) for id_ in late} == {f"log_{partitions.week(later):%Y%m%d}"}
+    assert len(dated.rows(tables.log)) == 4
+
+
+@pytest.mark.postgres
+def test_schedulers_that_make_them_at_the_same_time_do_not_disturb_each_other(dated: World):
+    if dated.dialect == "sqlite":
+        return
+    later = ManualClock(datetime.now(UTC) + timedelta(days=365))
+    others = [Database(dated.url, clock=later) for _ in range(3)]
+    made: list[str] = []
+    threads = [threading.Thread(target=lambda one=one: made.extend(partitions.make(one))) for one in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in others:
+        one.close()
+    assert len(made) == len(set(made)) == 2 * (partitions.AHEAD + 1)
+
+
+def test_rows_are_kept_on_the_way_down_and_up_again(dated: World):
+    (old,) = lines_of(dated, WEDNESDAY)
+    (late,) = lines_of(dated, datetime.now(UTC) + timedelta(days=700))
+    before = dated.rows(tables.log)
+    assert len(before) == 2
+    migrate.downgrade(dated.database, "0005")
+    assert dated.rows(tables.log) == before
+    assert names(dated) == []
+    migrate.upgrade(dated.database)
+    assert dated.rows(tables.log) == before
+    if dated.dialect == "postgresql":
+        assert part_of(dated, old) == "log_before"
+        assert part_of(dated, late) == "log_rest"
+        # The rows of what was there before keep the rules of the whole.
+        with pytest.raises(IntegrityError), dated.database.write() as tx:
+            tx.insert(
+                tables.log,
+                [{"execution_id": clock.first_id(WEDNESDAY + partitions.WEEK), "fence": 9, "seq": 1, **LINE}],
+            )

@@ -1,0 +1,481 @@
+"""What is over goes, whole trees at a time; what is open, young or looked at stays, and the invariants hold."""
+
+import itertools
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from engine import horizon, partitions, pruning, tables
+from engine.clock import ManualClock, first_id
+from engine.database import Database
+from engine.errors import NotFound
+from engine.invariants import verify
+from engine.pruning import Limits
+from tests.engine import World
+from workers.pruner import Pruner
+
+pytest_plugins = ["tests.engine"]
+
+DAY = 86_400.0
+MONTH = Limits(trees=timedelta(days=30))
+
+
+def ids_of(database: Database) -> Callable[[], str]:
+    """Ids that follow the test's clock, as real ones follow the real one."""
+    numbers = itertools.count(1)
+    return lambda: first_id(database.clock.now())[:-12] + f"{next(numbers):012x}"
+
+
+@pytest.fixture
+def aging(make_world: Callable[..., World]) -> World:
+    """A world whose ids are as old as its clock says."""
+    world = make_world()
+    world.database.new_id = ids_of(world.database)
+    world.function()
+    world.function("other")
+    world.trigger("first", "work", {"type": ["order"]})
+    world.route()
+    publish(world)
+    return world
+
+
+def prune(world: World, limits: Limits = MONTH) -> Counter[str]:
+    """A whole pass; nothing is violated after any of its steps."""
+    gone: Counter[str] = Counter()
+    for step in pruning.prune(world.database, limits):
+        gone += step
+        assert broken(world) == {}
+    return gone
+
+
+def broken(world: World, **options: float) -> dict[str, tuple[str, ...]]:
+    return {
+        result.code: result.examples
+        for result in verify(world.database, world.settings, patience=options.get("patience", 10_000_000.0))
+        if result.count
+    }
+
+
+def publish(world: World) -> None:
+    """What the publisher does once the broker has confirmed."""
+    with world.database.write() as tx:
+        tx.execute(sa.delete(tables.outbox))
+
+
+def order(world: World, data: object = None) -> str:
+    """An order that is worked off to its end; the root's id."""
+    id_ = world.events.emit("order", data or {})
+    world.run_all()
+    publish(world)
+    return id_
+
+
+def roots(world: World) -> set[str]:
+    return {row["root_id"] for row in world.rows(tables.event)}
+
+
+def test_a_tree_goes_whole_once_all_of_it_is_old(aging: World):
+    root = order(aging)
+    aging.advance(29 * DAY)
+    young = order(aging)
+    assert prune(aging) == Counter()
+    aging.advance(2 * DAY)
+    gone = prune(aging)
+    assert root not in roots(aging)
+    assert young in roots(aging)
+    assert gone["event"] >= 3
+    # The trees of saving the functions and the trigger are as old.
+    assert gone["execution"] == gone["attempt"] == gone["firing"] == gone["budget"] == 1
+    assert [row["root_id"] for row in aging.rows(tables.execution)] == [young]
+    assert prune(aging) == Counter()
+
+
+def test_the_functions_themselves_stay_and_what_was_saved_needs_no_event_any_more(aging: World):
+    order(aging)
+    aging.advance(31 * DAY)
+    prune(aging)
+    assert aging.rows(tables.event) == []
+    assert broken(aging, patience=0) == {}
+    assert aging.functions.get("work")["number"] == 1
+    order(aging)
+    assert len(aging.rows(tables.execution)) == 1
+    # The invariant has kept its teeth for what came later.
+    aging.function("third")
+    publish(aging)
+    with aging.database.write() as tx:
+        tx.execute(sa.delete(tables.event).where(tables.event.c.type == "function.created"))
+    assert "I4" in broken(aging)
+
+
+def leave_pending(world: World) -> str:
+    return world.events.emit("order", {})
+
+
+def leave_quarantined(world: World) -> str:
+    root = order(world)
+    _set(world, tables.event, tables.event.c.id == root, state="quarantined")
+    with world.database.write() as tx:
+        tx.execute(sa.delete(tables.firing))
+        tx.execute(sa.update(tables.execution).values(cause="replay", trigger_id=None))
+        tx.execute(sa.update(tables.budget).values(used=0))
+    return root
+
+
+def leave_unpublished(world: World) -> str:
+    root = world.events.emit("order", {})
+    world.run_all()
+    return root
+
+
+def leave_queued(world: World) -> str:
+    root = world.events.emit("order", {})
+    world.route()
+    publish(world)
+    return root
+
+
+def leave_running(world: World) -> str:
+    root = leave_queued(world)
+    world.worker.claim_any(10)
+    world.route()
+    publish(world)
+    return root
+
+
+def leave_waiting(world: World) -> str:
+    world.trigger("late", "other", {"type": ["late"]}, flow={"debounce": {"period": "7d"}})
+    root = world.events.emit("late", {})
+    world.route()
+    publish(world)
+    return root
+
+
+def leave_compensation(world: World) -> str:
+    root = order(world)
+    (row,) = world.rows(tables.execution)
+    with world.database.write() as tx:
+        tx.insert(
+            tables.compensation,
+            [
+                {
+                    "saga_id": row["id"],
+                    "position": 1,
+                    "step_id": row["id"],
+                    "function": "work",
+                    "compensate": "other",
+                    "state": "failed",
+                    "created_at": tx.now,
+                    "updated_at": tx.now,
+                }
+            ],
+        )
+    return root
+
+
+@pytest.mark.parametrize(
+    ("leave", "reason"),
+    [
+        (leave_pending, "an event is pending"),
+        (leave_quarantined, "an event is quarantined"),
+        (leave_unpublished, "an event is not published"),
+        (leave_queued, "an execution is open"),
+        (leave_running, "an execution is open"),
+        (leave_waiting, "a match waits"),
+        (leave_compensation, "a compensation is open"),
+    ],
+)
+def test_what_is_not_over_is_never_pruned_however_old_it_is(
+    aging: World, leave: Callable[[World], str], reason: str
+):
+    root = leave(aging)
+    before = parts(aging, root)
+    aging.advance(80 * DAY)
+    going, kept = pruning.survey(aging.database, MONTH)
+    assert kept == Counter({reason: 1})
+    gone = Counter[str]()
+    for step in pruning.prune(aging.database, MONTH):
+        gone += step
+    assert parts(aging, root) == before
+    assert roots(aging) == {root}
+    assert gone["trees"] == going["trees"] > 0
+    assert gone["event"] == going["event"]
+
+
+def parts(world: World, root: str) -> dict[str, list[dict[str, Any]]]:
+    """Every row of a tree."""
+    ids = [row["id"] for row in world.rows(tables.execution, tables.execution.c.root_id == root)]
+    found = {
+        table.name: world.rows(table, table.c.root_id == root)
+        for table in (
+            tables.event,
+            tables.execution,
+            tables.firing,
+            tables.hold,
+            tables.budget,
+            tables.suppression,
+        )
+    }
+    return found | {
+        table.name: world.rows(table, table.c.execution_id.in_(ids))
+        for table in (tables.attempt, tables.span, tables.log)
+    }
+
+
+def _set(world: World, table: sa.Table, condition: object, **values: object) -> None:
+    with world.database.write() as tx:
+        tx.execute(sa.update(table).where(condition).values(**values))  # type: ignore[arg-type]
+
+
+def test_a_dry_run_says_what_would_go_and_deletes_nothing(aging: World):
+    order(aging)
+    aging.advance(31 * DAY)
+    before = aging.rows(tables.event)
+    going, kept = pruning.survey(aging.database, MONTH)
+    assert kept == Counter()
+    assert aging.rows(tables.event) == before
+    gone = prune(aging)
+    assert {name: count for name, count in gone.items() if name != "partitions"} == dict(going)
+
+
+LINE = {"stream": "stdout", "level": "info", "offset_seconds": 0.0}
+
+
+def finish_with_lines(world: World, row: dict[str, Any], count: int) -> None:
+    claim = world.claim(row)
+    world.finish(claim, logs=[{"seq": number, "text": f"line {number}", **LINE} for number in range(count)])
+
+
+def test_log_lines_go_before_their_tree_and_only_of_what_has_ended(make_world: Callable[..., World]):
+    # In weeks that have partitions on PostgreSQL, whose first one was made by the real clock.
+    aging = make_world(clock=ManualClock(datetime.now(UTC) + timedelta(days=100)))
+    aging.database.new_id = ids_of(aging.database)
+    partitions.make(aging.database)
+    aging.function()
+    ended, running = aging.start(), aging.start()
+    finish_with_lines(aging, ended, 5)
+    claim = aging.claim(running)
+    aging.finish(claim, "crashed", logs=[{"seq": 1, "text": "before the crash", **LINE}])
+    assert aging.executions.get(running["id"])["state"] == "queued"
+    week = Limits(logs=timedelta(days=7))
+    aging.advance(6 * DAY)
+    assert prune(aging, week) == Counter()
+    # On PostgreSQL lines go by the week, once it is over.
+    aging.advance(9 * DAY)
+    going, _ = pruning.survey(aging.database, week)
+    assert going == Counter(log=5)
+    assert prune(aging, week)["log"] == 5
+    assert aging.executions.logs(ended["id"]) == []
+    assert [line["text"] for line in aging.executions.logs(running["id"])] == ["before the crash"]
+    assert aging.executions.get(ended["id"])["state"] == "succeeded"
+    with aging.database.read() as tx:
+        assert horizon.read(tx) is None
+        assert horizon.read(tx, horizon.LOGS) is not None
+
+
+def test_executions_with_very_many_lines_lose_them_in_steps(aging: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pruning, "LINES", 10)
+    for _ in range(3):
+        finish_with_lines(aging, aging.start(), 8)
+    aging.run_all()
+    publish(aging)
+    aging.advance(31 * DAY)
+    steps = [step for step in pruning.prune(aging.database, MONTH) if step["log"]]
+    assert [step["log"] for step in steps] == [8, 8, 8]
+    assert aging.rows(tables.execution) == []
+
+
+def test_a_large_tree_goes_from_its_leaves_to_its_root(aging: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pruning, "CHUNK", 12)
+    aging.trigger("again", "other", {"type": ["execution.succeeded"], "data": {"function": ["work"]}})
+    root = aging.events.emit("order", {})
+    aging.trigger("wide", "work", {"type": ["wide"]})
+    aging.run_all(
+        lambda claim: (
+            [
+                aging.events.emit("wide", {"n": n}, cause=claim.cause)
+                for n in range(8)
+                if claim.row["depth"] == 1
+            ]
+            and None
+        )
+    )
+    publish(aging)
+    assert len(aging.rows(tables.event, tables.event.c.root_id == root)) > 40
+    aging.advance(31 * DAY)
+    gone = prune(aging)
+    assert roots(aging) == set()
+    assert aging.rows(tables.budget) == []
+    assert gone["trees"] > 1
+
+
+def test_events_that_fired_together_are_kept_beside_what_is_young(aging: World):
+    aging.trigger("both", "other", {"type": ["part"]}, flow={"batch": {"max_size": 2, "timeout": "10m"}})
+    old = aging.events.emit("part", {"n": 1})
+    aging.run_all()
+    publish(aging)
+    aging.advance(40 * DAY)
+    young = aging.events.emit("part", {"n": 2})
+    aging.route()
+    aging.turn.take()
+    aging.run_all()
+    publish(aging)
+    (execution,) = aging.rows(tables.execution, tables.execution.c.function == "other")
+    assert execution["root_id"] == young
+    prune(aging)
+    assert {old, young} <= roots(aging)
+    assert len(aging.lineage.cause(execution["id"])["events"]) == 2
+    aging.advance(31 * DAY)
+    prune(aging)
+    assert roots(aging) == set()
+
+
+def test_a_replay_outlives_what_it_repeats_and_says_that_it_was_pruned(aging: World):
+    order(aging)
+    (old,) = aging.rows(tables.execution)
+    aging.advance(20 * DAY)
+    new = aging.executions.replay(old["id"])
+    aging.run_all()
+    publish(aging)
+    assert aging.lineage.cause(new["id"])["pruned"] == []
+    aging.advance(15 * DAY)
+    prune(aging)
+    assert [row["id"] for row in aging.rows(tables.execution)] == [new["id"]]
+    assert aging.lineage.cause(new["id"])["pruned"] == [old["id"]]
+    assert aging.lineage.tree(new["id"]).nodes
+    with pytest.raises(NotFound, match="pruned"):
+        aging.lineage.tree(old["id"])
+    with pytest.raises(NotFound, match="pruned"):
+        aging.executions.get(old["id"])
+    with pytest.raises(NotFound, match="pruned"):
+        aging.events.get(old["event_id"])
+
+
+def test_what_an_operator_replays_at_that_moment_is_not_pruned(aging: World):
+    """PostgreSQL: who adds to an old tree holds a row of it; SQLite has one writer."""
+    root = order(aging)
+    aging.advance(31 * DAY)
+    if aging.dialect == "sqlite":
+        return
+    with aging.database.write() as tx:
+        tx.execute(
+            sa.select(tables.event)
+            .where(tables.event.c.id == root)
+            .with_for_update(read=True, key_share=True)
+        )
+        prune(aging)
+        assert root in roots(aging)
+    prune(aging)
+    assert roots(aging) == set()
+
+
+def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pruning, "CHUNK", 10)
+    for _ in range(25):
+        aging.events.emit("order", {})
+    aging.run_all()
+    publish(aging)
+    aging.advance(31 * DAY)
+    events = len(aging.rows(tables.event))
+    gone: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def one() -> None:
+        database = Database(aging.url, clock=aging.clock)
+        for step in pruning.prune(database, MONTH):
+            with lock:
+                gone.update(step)
+        database.close()
+
+    threads = [threading.Thread(target=one) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for step in pruning.prune(aging.database, MONTH):
+        gone.update(step)
+    assert gone["event"] == events
+    assert aging.rows(tables.event) == []
+
+
+def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Callable[..., World]):
+    world = make_world(keep_days=30)
+    world.database.new_id = ids_of(world.database)
+    world.function()
+    world.trigger("first", "work", {"type": ["order"]})
+    order(world)
+    world.advance(31 * DAY)
+    pruner = Pruner(world.database, world.settings)
+    assert pruner.prune()
+    assert pruner.due_in() is not None
+    while pruner.prune():
+        pass
+    assert pruner.due_in() is None
+    assert world.rows(tables.event) == []
+    keeper = Pruner(world.database, make_world().settings)
+    order(world)
+    world.advance(3650 * DAY)
+    while keeper.prune():
+        pass
+    assert len(world.rows(tables.execution)) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_is_left_open_nothing_open_is_lost_and_every_kept_tree_is_whole(
+    aging: World, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    rng = random.Random(seed)
+    monkeypatch.setattr(pruning, "CHUNK", rng.choice([3, 10, 500]))
+    monkeypatch.setattr(pruning, "PAGE", rng.choice([1, 4, 200]))
+    aging.trigger("pair", "other", {"type": ["part"]}, flow={"batch": {"max_size": 2, "timeout": "10m"}})
+    aging.trigger("chain", "other", {"type": ["execution.succeeded"], "data": {"function": ["work"]}})
+    # An execution may try again for long, so that many are open in between.
+    for _ in range(40):
+        _act(aging, rng)
+        aging.advance(rng.choice([0, 60, DAY, 5 * DAY]))
+        if rng.random() < 0.2:
+            cutoff = timedelta(days=rng.choice([1, 10, 30, 60]))
+            before = _trees(aging)
+            prune(aging, Limits(cutoff))
+            after = _trees(aging)
+            for root, rows in before.items():
+                assert after.get(root, rows) == rows
+            gone = [rows for root, rows in before.items() if root not in after]
+            limit = aging.clock.now() - cutoff
+            for rows in gone:
+                assert all(row["state"] == "routed" and row["routed_at"] < limit for row in rows["event"])
+                assert all(
+                    row["finished_at"] is not None and row["finished_at"] < limit for row in rows["execution"]
+                )
+                assert rows["hold"] == []
+            assert any(gone) or len(after) == len(before)
+
+
+def _act(world: World, rng: random.Random) -> None:
+    what = rng.choice(
+        ["order", "part", "route", "work", "work", "claim", "publish", "publish", "start", "turn"]
+    )
+    if what in ("order", "part"):
+        world.events.emit(what, {})
+    elif what == "route":
+        world.router.route_batch()
+    elif what == "work":
+        for claim in world.worker.claim_any(rng.choice([1, 5])):
+            world.finish(claim, rng.choice(["succeeded", "succeeded", "failed"]))
+    elif what == "claim":
+        world.worker.claim_any(1) if rng.random() < 0.3 else None
+    elif what == "publish":
+        publish(world)
+    elif what == "start":
+        world.start()
+    else:
+        world.turn.take()
+
+
+def _trees(world: World) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    return {root: parts(world, root) for root in roots(world)}

@@ -1,0 +1,516 @@
+"""The roles as processes of the simulation: the engine's own objects, called where their loops would call them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from random import Random
+from typing import Any
+
+from engine import compensations, dispatch, executions, grants, retention, workers
+from engine.attempts import Attempts, Claim, Ending
+from engine.compensations import Compensations
+from engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
+from engine.events import Events
+from engine.executions import Executions
+from engine.routing import Decision
+from engine.tx import Tx
+from tests.simulation.engine.scenario import POISON
+from tests.simulation.engine.world import Process, Steps, Violation, Wait, World
+from triggers.flow.turn import Turn
+from triggers.router import Router
+from workers.dispatcher import Dispatcher
+from workers.host import EngineHost, Services
+from workers.reaper import Reaper
+
+# What a loop waits for without a wake-up; a worker without a message looks as often.
+POLL = 3.0
+# A claim that waits longer than this behind another one of its message is given back.
+PATIENCE = 1.0
+
+
+class Role(Process):
+    """A process with one loop: work until there is none, then sleep until a topic or the poll."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        work: Callable[[], bool],
+        topic: str | None,
+        idle: str,
+        poll: float = POLL,
+    ) -> None:
+        super().__init__(world, name)
+        self._work = work
+        self._topic = topic
+        self._idle = idle
+        self._poll = poll
+
+    def actors(self) -> Iterator[tuple[str, Steps]]:
+        yield "loop", self._loop()
+
+    def _moment(self) -> tuple[dict[str, str], ...]:
+        """Now, as SQLite has it in its columns, for those who ask."""
+        now = self.world.database.clock.now()
+        return ({"now": f"{now:%Y-%m-%d %H:%M:%S.%f}"},) if ":now" in self._idle else ()
+
+    def _loop(self) -> Steps:
+        world = self.world
+        while True:
+            # An empty round of the engine costs a hundred times as much as this look.
+            if world.scalar(self._idle, *self._moment()) is None:
+                yield self._poll, self._topic
+                continue
+            try:
+                more = self._work()
+            except Unavailable as error:
+                world.note("unavailable", error.why)
+                yield 0.2 + world.rng.random(), None
+                continue
+            if more:
+                yield world.rng.random() * 0.02, None
+            else:
+                yield self._poll * (0.5 + world.rng.random()), self._topic
+
+
+class SimulatedRouter(Router):
+    """Stumbles over events of one type, as over a defect of ours."""
+
+    world: World
+
+    def decide(self, row: Mapping[str, Any], tx: Tx) -> list[Decision]:
+        if row["type"] == POISON and not self.world.deck.cured(self.world):
+            raise RuntimeError("a decision that raises")
+        return super().decide(row, tx)
+
+
+def router(world: World) -> Process:
+    """Routes small batches, so that two of them share the events."""
+    settings = world.settings.model_copy(update={"batch_size": world.rng.choice((2, 4, 16, 16))})
+    found = SimulatedRouter(world.database, settings)
+    found.world = world
+    world.deck.lend_triggers(found._triggers)
+
+    def work() -> bool:
+        done = found.route_batch()
+        world.note("routed", done.events, *done.fired, *(f"{n}:{why}" for n, why in done.suppressed))
+        return done.events > 0
+
+    return Role(world, "router", work, "events", "SELECT 1 FROM event WHERE state = 'pending' LIMIT 1")
+
+
+def flow(world: World) -> Process:
+    """Takes turns at what flow control holds."""
+    turn = Turn(world.database, world.settings)
+
+    def work() -> bool:
+        more = turn.take()
+        world.note("turn", more)
+        return more
+
+    waits = (
+        "SELECT 1 FROM bucket UNION ALL SELECT 1 FROM cancellation UNION ALL "
+        "SELECT 1 FROM execution WHERE held AND state = 'queued' LIMIT 1"
+    )
+    return Role(world, "flow", work, "flow", waits, poll=1.5)
+
+
+class SimulatedDispatcher(Dispatcher):
+    """Sends to the simulated broker."""
+
+    world: World
+
+    def _send(self, ids: Sequence[str]) -> None:
+        self.world.broker.send(ids)
+
+
+def dispatcher(world: World) -> Process:
+    """Sends what is queued."""
+    found = SimulatedDispatcher(world.database, world.settings, None)  # type: ignore[arg-type]
+    found.world = world
+    return Role(
+        world,
+        "dispatcher",
+        lambda: found.dispatch_batch() > 0,
+        "executions",
+        # Whatever could be sent: new, or sent longer ago than the shortest patience.
+        "SELECT 1 FROM execution WHERE state = 'queued' AND NOT held AND (dispatched_at IS NULL AND run_at <= :now "
+        f"OR dispatched_at < datetime(:now, '-{world.settings.redispatch_seconds} seconds')) LIMIT 1",
+        poll=2.0,
+    )
+
+
+def reaper(world: World) -> Process:
+    """Ends what nobody owns."""
+    found = Reaper(world.database, world.settings, trust_at_once=world.rng.random() < 0.2)
+
+    def work() -> bool:
+        done = found.reap()
+        if any(done.values()):
+            world.note("reaped", done)
+        return False
+
+    open_ = "SELECT 1 FROM execution WHERE state = 'running' OR (state = 'queued' AND expires_at IS NOT NULL)"
+    return Role(world, "reaper", work, None, f"{open_} LIMIT 1", poll=world.settings.lease_seconds / 3)
+
+
+def saga(world: World) -> Process:
+    """Undoes what failed executions had done."""
+    return Role(
+        world,
+        "saga",
+        lambda: compensations.advance(world.database, world.settings) > 0,
+        "finished",
+        "SELECT 1 FROM compensation WHERE state IN ('waiting', 'pending', 'running') LIMIT 1",
+    )
+
+
+def undoer(world: World) -> Process:
+    """An operator who has what could not be undone tried again."""
+    stuck = "SELECT saga_id FROM compensation WHERE state = 'failed' LIMIT 1"
+
+    def work() -> bool:
+        Compensations(world.database).again(world.scalar(stuck))
+        world.note("undo again")
+        return False
+
+    return Role(world, "undoer", work, None, stuck, poll=5.0)
+
+
+def forgetter(world: World) -> Process:
+    """Forgets what sources have taken in."""
+    from datetime import timedelta
+
+    return Role(
+        world,
+        "retention",
+        lambda: any(retention.forget(world.database, timedelta(days=1)).values()),
+        None,
+        "SELECT 1",
+        poll=60.0,
+    )
+
+
+@dataclass(eq=False)
+class Run:
+    """A claim in a worker, and why its child is to be killed."""
+
+    claim: Claim
+    claimed_at: float
+    begun: bool = False
+    killed: str = ""
+
+    @cached_property
+    def key(self) -> tuple[str, int]:
+        return self.claim.id, self.claim.fence
+
+
+class Waits(Exception):
+    """A function waits for its children."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        super().__init__("waits")
+        self.ids = list(ids)
+
+
+class Later(Exception):
+    """A request of a function waits for the database."""
+
+    def __init__(self, ask: Callable[[], Any], error: Unavailable) -> None:
+        super().__init__("later")
+        self.ask = ask
+        self.error = error
+
+
+class SimulatedHost(EngineHost):
+    """The host that functions talk to, whose waiting is done by the worker's steps."""
+
+    def _wait(self, ids: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
+        raise Waits(ids)
+
+    def _patiently(self, ask: Callable[[], Any], *, repeatable: bool = True) -> Any:
+        try:
+            return ask()
+        except Unavailable as error:
+            if isinstance(error, Uncertain) and not repeatable:
+                raise
+
+            def again() -> Any:
+                return self._patiently(ask, repeatable=repeatable)
+
+            raise Later(again, error) from None
+
+
+class Worker(Process):
+    """A worker process: slots that take messages, and a keeper of leases."""
+
+    def __init__(self, world: World) -> None:
+        worker = f"w{len(world.transactions)}-{world.count}"
+        super().__init__(world, worker)
+        self.slots = world.rng.choice((1, 2, 2))
+        self.attempts = Attempts(
+            world.database,
+            worker,
+            lease_seconds=world.settings.lease_seconds,
+            author_grants=grants.kinds_of_authors(world.settings),
+            rng=Random(world.rng.random()),
+        )
+        self.running: dict[tuple[str, int], Run] = {}
+        self.draining = False
+        self._services = Services(
+            Events(world.database),
+            Executions(world.database, world.settings),
+            *[None] * 4,  # type: ignore[arg-type]
+        )
+
+    def actors(self) -> Iterator[tuple[str, Steps]]:
+        yield "keeper", self._keep()
+        for number in range(self.slots):
+            yield f"slot{number}", self._slot()
+
+    def drain(self, grace: float) -> None:
+        """Shut down softly: nothing new, and what still runs after the grace is given back."""
+        if not self.draining:
+            self.world.note("drains", self.name, grace)
+            self.draining = True
+            self.world.spawn(self, "drain", self._drain(grace))
+
+    def _drain(self, grace: float) -> Steps:
+        deadline = self.world.now + grace
+        while self.running and self.world.now < deadline:
+            yield 0.5, None
+        for run in self.running.values():
+            run.killed = run.killed or "shutdown"
+        for _ in range(20):
+            if not self.running:
+                break
+            yield 0.5, None
+        try:
+            workers.gone(self.world.database, self.name)
+        except Unavailable:
+            pass
+        self.world.kill(self, "ended in order")
+        yield 0.0, None
+
+    def _slot(self) -> Steps:
+        world = self.world
+        while not self.draining:
+            ids = world.broker.take()
+            if ids is None and not world.broker.away:
+                yield POLL, "broker"
+                continue
+            try:
+                if ids is None:
+                    runs = self._hold(self.attempts.claim_any(1))
+                else:
+                    yield world.rng.random() * 0.1, None
+                    if self.draining:
+                        dispatch.recall(world.database, ids)
+                        return
+                    runs = self._hold(self.attempts.claim(ids))
+            except Unavailable as error:
+                # The message is used up; the dispatcher sends another one.
+                world.note("no claim", error.why)
+                yield 0.5, None
+                continue
+            for run in runs:
+                yield from self._run(run)
+            yield (0.05, None) if runs or ids else (POLL * 0.5, None)
+
+    def _hold(self, claims: Sequence[Claim]) -> list[Run]:
+        runs = [Run(claim, self.world.now) for claim in claims]
+        for run in runs:
+            self.running[run.key] = run
+            self.world.note("claimed", run.claim.row["function"], run.key[0][-4:], "fence", run.key[1])
+        return runs
+
+    def _run(self, run: Run) -> Steps:
+        if run.key not in self.running:
+            return
+        run.begun = True
+        try:
+            if run.claim.row["cancel_requested_at"] is not None:
+                ending: Ending | None = _cancelled()
+            elif run.claim.problem is not None:
+                ending = Ending("failed", error=_error("problem"), retryable=False)
+            else:
+                ending = yield from self._function(run)
+            if ending is not None:
+                yield from self._finish(run, ending)
+            elif run.killed == "shutdown":
+                self.attempts.release([run.key])
+                self.world.note("released", run.key[0][-4:])
+        except Stale:
+            self.world.record.zombies += 1
+            self.world.note("zombie refused", run.key[0][-4:], "fence", run.key[1])
+        except Unavailable as error:
+            self.world.note("left", run.key[0][-4:], error.why)
+        finally:
+            self.running.pop(run.key, None)
+
+    def _function(self, run: Run):
+        """Play the function: its effects, emissions and calls; then its end, or None when it was killed."""
+        world, rng, claim = self.world, self.world.rng, run.claim
+        behaviour = world.deck.behaviours[claim.row["function"]]
+        world.record.begun.append((claim.id.replace("-", ""), claim.fence))
+        host = SimulatedHost(claim, self._services, self._lend(run), threading.Event())
+        outcome = behaviour.outcome(rng, claim.row["attempt"])
+        try:
+            for act in behaviour.acts:
+                yield rng.random() * 0.3, None
+                if run.killed:
+                    return self._killed(run)
+                if act.emits:
+                    yield from self._emit(run, host, act.emits)
+                else:
+                    yield from self._call(run, host, act.calls, act.durable)
+        except FunctoryError as error:
+            # What the engine refuses is an exception in the function.
+            world.note("refused", claim.id[-4:], type(error).__name__)
+            outcome = "failed"
+        # Its child goes on while the worker's process is paused.
+        ends = world.now + rng.choice(behaviour.seconds)
+        while world.now < ends and not run.killed:
+            yield min(ends - world.now, 1.0), None
+        if run.killed:
+            return self._killed(run)
+        if outcome == "kill":
+            world.kill(self, "by its function")
+            yield 0.0, None
+        if outcome == "succeeded":
+            return Ending("succeeded", result={"fence": claim.fence, "worker": self.name})
+        return Ending(outcome, error=_error(outcome))
+
+    def _killed(self, run: Run) -> Ending | None:
+        return _cancelled() if run.killed == "cancelled" else None
+
+    def _emit(self, run: Run, host: EngineHost, type_: str) -> Steps:
+        yield from self._asked(run, lambda: host.emit(type_, {"by": run.claim.row["function"]}, None))
+        if not run.killed:
+            self.world.note("emitted", type_, "by", run.claim.id[-4:])
+            self._check_owner(run, "zombie's event", "an event of a zombie was taken")
+
+    def _asked(self, run: Run, ask: Callable[[], Any]) -> Generator[Wait, None, Any]:
+        """What a request comes to, once the database answers; None when the run was killed meanwhile."""
+        pause = 0.2
+        while not run.killed:
+            try:
+                return ask()
+            except Later as later:
+                self.world.note("asks again", later.error.why)
+                ask = later.ask
+                yield pause, None
+                pause = min(pause * 2, 5.0)
+        return None
+
+    def _check_owner(self, run: Run, code: str, what: str) -> None:
+        """Who has just written as the owner of an execution must be its owner."""
+        row = self.world.database.raw.execute(
+            "SELECT state, fence FROM execution WHERE id = ?", (run.claim.id.replace("-", ""),)
+        ).fetchone()
+        if row != ("running", run.claim.fence):
+            raise Violation(
+                code, f"{what}: execution {run.claim.id} is {row[0]}, fence {row[1]}; it had {run.key[1]}"
+            )
+
+    def _call(self, run: Run, host: EngineHost, function: str, durable: bool) -> Steps:
+        """Call another function and wait for it, as a generator may."""
+        try:
+            row = yield from self._asked(run, lambda: host.call(function, None, {}, [], {}, durable))
+        except Waits as waits:
+            ids = waits.ids
+        else:
+            if row is None:
+                return
+            # The request was answered at last: what the host would have gone on with.
+            ids = [row["id"]]
+            self._lend(run)(ids)
+        ids = [id_.replace("-", "") for id_ in ids]
+        marks = ",".join("?" * len(ids))
+        while not run.killed:
+            states = self.world.database.raw.execute(
+                f"SELECT state FROM execution WHERE id IN ({marks})", ids
+            ).fetchall()
+            if all(state in executions.TERMINAL for (state,) in states):
+                if any(state != "succeeded" for (state,) in states):
+                    raise ExecutionFailed(f"{function} has failed")
+                break
+            yield 1.0, "finished"
+
+    def _lend(self, run: Run) -> Callable[[Sequence[str]], None]:
+        """A thread for awaited children, so that waiting parents never hold all slots."""
+
+        def lend(ids: Sequence[str]) -> None:
+            self.world.spawn(self, "lent", help_out(list(ids)))
+
+        def help_out(ids: Sequence[str]) -> Steps:
+            for id_ in ids:
+                yield 0.0, None
+                if self.draining:
+                    return
+                try:
+                    runs = self._hold(self.attempts.claim([id_]))
+                except Unavailable:
+                    return
+                for other in runs:
+                    yield from self._run(other)
+
+        return lend
+
+    def _finish(self, run: Run, ending: Ending) -> Steps:
+        pause = 0.2
+        world = self.world
+        # No two endings look alike: the engine knows by this which of them it has stored.
+        ending = replace(ending, duration_seconds=world.rng.random())
+        while True:
+            number = len(world.transactions) + 1
+            world.record.finishing[number] = run.key
+            try:
+                following = self.attempts.finish(run.claim, ending)
+                break
+            except Unavailable as error:
+                world.note("result waits", run.key[0][-4:], error.why)
+                yield pause, None
+                pause = min(pause * 2, 5.0)
+        world.note("finished", run.key[0][-4:], "fence", run.key[1], following.state)
+
+    def _keep(self) -> Steps:
+        """Heartbeats, cancels, lost leases, claims that wait behind a long one."""
+        world = self.world
+        every = world.settings.heartbeat_seconds
+        seen = -1000.0
+        while True:
+            held = list(self.running.values())
+            try:
+                self.attempts.settle()
+                if world.now - seen > world.settings.lease_seconds * 3:
+                    workers.seen(world.database, self.name, self.slots, "none")
+                    seen = world.now
+                if held:
+                    pulse = self.attempts.heartbeat([run.key for run in held])
+                    for run in held:
+                        if run.key in pulse.lost:
+                            run.killed = run.killed or "lost"
+                        else:
+                            self._check_owner(run, "zombie's heartbeat", "a lease was extended by a zombie")
+                            if run.key in pulse.cancel:
+                                run.killed = run.killed or "cancelled"
+                    waiting = [r for r in held if not r.begun and world.now - r.claimed_at > PATIENCE]
+                    if waiting:
+                        for run in waiting:
+                            self.running.pop(run.key, None)
+                        self.attempts.release([r.key for r in waiting], "it waited", begun=False)
+            except Unavailable as error:
+                world.note("no heartbeat", error.why)
+            yield every * (0.7 + world.rng.random() * 0.3), None
+
+
+def _cancelled() -> Ending:
+    return Ending("cancelled", error=_error("Cancelled"))
+
+
+def _error(what: str) -> dict[str, str]:
+    return {"type": what, "message": what}

@@ -1,0 +1,51 @@
+"""A broker that forgets: messages are dropped, doubled, taken in any order, and sometimes all of them are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.errors import Unavailable
+from tests.simulation.engine.world import World
+
+
+class Broker:
+    """Messages are lists of execution ids."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._messages: list[list[str]] = []
+        self.away_until = 0.0
+
+    @property
+    def away(self) -> bool:
+        """Whether it cannot be reached."""
+        return self._world.now < self.away_until
+
+    def send(self, ids: Sequence[str]) -> None:
+        """Take messages from a dispatcher. Raises :class:`Unavailable`, perhaps after some of them."""
+        world, plan = self._world, self._world.plan
+        size = world.rng.choice((1, 1, 2, 4))
+        for start in range(0, len(ids), size):
+            if self.away or plan.happens(plan.failed_send):
+                raise Unavailable("the broker cannot be used", "it is away", "wait")
+            message = list(ids[start : start + size])
+            number = len(world.transactions)
+            world.record.sent.update((id_.replace("-", ""), number) for id_ in message)
+            world.note("send", *(id_[-4:] for id_ in message))
+            if plan.happens(plan.dropped):
+                world.note("dropped")
+                continue
+            self._messages.append(message)
+            if plan.happens(plan.doubled):
+                self._messages.append(message)
+        if plan.happens(plan.wiped):
+            world.note("wiped", len(self._messages))
+            self._messages.clear()
+        if self._messages:
+            world.signal({"broker"})
+
+    def take(self) -> list[str] | None:
+        """A message for a worker: any of them, for the order is not kept."""
+        if self.away or not self._messages:
+            return None
+        return self._messages.pop(self._world.rng.randrange(len(self._messages)))

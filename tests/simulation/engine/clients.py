@@ -1,0 +1,105 @@
+"""What people and programs ask of the engine while it runs.
+
+A client repeats what was not answered, as clients do. What it may repeat carries a key, so that it is done once; what
+has none is repeated until the engine says that it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from engine.errors import Conflict, NotFound, Refused, Unavailable
+from engine.events import Events
+from engine.executions import Executions
+from engine.switches import TRIGGERS, Switches
+from engine.triggers import Triggers
+from tests.simulation.engine.scenario import POISON
+from tests.simulation.engine.world import Process, Steps, World
+from triggers import definition
+
+
+class Client(Process):
+    """Carries out the script; its place in it outlives the process."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, "client")
+        self._events = Events(world.database)
+        self._executions = Executions(world.database, world.settings)
+        self._triggers = Triggers(world.database)
+        self._switches = Switches(world.database)
+
+    def actors(self) -> Iterator[tuple[str, Steps]]:
+        yield "script", self._script()
+
+    def _script(self) -> Steps:
+        world = self.world
+        script: list[str] = world.deck_state["script"]
+        while script:
+            yield world.rng.random() * 2.5, None
+            deed = script[0]
+            try:
+                self._do(deed, len(script))
+            except (Unavailable, NotFound, Conflict, Refused) as error:
+                world.note(deed, type(error).__name__, error.why)
+                if isinstance(error, Unavailable):
+                    continue
+            else:
+                world.note("client", deed)
+            script.pop(0)
+
+    def _do(self, deed: str, number: int) -> None:
+        world, record = self.world, self.world.record
+        key = f"{deed}:{number}"
+        if deed in ("tick", "tock", POISON):
+            self._events.emit(deed, {"n": number}, dedup_key=key)
+            record.emitted[key] = deed
+        elif deed.startswith("start "):
+            function = {"delayed": "flaky", "with": "flaky"}.get(deed.split()[1], deed.split()[1])
+            delay = 3.0 if deed == "start delayed" else 0.0
+            if deed == "start with key":
+                key = "the same key"
+            row = self._executions.start(function, {}, idempotency_key=key, delay=delay)
+            if record.keys.setdefault(key, row["id"]) != row["id"]:
+                record.keys[f"{key} twice"] = row["id"]
+        elif deed in ("cancel", "replay"):
+            ids = [
+                id_
+                for (id_,) in world.database.raw.execute("SELECT id FROM execution ORDER BY id").fetchall()
+            ]
+            if not ids:
+                raise NotFound("nothing to do it with")
+            chosen = world.rng.choice(ids)
+            if deed == "cancel":
+                self._executions.cancel(chosen)
+            else:
+                record.replays.append(self._executions.replay(chosen)["id"])
+        else:
+            self._operate(deed)
+
+    def _operate(self, deed: str) -> None:
+        world = self.world
+        name = world.rng.choice(sorted(world.deck.rules))
+        rule = world.deck.rules[name]
+        acts: dict[str, Callable[[], Any]] = {
+            "pause": lambda: self._triggers.pause(name),
+            "resume": lambda: self._triggers.resume(name),
+            "change": lambda: self._triggers.save(
+                name,
+                definition.define(
+                    on=rule.on(), function=rule.function, guards={"max_revisits": world.rng.randrange(1, 5)}
+                ),
+            ),
+            "halt": lambda: self._switches.throw(TRIGGERS),
+            "go on": lambda: self._switches.release(TRIGGERS),
+            "release": self._release,
+        }
+        acts[deed]()
+
+    def _release(self) -> None:
+        """Somebody mends the defect, and sends what was put aside to the router again."""
+        world = self.world
+        world.deck_state["cured"] = True
+        id_ = world.scalar("SELECT id FROM event WHERE state = 'quarantined'")
+        if id_ is not None:
+            self._events.release(id_)

@@ -1,0 +1,275 @@
+"""The engine with a line wrong: each mutant is one defect that the simulation has to find.
+
+A mutant rewrites the real source of a function, by a text that must occur in it exactly once, and puts the outcome in
+its place for a while. So it follows the code, and when the code has moved on it says so instead of testing nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.engine.run import Simulation, Summary, run_many
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Another text in the source of one function; ``also`` are modules that have imported it by its name."""
+
+    module: str
+    name: str
+    old: str
+    new: str
+    also: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A defect: its edits, names that they need, and what it does to the tables."""
+
+    name: str
+    edits: Sequence[Edit]
+    names: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    alter: Callable[[Any], None] | None = None
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The engine with this defect, until the block ends."""
+        undo: list[Callable[[], None]] = []
+        try:
+            names = {name: make() for name, make in self.names.items()}
+            for place in dict.fromkeys((edit.module, edit.name) for edit in self.edits):
+                undo += _apply([edit for edit in self.edits if (edit.module, edit.name) == place], names)
+            yield
+        finally:
+            for one in reversed(undo):
+                one()
+
+
+class Moved(AssertionError):
+    """The code that a mutant rewrites is not there any more."""
+
+
+@functools.cache
+def _source(module: str, name: str) -> str:
+    """The text of a function as it was first asked for: a file that is edited meanwhile changes nothing."""
+    owner: Any = importlib.import_module(module)
+    for part in name.split("."):
+        owner = inspect.getattr_static(owner, part)
+    return textwrap.dedent(inspect.getsource(owner))
+
+
+def _apply(edits: Sequence[Edit], names: Mapping[str, Any]) -> list[Callable[[], None]]:
+    """Put all edits of one function into force. Returns how to undo them."""
+    edit = edits[0]
+    module = importlib.import_module(edit.module)
+    owner: Any = module
+    *path, last = edit.name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    before = inspect.getattr_static(owner, last)
+    source = _source(edit.module, edit.name)
+    for one in edits:
+        if source.count(one.old) != 1:
+            raise Moved(
+                f"{one.module}.{one.name} has {source.count(one.old)} times {one.old!r}: "
+                "the mutant must be written anew"
+            )
+        source = source.replace(one.old, one.new)
+    for name, value in names.items():
+        module.__dict__.setdefault(name, value)
+    made: dict[str, Any] = {}
+    # Its own names are those of its module; annotations stay unread, as they do there.
+    exec(
+        compile(f"from __future__ import annotations\n{source}", f"<mutant of {edit.name}>", "exec"),
+        module.__dict__,
+        made,
+    )
+    undo: list[Callable[[], None]] = []
+    for place in (owner, *(importlib.import_module(other) for other in edit.also)):
+        setattr(place, last, made[last])
+        undo.append(lambda place=place: setattr(place, last, before))
+
+    def forget() -> None:
+        for name in names:
+            module.__dict__.pop(name, None)
+
+    return [*undo, forget]
+
+
+def _without_keys(raw: Any) -> None:
+    """Executions and firings that no key holds together."""
+    raw.execute("PRAGMA foreign_keys=OFF")
+    for table in ("firing", "execution"):
+        raw.execute(f"CREATE TABLE loose AS SELECT * FROM {table}")
+        raw.execute(f"DROP TABLE {table}")
+        raw.execute(f"ALTER TABLE loose RENAME TO {table}")
+    raw.execute("CREATE UNIQUE INDEX loose_execution ON execution (id)")
+    raw.execute("PRAGMA foreign_keys=ON")
+
+
+_FINISH = 'execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running"'
+_STARTED = (
+    'events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])'
+)
+
+MUTANTS: Sequence[Mutant] = (
+    Mutant(
+        "finish without fence",
+        [
+            Edit(
+                "engine.attempts",
+                "Attempts._finish",
+                _FINISH,
+                _FINISH.replace("execution.c.fence == claim.fence, ", ""),
+            )
+        ],
+    ),
+    Mutant(
+        "finish without any guard",
+        [Edit("engine.attempts", "Attempts._finish", _FINISH, "execution.c.id == claim.id")],
+    ),
+    Mutant(
+        "claim unconditional",
+        [Edit("engine.attempts", "Attempts._claim", 'execution.c.state == "queued",\n', "\n")],
+    ),
+    Mutant(
+        "no redispatch",
+        [Edit("engine.dispatch", "dispatch", "again = _overdue(", "again = [] and _overdue(")],
+    ),
+    Mutant(
+        "no unique key, routed in a second transaction",
+        [
+            Edit(
+                "engine.routing", "_write", '    events.mark_routed(tx, [row["id"] for row in batch])\n', ""
+            ),
+            Edit(
+                "engine.routing",
+                "route",
+                "            return _write(tx, events.take_pending(tx, limit), prepare, max_budget)\n",
+                "            batch = events.take_pending(tx, limit)\n"
+                "            done = _write(tx, batch, prepare, max_budget)\n"
+                "        with database.write() as tx:\n"
+                '            events.mark_routed(tx, [row["id"] for row in batch])\n'
+                "        return done\n",
+            ),
+        ],
+        alter=_without_keys,
+    ),
+    Mutant(
+        "terminal event in a second transaction",
+        [
+            Edit(
+                "engine.attempts",
+                "Attempts._finish",
+                "events.add(tx, rows)\n",
+                "_later.append(rows) if final else events.add(tx, rows)\n",
+            ),
+            Edit(
+                "engine.attempts",
+                "Attempts.finish",
+                "    done = self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))\n",
+                "    _later.clear()\n"
+                "        done = self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))\n"
+                "        self._database.group(lambda tx: [events.add(tx, rows) for rows in _later])\n",
+            ),
+        ],
+        names={"_later": list},
+    ),
+    Mutant(
+        "change and event in two transactions",
+        [
+            Edit(
+                "engine.attempts",
+                "Attempts._claim",
+                _STARTED,
+                _STARTED.replace("events.add(tx, ", "_later.append("),
+            ),
+            Edit(
+                "engine.attempts",
+                "Attempts._surely",
+                "return self._database.group(lambda tx: claim(tx, taken))",
+                "_later.clear()\n"
+                "        claims = self._database.group(lambda tx: claim(tx, taken))\n"
+                "        self._database.group(lambda tx: [events.add(tx, rows) for rows in _later])\n"
+                "        return claims",
+            ),
+        ],
+        names={"_later": list},
+    ),
+    Mutant(
+        "no depth guard",
+        [Edit("triggers.guards", "trip", 'event["depth"] + 1 > limit', "False", also=["triggers.judge"])],
+    ),
+    Mutant(
+        "no budget",
+        [Edit("engine.admission", "_within_budget", "spent + taken[root] >= limit", "False")],
+    ),
+    Mutant(
+        "reaper does not raise the fence",
+        [Edit("engine.recovery", "_requeue", "fence=execution.c.fence + 1,\n", "\n")],
+    ),
+    Mutant(
+        "a release counts as an attempt",
+        [Edit("engine.attempts", "_give_back", "attempt=execution.c.attempt - 1,\n", "\n")],
+    ),
+    Mutant(
+        "heartbeat ignores the fence",
+        [
+            Edit(
+                "engine.attempts",
+                "Attempts.heartbeat",
+                "sa.tuple_(execution.c.id, execution.c.fence).in_(sorted(wanted))",
+                "execution.c.id.in_([id_ for id_, _ in wanted])",
+            ),
+            Edit(
+                "engine.attempts",
+                "_pulse",
+                "wanted - found.keys()",
+                "{key for key in wanted if key[0] not in {id_ for id_, _ in found}}",
+            ),
+        ],
+    ),
+    Mutant(
+        "sent after the commit",
+        [
+            Edit("engine.dispatch", "dispatch", "        send(ids)\n", ""),
+            Edit("engine.dispatch", "dispatch", "    return len(ids)", "    send(ids)\n    return len(ids)"),
+        ],
+    ),
+    Mutant(
+        "a zombie may emit",
+        [Edit("engine.causes", "hold", "if cause is None:", "if True:")],
+    ),
+    Mutant(
+        "a durable call is made anew by each attempt",
+        [Edit("workers.host", "EngineHost._call_once", "step_key=key", "step_key=None")],
+    ),
+    Mutant(
+        "nothing is undone after a failure",
+        [Edit("engine.sagas", "begin", "if state", "if True or state")],
+    ),
+)
+
+
+def hunt(seeds: Sequence[int], hunted: Sequence[Mutant] = MUTANTS) -> Iterator[tuple[Mutant, Summary]]:
+    """Run each mutant until a seed fails; what its seeds came to."""
+    shared = Simulation()
+    for edit in (edit for mutant in hunted for edit in mutant.edits):
+        _source(edit.module, edit.name)
+    for mutant in hunted:
+        simulation = Simulation(mutant.alter) if mutant.alter else shared
+        simulation.prepare()
+        with mutant.applied():
+            yield mutant, run_many(seeds, stop_at_first=True, simulation=simulation)
+
+
+def named(name: str) -> Mutant:
+    """The mutant of this name. Raises :class:`KeyError`."""
+    return {one.name: one for one in MUTANTS}[name]

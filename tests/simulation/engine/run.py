@@ -1,0 +1,204 @@
+"""One seed, or many of them; and what is told of one that fails."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import subprocess
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import structlog
+
+from tests.simulation.engine import actors, checks, faults
+from tests.simulation.engine.broker import Broker
+from tests.simulation.engine.clients import Client
+from tests.simulation.engine.faults import Chaos
+from tests.simulation.engine.scenario import MAKERS
+from tests.simulation.engine.template import Alter, Template
+from tests.simulation.engine.world import Violation, World
+
+# Virtual seconds: faults last so long after the last word of the clients, and all must be done so long after them.
+AFTERMATH = 12.0
+PATIENCE = 7200.0
+# The most seconds of faults, whatever the clients do.
+LONGEST = 120.0
+
+
+@dataclass
+class Outcome:
+    """What became of a seed; ``violations`` are (code, what) in the order in which they were found."""
+
+    seed: int
+    deck: str
+    violations: list[tuple[str, str]] = field(default_factory=list)
+    steps: Sequence[tuple[Any, ...]] = ()
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def report(self) -> str:
+        """For a person: how to see it again, what was broken, and what happened before."""
+        lines = [f"seed {self.seed} ({self.deck}), commit {commit()}"]
+        lines += [f"  {code}: {what}" for code, what in self.violations]
+        lines.append(f"  the last {len(self.steps)} steps:")
+        lines += [f"    {at:9.3f}  {name:<14} {' '.join(map(str, what))}" for at, name, *what in self.steps]
+        lines.append(f"  again: python -m tests.simulation --seed {self.seed} --trace")
+        return "\n".join(lines)
+
+
+class Simulation:
+    """Runs seeds; it keeps the template of every deck."""
+
+    def __init__(self, alter: Alter | None = None) -> None:
+        # A simulated crash is no news.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        self._alter = alter
+        self._templates: dict[int, Template] = {}
+
+    def prepare(self) -> None:
+        """Make all templates now: before a defect is put into the engine."""
+        for number in range(len(MAKERS)):
+            self._template(number)
+
+    def _template(self, number: int) -> Template:
+        if number not in self._templates:
+            self._templates[number] = Template(MAKERS[number](), self._alter)
+        return self._templates[number]
+
+    def run(self, seed: int, *, trace: bool = False) -> Outcome:
+        """One seed: faults, then none, then the checks."""
+        rng = Random(seed)
+        template = self._template(rng.randrange(len(MAKERS)))
+        deck = template.deck
+        plan = faults.draw(rng)
+        world = World(seed, template.reset(), deck, plan, rng, trace)
+        world.broker = Broker(world)
+        world.deck_state["script"] = [rng.choice(deck.deeds) for _ in range(rng.choice(deck.count))]
+        outcome = Outcome(seed, deck.name)
+        try:
+            self._play(world)
+        except Violation as broken:
+            outcome.violations.append((broken.code, str(broken)))
+        except Exception as error:
+            # A role that raises ends its round in production, and is told of; here it is a failure.
+            outcome.violations.append(("exception", "".join(traceback.format_exception(error))))
+        else:
+            outcome.violations += checks.check(world)
+        outcome.steps = list(world.steps)
+        if not any(code == "exception" for code, _ in outcome.violations):
+            outcome.counts = checks.counts(world)
+        return outcome
+
+    def _play(self, world: World) -> None:
+        for make in _processes(world):
+            world.start(lambda make=make: make(world))
+        world.start(lambda: Client(world))
+        world.start(lambda: Chaos(world))
+        script = world.deck_state["script"]
+        world.run(lambda: not script, LONGEST)
+        if world.run(lambda: _is_done(world), world.now + AFTERMATH) and world.rng.random() < 0.5:
+            return
+        world.note("faults end")
+        world.plan.on = False
+        world.away_until = world.broker.away_until = 0.0
+        for process in world.processes:
+            process.paused_until = min(process.paused_until, world.now + 20.0)
+        _settle(world)
+        if not world.run(lambda: not script and _is_done(world), world.now + PATIENCE):
+            raise Violation("liveness", f"not done after {PATIENCE:g} s without faults: {_open(world)}")
+
+
+def _processes(world: World) -> list[Callable[[World], Any]]:
+    made = [actors.router, actors.dispatcher, actors.reaper] * 2 + [actors.forgetter]
+    made += [actors.Worker] * world.rng.choice((2, 2, 3))
+    if world.deck.flows:
+        made += [actors.flow] * 2
+    # Also where nothing undoes anything: a caller that dies leaves open steps behind, which are waited for.
+    made += [actors.saga] * 2
+    if world.deck.undoes:
+        made.append(actors.undoer)
+    return made
+
+
+def _settle(world: World) -> None:
+    """An operator undoes what would hold things up for ever."""
+    world.deck_state["cured"] = True
+    world.database.raw.execute("DELETE FROM switch")
+
+
+OPEN = (
+    ("events", "SELECT 1 FROM event WHERE state = 'pending'"),
+    ("executions", "SELECT 1 FROM execution WHERE state IN ('queued', 'running')"),
+    ("buckets", "SELECT 1 FROM hold"),
+    ("cancellations", "SELECT 1 FROM cancellation"),
+    ("compensations", "SELECT 1 FROM compensation WHERE state IN ('waiting', 'pending', 'running')"),
+)
+_ANY = " UNION ALL ".join(statement for _, statement in OPEN) + " LIMIT 1"
+
+
+def _is_done(world: World) -> bool:
+    return world.scalar(_ANY) is None
+
+
+def _open(world: World) -> str:
+    return ", ".join(name for name, statement in OPEN if world.scalar(statement) is not None)
+
+
+@dataclass
+class Summary:
+    """What many seeds came to."""
+
+    seeds: int = 0
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+    failed: list[Outcome] = field(default_factory=list)
+    decks: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def run_many(
+    seeds: Sequence[int],
+    *,
+    stop_at_first: bool = False,
+    simulation: Simulation | None = None,
+    within: float | None = None,
+) -> Summary:
+    """Run these seeds one after another; none is begun later than ``within`` seconds."""
+    simulation = simulation or Simulation()
+    summary = Summary()
+    start, processor = time.perf_counter(), time.process_time()
+    # Millions of small objects live as long as the templates: looking through them again and again takes a fifth.
+    usual = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 1000)
+    try:
+        for seed in seeds:
+            if within is not None and time.perf_counter() - start > within:
+                break
+            outcome = simulation.run(seed)
+            summary.seeds += 1
+            summary.decks[outcome.deck] += 1
+            summary.counts += outcome.counts
+            if outcome.violations:
+                summary.failed.append(outcome)
+                if stop_at_first:
+                    break
+    finally:
+        gc.set_threshold(*usual)
+    summary.seconds = time.perf_counter() - start
+    summary.processor_seconds = time.process_time() - processor
+    return summary
+
+
+def commit() -> str:
+    """The commit that is checked out, as a failure names it."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"

@@ -1,0 +1,323 @@
+"""One scheduler for all processes of a simulation, and the database that they share.
+
+An actor is a generator; it yields how many virtual seconds it sleeps, and by which topic it may be woken. Between two
+yields nobody else comes in. Time is a number that jumps to the next actor; every order of events comes from the seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.engine import Connection
+
+from engine.clock import ManualClock
+from engine.database import Database
+from engine.errors import Unavailable
+from engine.tx import Tx
+
+if TYPE_CHECKING:
+    from tests.simulation.engine.broker import Broker
+    from tests.simulation.engine.faults import Plan
+    from tests.simulation.engine.scenario import Deck
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+KEPT_STEPS = 40
+
+# Seconds to sleep, and the topic that ends the sleep.
+Wait = tuple[float, str | None]
+Steps = Generator[Wait, None, None]
+
+
+class Crash(BaseException):
+    """The process ends here; nobody catches it but the scheduler."""
+
+
+class Violation(AssertionError):
+    """A promise was broken: its code, and what happened."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(f"{code}: {what}")
+        self.code = code
+
+
+class Process:
+    """What dies together: its actors, and all that they know."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.alive = True
+        self.paused_until = 0.0
+
+    def actors(self) -> Iterator[tuple[str, Steps]]:
+        """The names and steps of its threads."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Actor:
+    """A thread of a process; ``token`` says which of its places in the queue counts."""
+
+    process: Process
+    name: str
+    steps: Steps
+    topic: str | None = None
+    at: float = 0.0
+    token: int = 0
+
+
+@dataclass
+class Record:
+    """What happened outside of the database, which the checks compare it with."""
+
+    emitted: dict[str, str] = field(
+        default_factory=dict
+    )  # dedup key → event type, once somebody knows it is there
+    begun: list[tuple[str, int]] = field(default_factory=list)  # (execution, fence) whose function began
+    sent: set[tuple[str, int]] = field(
+        default_factory=set
+    )  # (execution, transaction) that went to the broker
+    finishing: dict[int, tuple[str, int]] = field(default_factory=dict)  # transaction → whose finish it was
+    keys: dict[str, str] = field(default_factory=dict)  # idempotency key → execution
+    replays: list[str] = field(default_factory=list)  # executions that replays made
+    zombies: int = 0
+    crashes: int = 0
+    pauses: int = 0
+    outages: int = 0
+
+
+class World:
+    """A run of one seed."""
+
+    def __init__(
+        self, seed: int, database: SimulatedDatabase, deck: Deck, plan: Plan, rng: Random, trace: bool = False
+    ) -> None:
+        self.seed = seed
+        self.rng = rng
+        self.deck = deck
+        self.plan = plan
+        self.settings = deck.settings
+        self.database = database
+        self.record = Record()
+        # What the deck remembers of a run: the client's script, whether the router is cured.
+        self.deck_state: dict[str, Any] = {}
+        self.broker: Broker
+        self.now = 0.0
+        self.away_until = 0.0
+        self.current: Actor | None = None
+        self.processes: list[Process] = []
+        self.transactions: list[tuple[float, str]] = []
+        self.steps: deque[tuple[Any, ...]] = deque(maxlen=None if trace else KEPT_STEPS)
+        self.count = 0
+        self._actors: dict[str | None, list[Actor]] = {}
+        self._queue: list[tuple[float, float, int, Actor]] = []
+        self._clock = ManualClock(START)
+        self._last_id = 0
+        database.join(self, self._clock)
+
+    def note(self, *what: Any) -> None:
+        """Remember a step for the trace."""
+        name = self.current.name if self.current else "-"
+        self.steps.append((round(self.now, 3), name, *what))
+
+    def new_id(self) -> str:
+        """A UUIDv7 of the virtual time: ordered within a run, as those of one process are."""
+        value = (int((START.timestamp() + self.now) * 1000) << 18) | self.rng.getrandbits(8)
+        self._last_id = value = max(value, self._last_id + 1)
+        text = f"{value >> 18:012x}7{value >> 6 & 0xFFF:03x}8{self.rng.getrandbits(52):013x}{value & 63:02x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def start(self, make: Callable[[], Process], after: float = 0.0) -> None:
+        """Start a process; when it crashes, another one of its kind takes its place."""
+        if after:
+            self._push(Actor(_Nobody(self), "supervisor", self._later(make)), after)
+            return
+        process = make()
+        process.make = make  # type: ignore[attr-defined]
+        self.processes.append(process)
+        for name, steps in process.actors():
+            self.spawn(process, name, steps)
+
+    def _later(self, make: Callable[[], Process]) -> Steps:
+        self.start(make)
+        yield 0.0, None
+
+    def spawn(self, process: Process, name: str, steps: Steps) -> None:
+        """One more thread of a process."""
+        self._push(Actor(process, f"{process.name}/{name}", steps), self.rng.random() * 0.01)
+
+    def kill(self, process: Process, why: str) -> None:
+        """End a process at once, and start its successor after a while."""
+        if not process.alive:
+            return
+        self.note("killed", process.name, why)
+        self.record.crashes += 1
+        process.alive = False
+        self.processes.remove(process)
+        self.start(process.make, 0.5 + self.rng.random() * 4)  # type: ignore[attr-defined]
+
+    def pause(self, process: Process, seconds: float) -> None:
+        """Stop all threads of a process for a while."""
+        self.note("paused", process.name, round(seconds, 1))
+        self.record.pauses += 1
+        process.paused_until = self.now + seconds
+
+    def signal(self, topics: set[str]) -> None:
+        """Wake who waits for one of these topics, unless the wake-up is lost."""
+        for topic in sorted(topics):
+            for actor in self._actors.get(topic, ()):
+                if actor.topic != topic or not actor.process.alive:
+                    continue
+                # Some company comes in meanwhile: it shares a round, as under load.
+                at = self.now + self.rng.random() * 0.25
+                if at < actor.at and not self.plan.happens(self.plan.lost_wakeup):
+                    self._push(actor, at - self.now)
+
+    def _push(self, actor: Actor, delay: float) -> None:
+        actor.token += 1
+        actor.at = self.now + delay
+        heapq.heappush(self._queue, (actor.at, self.rng.random(), actor.token, actor))
+
+    def run(self, until: Callable[[], bool], deadline: float) -> bool:
+        """Let the actors go on until something is so. False when virtual time has passed ``deadline`` before."""
+        queue = self._queue
+        while queue:
+            at, _, token, actor = heapq.heappop(queue)
+            process = actor.process
+            if token != actor.token or not process.alive:
+                continue
+            if at > deadline:
+                self._push(actor, at - self.now)
+                return False
+            if process.paused_until > at:
+                # Its threads come back one by one.
+                self._push(actor, process.paused_until - self.now + self.rng.random() * 1.5)
+                continue
+            self.advance_to(at)
+            self._step(actor)
+            if until():
+                return True
+        raise AssertionError("no actor is left")
+
+    def advance_to(self, at: float) -> None:
+        """Move the clock."""
+        if at > self.now:
+            self.now = at
+            self._clock.advance((START + timedelta(seconds=at) - self._clock.now()).total_seconds())
+
+    def _step(self, actor: Actor) -> None:
+        self.current = actor
+        self.count += 1
+        try:
+            delay, topic = next(actor.steps)
+        except StopIteration:
+            return
+        except Crash as crash:
+            self.kill(actor.process, str(crash))
+            return
+        finally:
+            self.current = None
+        if topic != actor.topic:
+            if actor.topic is not None:
+                self._actors[actor.topic].remove(actor)
+            if topic is not None:
+                self._actors.setdefault(topic, []).append(actor)
+            actor.topic = topic
+        self._push(actor, delay)
+
+    def scalar(self, statement: str, *values: Any) -> Any:
+        """Look into the database past the engine: free of faults, and cheap."""
+        given = values[0] if values and isinstance(values[0], dict) else values
+        row = self.database.raw.execute(statement, given).fetchone()
+        return None if row is None else row[0]
+
+
+class _Nobody(Process):
+    """Whom the supervisor's steps belong to."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, "supervisor")
+
+
+class _Doomed:
+    """A connection that fails before one of its statements.
+
+    It is put in the place of the real one: inside of SQLAlchemy a crash would close the only connection to the memory.
+    """
+
+    def __init__(self, connection: Connection, place: int, fate: BaseException) -> None:
+        self._connection = connection
+        self._left = place
+        self._fate = fate
+
+    def execute(self, *given: Any, **named: Any) -> Any:
+        self._left -= 1
+        if self._left == 0:
+            raise self._fate
+        return self._connection.execute(*given, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+class SimulatedDatabase(Database):
+    """SQLite in memory whose transactions may fail, for good or for the process that has begun them."""
+
+    def __init__(self) -> None:
+        super().__init__("sqlite:///:memory:")
+        self.world: World | None = None
+        self.raw: Any = self.engine.raw_connection().driver_connection
+        self.raw.create_function("sim_tx", 0, self._number)
+
+    def _number(self) -> int:
+        return 0 if self.world is None else len(self.world.transactions)
+
+    def join(self, world: World, clock: ManualClock) -> None:
+        """Belong to a run."""
+        self.world, self.clock, self.new_id = world, clock, world.new_id
+
+    @contextmanager
+    def write(self) -> Iterator[Tx]:
+        world = self.world
+        if world is None:
+            with super().write() as tx:
+                yield tx
+            return
+        self._answer(world)
+        place, fate = world.plan.fate()
+        world.transactions.append((world.now, world.current.name if world.current else "-"))
+        with super().write() as tx:
+            if fate is not None and place > 0:
+                tx.connection = _Doomed(tx.connection, place, fate)  # type: ignore[assignment]
+            yield tx
+            if fate is not None and place == BEFORE_COMMIT:
+                raise fate
+        if fate is not None and place == AFTER_COMMIT:
+            raise fate
+
+    @contextmanager
+    def read(self, *, snapshot: bool = False) -> Iterator[Tx]:
+        if self.world is not None:
+            self._answer(self.world)
+        with super().read(snapshot=snapshot) as tx:
+            yield tx
+
+    def _answer(self, world: World) -> None:
+        if world.now < world.away_until:
+            raise Unavailable("the database cannot be used", "it is away", "wait")
+
+    def _after_commit(self, tx: Tx) -> None:
+        if tx.topics and self.world is not None:
+            self.world.signal(tx.topics)
+
+
+# Where a transaction fails when it is not before a statement (1, 2, …).
+BEFORE_COMMIT = -1
+AFTER_COMMIT = -2

@@ -1,0 +1,41 @@
+"""The simulated engine keeps its promise under the faults of many seeds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.engine.run import commit
+
+# As many as there is time for: a slow machine tests fewer, with each commit others.
+SEEDS = 2000
+SECONDS = 60
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+    )
+
+
+@pytest.mark.timeout(900)
+def test_every_seed_keeps_the_promise():
+    # Other seeds with each commit, and the same ones for whoever has the same commit.
+    first = int(commit()[:7], 16) if commit() != "unknown" else 1
+    print(f"seeds from {first}")
+    done = simulate("--seeds", str(SEEDS), "--seconds", str(SECONDS), "--first", str(first), "--jobs", "2")
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
+
+
+def test_a_seed_is_the_same_run_every_time():
+    # The first line names the commit that is checked out.
+    first, second = (simulate("--seed", "7", "--trace").stdout.splitlines()[1:] for _ in range(2))
+    assert first == second
+    assert first[-1].strip() == "again: python -m tests.simulation --seed 7 --trace"

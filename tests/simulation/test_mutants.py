@@ -1,0 +1,41 @@
+"""The simulation has teeth: it finds each of these defects of the engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.engine import mutants
+from tests.simulation.engine.mutants import Edit, Moved, Mutant
+
+SEEDS = 300
+
+
+@pytest.mark.timeout(900)
+def test_every_mutant_is_caught():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--mutants", "--seeds", str(SEEDS)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    assert len(done.stdout.splitlines()) == len(mutants.MUTANTS)
+
+
+def test_a_mutant_of_code_that_has_moved_says_so():
+    moved = Mutant("moved", [Edit("engine.causes", "hold", "a text that is not there", "")])
+    with pytest.raises(Moved, match="must be written anew"), moved.applied():
+        pass
+
+
+def test_the_engine_is_whole_again_after_a_mutant():
+    from engine import causes
+
+    before = causes.hold
+    with mutants.named("a zombie may emit").applied():
+        assert causes.hold is not before
+    assert causes.hold is before

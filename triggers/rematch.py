@@ -1,0 +1,81 @@
+"""Deciding again about events that were routed: did every match leave a firing, or wait for one?
+
+``functory verify --deep`` asks. What SQL cannot see is which events a trigger matches; so each routed event is shown to
+the triggers once more, and every decision must have left its row. That is decidable only where the trigger is still
+what it was: a trigger that has changed in any way since shortly before the event was routed is skipped, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from engine import events
+from engine.database import Database
+from engine.invariants.decided import Decided, routed
+from engine.settings import Settings
+from triggers.definition import Compiled
+from triggers.judge import Judge
+from triggers.trigger_set import TriggerSet
+
+# A change and a router's look at the triggers may overlap for as long as their transactions last.
+MARGIN = timedelta(seconds=10)
+
+
+@dataclass
+class Rematched:
+    """What came of it: events and matches that were looked at, pairs that could not be decided, and those that have
+    left nothing (``missing``, with sentences about the first)."""
+
+    events: int = 0
+    matches: int = 0
+    skipped: int = 0
+    missing: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+def rematch(
+    database: Database,
+    settings: Settings,
+    since: datetime,
+    *,
+    examples: int = 5,
+    progress: Callable[[int], None] | None = None,
+) -> Rematched:
+    """Decide again about the events made from ``since`` on. Changes nothing. Raises :class:`Unavailable`."""
+    judge, triggers, found = Judge(settings), TriggerSet(), Rematched()
+    with database.read() as tx:
+        triggers.refresh(tx)
+    for one in routed(database, since):
+        found.events += 1
+        _look(judge, triggers, one, found, examples)
+        if progress is not None and found.events % 1000 == 0:
+            progress(found.events)
+    return found
+
+
+def _look(judge: Judge, triggers: TriggerSet, one: Decided, found: Rematched, examples: int) -> None:
+    event = events.envelope(one.row)
+    parts: dict[str, tuple[Compiled, list[int]]] = {}
+    for place in triggers.matching(event):
+        if place.role == "cancel":
+            continue
+        numbers = parts.setdefault(place.compiled.id, (place.compiled, []))[1]
+        if place.role == "part":
+            numbers.append(place.number)
+    moment = one.row["routed_at"]
+    for compiled, numbers in parts.values():
+        if compiled.row["updated_at"] > moment - MARGIN:
+            found.skipped += 1
+            continue
+        if judge.decide(compiled, one.row, event, moment, sorted(numbers)) is None:
+            continue
+        found.matches += 1
+        if compiled.id in one.triggers:
+            continue
+        found.missing += 1
+        if len(found.examples) < examples:
+            found.examples.append(
+                f"event {one.row['id']} ({one.row['type']}) matches trigger {compiled.name} and has no firing of it"
+            )

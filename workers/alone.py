@@ -1,0 +1,52 @@
+"""A worker without a broker: an executor that claims from the database, woken by its notifications.
+
+It has the signals, the slots and the ends of the Celery worker (``workers.program``), and no messages.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from engine.settings import Settings
+from workers.executor import Executor
+from workers.orders import Orders
+
+
+class Alone:
+    """A worker process; :meth:`run` returns its exit status."""
+
+    def __init__(self, settings: Settings, ready: Callable[[Executor], None]) -> None:
+        self._settings = settings
+        self._ready = ready
+        self._drained = threading.Event()
+        self._closing = threading.Lock()
+        self._executor: Executor | None = None
+
+    def run(self) -> int:
+        """Run until a signal ends it. Raises the :class:`FunctoryError` for which it could not begin."""
+        orders = Orders(self._settings.grace_seconds, self._drain, self._close).install()
+        try:
+            self._executor = Executor.open(self._settings)
+            self._executor.start()
+            self._ready(self._executor)
+            self._drained.wait()
+        finally:
+            self._close()
+            orders.over()
+        return orders.status
+
+    def _drain(self, grace: float) -> None:
+        if self._executor is not None:
+            self._executor.drain(grace)
+            until = time.monotonic() + grace
+            while not self._executor.idle and time.monotonic() < until:
+                time.sleep(0.02)
+        self._drained.set()
+
+    def _close(self) -> None:
+        with self._closing:
+            executor, self._executor = self._executor, None
+            if executor is not None:
+                executor.close()

@@ -1,0 +1,106 @@
+"""What signals ask of a worker: softly at the first, hard at the second.
+
+The first SIGTERM or SIGINT: take nothing new, let executions end for ``grace_seconds``, give back what is not done,
+end with 0. The second, or SIGQUIT: kill what runs, try for two seconds to give it back (else its lease ends), end with
+128 + the signal's number as if it had killed the process. A third ends at once. None of them leaves a child behind:
+the kernel kills a worker's children with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+log = structlog.get_logger("functory.worker")
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
+# What may take this long even when it is to be hard: a transaction that gives back what ran.
+HARD_SECONDS = 2.0
+# After the grace time: what runs was killed by then, and is being given back.
+LATE_SECONDS = 5.0
+# sysexits.h, EX_TEMPFAIL: start me again.
+AGAIN = 75
+
+
+class Orders:
+    """Ends a worker; each of its ends is bounded, whatever hangs in there.
+
+    ``drain(grace)`` makes the worker end within ``grace`` seconds; ``leave`` gives back what still runs and signs
+    off. Both are called on threads of their own. :meth:`over` is called by who has ended in order.
+    """
+
+    def __init__(self, grace: float, drain: Callable[[float], None], leave: Callable[[], None]) -> None:
+        self._grace = grace
+        self._drain = drain
+        self._leave = leave
+        self._asked = 0
+        self._over = threading.Event()
+        self.status = 0
+
+    def install(self) -> Orders:
+        """Take over the signals; in the main thread only."""
+        # Written below the interpreter and read by a thread: the kernel may give a signal to any thread, and a handler
+        # would run only when the main one comes back from where it waits.
+        heard, bell = os.pipe()
+        os.set_blocking(bell, False)
+        signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+        # Children have signals of their own.
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+        for number in SIGNALS:
+            signal.signal(number, _nothing)
+        threading.Thread(target=self._listen, args=(heard,), name="functory-signals", daemon=True).start()
+        return self
+
+    def end(self, status: int) -> None:
+        """End softly with this status, not because of a signal."""
+        self._asked = max(self._asked, 1)
+        self._begin(hard=False, status=status)
+
+    def over(self) -> None:
+        """The worker has ended in order."""
+        self._over.set()
+
+    def wait_over(self, timeout: float) -> bool:
+        """Wait for that."""
+        return self._over.wait(timeout)
+
+    def _listen(self, heard: int) -> None:
+        while True:
+            for number in os.read(heard, 64):
+                if number in SIGNALS:
+                    self._on_signal(number)
+
+    def _on_signal(self, number: int) -> None:
+        self._asked += 1
+        if self._asked > 2:
+            os._exit(128 + number)
+        hard = self._asked > 1 or number == signal.SIGQUIT
+        self._begin(hard=hard, status=128 + number if hard else 0)
+
+    def _begin(self, *, hard: bool, status: int) -> None:
+        self.status = status
+        threading.Thread(target=self._carry_out, args=(hard,), name="functory-end", daemon=True).start()
+
+    def _carry_out(self, hard: bool) -> None:
+        until = time.monotonic() + (HARD_SECONDS if hard else self._grace + LATE_SECONDS)
+        log.info("stopping", grace_seconds=0 if hard else self._grace)
+        grace = 0.0 if hard else self._grace
+        threading.Thread(target=self._drain, args=(grace,), name="functory-draining", daemon=True).start()
+        if hard:
+            leaving = threading.Thread(target=self._leave, name="functory-leave", daemon=True)
+            leaving.start()
+            leaving.join(HARD_SECONDS)
+            os._exit(self.status)
+        if not self._over.wait(max(0.0, until - time.monotonic())):
+            log.warning("did not end in time")
+            os._exit(self.status or 1)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """A signal without a handler of Python's would not be written to the pipe."""

@@ -1,0 +1,60 @@
+"""The pruner: deletes what is old in small steps, and makes the coming weeks of the tables that have them.
+
+It rests as long after each step as the step took: whoever works gets the database at least half of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+
+import structlog
+
+from engine import metrics, partitions, pruning
+from engine.database import Database
+from engine.settings import Settings
+
+log = structlog.get_logger("functory.pruner")
+
+# From the end of a pass to the next one. What is kept for days need not go to the minute.
+PASS_SECONDS = 300.0
+
+
+class Pruner:
+    """One step at a time; any number of pruners may run."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._limits = pruning.Limits(_days(settings.keep_days), _days(settings.keep_log_days))
+        self._steps: Iterator[Counter[str]] | None = None
+        self._rest: float | None = None
+        self._gone: Counter[str] = Counter()
+
+    def prune(self) -> bool:
+        """One step of a pass, or the beginning of one. True while the pass goes on. Raises :class:`Unavailable`."""
+        start = time.monotonic()
+        steps, self._steps, self._rest = self._steps, None, None
+        if steps is None:
+            partitions.make(self._database)
+            steps = pruning.prune(self._database, self._limits)
+        gone = next(steps, None)
+        if gone is None:
+            if self._gone:
+                log.info("pruned", rows=dict(self._gone))
+            self._gone = Counter()
+            return False
+        for table, count in gone.items():
+            metrics.pruned_rows.labels(table).inc(count)
+        self._gone.update(gone)
+        self._steps, self._rest = steps, time.monotonic() - start
+        return True
+
+    def due_in(self) -> float | None:
+        """Seconds until the next step; None when a pass is over."""
+        return self._rest
+
+
+def _days(given: float | None) -> timedelta | None:
+    return None if given is None else timedelta(days=given)

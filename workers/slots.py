@@ -1,0 +1,63 @@
+"""The slots of a worker process: how many executions it runs at a time, whoever brings them.
+
+A message takes a slot and waits for it; what the worker claims by itself takes only slots that are free.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Slots:
+    """``count`` slots, for any number of threads."""
+
+    def __init__(self, count: int, changed: Callable[[], None] = lambda: None) -> None:
+        self._count = count
+        self._taken = 0
+        self._changed = changed
+        self._condition = threading.Condition()
+        self._free_since: float | None = time.monotonic()
+
+    @property
+    def free(self) -> int:
+        """How many are free now."""
+        return max(0, self._count - self._taken)
+
+    @property
+    def free_seconds(self) -> float:
+        """For how long there has been a free one; 0 when there is none."""
+        since = self._free_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def take(self, given_up: threading.Event) -> bool:
+        """Wait for a free slot and take it. False when ``given_up`` was set meanwhile."""
+        with self._condition:
+            while not given_up.is_set():
+                if self._taken < self._count:
+                    self._take(1)
+                    return True
+                self._condition.wait(0.2)
+        return False
+
+    def take_free(self) -> int:
+        """Take all that are free. Returns how many."""
+        with self._condition:
+            count = self.free
+            self._take(count)
+        return count
+
+    def give(self, count: int = 1) -> None:
+        """Give slots back."""
+        with self._condition:
+            self._taken -= count
+            if self._free_since is None and self.free:
+                self._free_since = time.monotonic()
+            self._condition.notify_all()
+        self._changed()
+
+    def _take(self, count: int) -> None:
+        self._taken += count
+        if not self.free:
+            self._free_since = None
