@@ -9,6 +9,7 @@ waited for: events are routed and executions are claimed without it.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import select
 import signal
@@ -55,6 +56,10 @@ class Ending:
         """Wait for the wish, at most ``timeout`` seconds. True when it was heard."""
         return bool(select.select([self._heard], [], [], timeout)[0])
 
+    def heard(self) -> bytes:
+        """The numbers of the signals that came while this one listened, for who has taken over from it."""
+        return os.read(self._heard, 64) if self.wait(0) else b""
+
     def _on_signal(self, number: int, _frame: Any) -> None:
         if self.asked:
             os._exit(128 + number)
@@ -69,6 +74,8 @@ def begin(role: str, *, embedded: bool = False) -> Settings:
     """
     settings = load_settings()
     logs.configure(settings.log_level, as_json=settings.log_json)
+    # Where every thread stands, on stderr: of a process that does nothing any more, nothing else can be asked.
+    faulthandler.register(signal.SIGUSR1)
     if settings.embedded and not embedded:
         raise Invalid(
             f"the {role} cannot run by itself with the in-memory broker",

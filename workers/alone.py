@@ -15,18 +15,24 @@ from workers.orders import Orders
 
 
 class Alone:
-    """A worker process; :meth:`run` returns its exit status."""
+    """A worker process; :meth:`run` returns its exit status. ``heard`` as in :meth:`Orders.install`."""
 
-    def __init__(self, settings: Settings, ready: Callable[[Executor], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ready: Callable[[Executor], None],
+        heard: Callable[[], bytes] = bytes,
+    ) -> None:
         self._settings = settings
         self._ready = ready
+        self._heard = heard
         self._drained = threading.Event()
         self._closing = threading.Lock()
         self._executor: Executor | None = None
 
     def run(self) -> int:
         """Run until a signal ends it. Raises the :class:`FunctoryError` for which it could not begin."""
-        orders = Orders(self._settings.grace_seconds, self._drain, self._close).install()
+        orders = Orders(self._settings.grace_seconds, self._drain, self._close).install(self._heard)
         try:
             self._executor = Executor.open(self._settings)
             self._executor.start()

@@ -8,6 +8,7 @@ the kernel kills a worker's children with it.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import threading
@@ -29,7 +30,7 @@ AGAIN = 75
 
 
 class Orders:
-    """Ends a worker; each of its ends is bounded, whatever hangs in there.
+    """Ends a worker's process; each of its ends is bounded, whatever hangs in there.
 
     ``drain(grace)`` makes the worker end within ``grace`` seconds; ``leave`` gives back what still runs and signs
     off. Both are called on threads of their own. :meth:`over` is called by who has ended in order.
@@ -43,8 +44,12 @@ class Orders:
         self._over = threading.Event()
         self.status = 0
 
-    def install(self) -> Orders:
-        """Take over the signals; in the main thread only."""
+    def install(self, earlier: Callable[[], bytes] = bytes) -> Orders:
+        """Take over the signals; in the main thread only.
+
+        ``earlier`` gives the numbers of the signals that whoever listened until now has heard: a worker that is asked
+        to end while it starts ends.
+        """
         # Written below the interpreter and read by a thread: the kernel may give a signal to any thread, and a handler
         # would run only when the main one comes back from where it waits.
         heard, bell = os.pipe()
@@ -54,6 +59,8 @@ class Orders:
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
         for number in SIGNALS:
             signal.signal(number, _nothing)
+        for number in earlier():
+            self._on_signal(number)
         threading.Thread(target=self._listen, args=(heard,), name="functory-signals", daemon=True).start()
         return self
 
@@ -61,6 +68,11 @@ class Orders:
         """End softly with this status, not because of a signal."""
         self._asked = max(self._asked, 1)
         self._begin(hard=False, status=status)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the end was asked for."""
+        return self._asked > 0
 
     def over(self) -> None:
         """The worker has ended in order."""
@@ -98,8 +110,18 @@ class Orders:
             leaving.join(HARD_SECONDS)
             os._exit(self.status)
         if not self._over.wait(max(0.0, until - time.monotonic())):
-            log.warning("did not end in time")
+            _told("did not end in time")
             os._exit(self.status or 1)
+        # The interpreter waits for threads of libraries, and may do so for ever; nothing of ours is open any more.
+        time.sleep(LATE_SECONDS)
+        _told("ended in order, and was held up")
+        os._exit(self.status)
+
+
+def _told(what: str) -> None:
+    """Who holds up the end: the only trace of it, when somebody asks tomorrow."""
+    log.warning(what, threads=sorted(one.name for one in threading.enumerate() if not one.daemon))
+    faulthandler.dump_traceback(all_threads=True)
 
 
 def _nothing(_number: int, _frame: object) -> None:

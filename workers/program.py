@@ -42,10 +42,14 @@ PATIENCE_SECONDS = 3.0
 
 
 class Worker(CeleryWorker):
-    """A worker process. ``ready`` is called once, when it can take in work: by messages or without."""
+    """A worker process. ``ready`` is called once, when it can take in work: by messages or without.
+
+    ``heard`` as in :meth:`Orders.install`.
+    """
 
     app: Application
     ready: Callable[[Worker], None] = staticmethod(lambda _: None)
+    heard: Callable[[], bytes] = staticmethod(bytes)
     _refused: FunctoryError | None = None
 
     def on_before_init(self, quiet: bool = True, **options: Any) -> None:
@@ -61,8 +65,10 @@ class Worker(CeleryWorker):
         self.app.steps["worker"].add(_Served)  # pyright: ignore[reportOptionalSubscript]
 
     def on_start(self) -> None:
-        super().on_start()
         self._drained, self._stopped = Bell(), Bell()
+        super().on_start()
+        if self._orders.asked:
+            raise SystemExit(0)
         self._told = threading.Lock()
         self._watchdog = Watchdog(self.app.settings, self._on_deaf)
         signals.task_received.connect(self._heard, weak=False)
@@ -129,7 +135,7 @@ class Worker(CeleryWorker):
 
     def install_platform_tweaks(self, worker: Any) -> None:
         """Our signal handlers instead of Celery's."""
-        self._orders.install()
+        self._orders.install(self.heard)
 
     def _drain(self, grace: float) -> None:
         (self._drained if grace else self._stopped).ring()

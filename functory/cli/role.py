@@ -94,11 +94,13 @@ def worker(
 
         if ending.asked:
             return 0
-        # From here on the program has its own signal handlers.
+        # The program has signal handlers of its own as soon as it can; what came before is handed over.
         if settings.brokerless:
             from workers.alone import Alone
 
-            return Alone(settings, lambda executor: ready(settings.worker_slots, executor)).run()
+            return Alone(
+                settings, lambda executor: ready(settings.worker_slots, executor), ending.heard
+            ).run()
         from workers.app import make_app
 
         program = make_app(settings).Worker(
@@ -109,6 +111,7 @@ def worker(
             without_mingle=True,
         )
         program.ready = lambda worker: ready(worker.slots, worker.app.executor)
+        program.heard = ending.heard
         program.start()
         return program.exitcode or 0
 

@@ -244,6 +244,9 @@ class Deployment:
             try:
                 code = place.process.process.wait(READY_SECONDS)
             except subprocess.TimeoutExpired:
+                # Its stacks go to the output that is kept.
+                place.process.signal(signal.SIGUSR1)
+                place.process.wait_for(r"Current thread|most recent call first", READY_SECONDS)
                 complaints.append(f"{place.role} {place.number} did not end on SIGTERM")
                 continue
             # One that was just started again has not heard of its signals yet.

@@ -151,13 +151,7 @@ class Server(ABC):
         stopped: list[psutil.Process] = []
         try:
             for process, _ in self._running:
-                # The parent first: it makes no further children then.
-                parent = psutil.Process(process.pid)
-                parent.suspend()
-                stopped += [parent, *parent.children(recursive=True)]
-            for one in stopped:
-                with suppress(psutil.NoSuchProcess):
-                    one.suspend()
+                _suspend_family(psutil.Process(process.pid), stopped)
             yield
         finally:
             for one in reversed(stopped):
@@ -264,6 +258,28 @@ class Server(ABC):
     def _failure(self, what: str) -> str:
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         return f"{self.title} {what}; the end of its output:\n" + "\n".join(text.splitlines()[-30:])
+
+
+def _suspend_family(parent: psutil.Process, stopped: list[psutil.Process]) -> None:
+    """Stop a process and all below it, and add them to `stopped`; returns when all of them stand still."""
+    family = [parent]
+    while family:
+        for one in family:
+            with suppress(psutil.NoSuchProcess):
+                one.suspend()
+        stopped += family
+        # The signal was sent; a process that is busy in the kernel stands still a little later.
+        while not all(map(_stands_still, family)):
+            time.sleep(0.001)
+        # Whom somebody made before he stood still himself.
+        family = [child for child in parent.children(recursive=True) if child not in stopped]
+
+
+def _stands_still(process: psutil.Process) -> bool:
+    try:
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def environment_without(*prefixes: str) -> dict[str, str]:
