@@ -15,7 +15,7 @@ from datetime import datetime
 from engine.database import Database
 from engine.errors import Invalid
 from engine.invariants import lineage, routing, telling, ticks, work
-from engine.invariants.look import Found, Look, sentences
+from engine.invariants.look import Asked, Found, Look, question
 from engine.settings import Settings
 
 
@@ -82,8 +82,8 @@ def verify(
             continue
         start = time.perf_counter()
         with database.read() as tx:
-            look = Look(tx, settings, since, patience)
-            count, words = sentences(tx, one.broken(look), examples)
+            asked = Asked.of(tx, settings, since, patience)
+            count, words = question(one.broken, asked.shape(settings)).ask(tx, asked, examples)
         found.append(Result(one.code, one.title, count, words, time.perf_counter() - start))
     return found
 

@@ -134,7 +134,7 @@ def misplaced(look: Look) -> Sequence[Found]:
             execution.c.depth,
         ).where(
             sa.or_(
-                sa.and_(execution.c.cause.in_(COUNTED), execution.c.depth > look.settings.max_depth),
+                sa.and_(execution.c.cause.in_(COUNTED), execution.c.depth > look.shape.max_depth),
                 sa.and_(_by_none, execution.c.depth != 0),
             ),
             *look.recent(execution.c.id),

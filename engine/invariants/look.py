@@ -1,11 +1,15 @@
 """What the queries of the invariants share: the moment, the patience, and the form of what they find.
 
 Every select gives the same four columns: words with places for the other three (``{id}``, ``{name}``, ``{number}``).
+
+Moments are parameters, so that a query is built once for each :class:`Shape`: building all of them takes longer than
+asking them of a small database, and simulations ask thousands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +19,7 @@ import sqlalchemy as sa
 from engine import horizon
 from engine.events import least_id
 from engine.settings import Settings
-from engine.tables import Id
+from engine.tables import Id, Instant
 from engine.tx import Tx
 
 # The least time that something open may rest; with long leases it is longer.
@@ -27,43 +31,139 @@ Found = sa.Select[*tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Look:
-    """One asking: as of when, since when, and how patient."""
+class Shape:
+    """What the text of the queries depends on."""
 
-    tx: Tx
-    settings: Settings
+    drained: bool  # nothing should be open at all
+    since: bool  # only what was made from a moment on is looked at
+    pruned: bool  # some of it may be gone
+    lease_seconds: float
+    max_depth: int
+    receipt_days: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One asking: as of when, since when, and how patient (seconds that something open may rest without progress)."""
+
+    now: datetime
+    patience: float
     since: datetime | None = None
-    wanted: float | None = None
+    horizon: datetime | None = None
 
-    @property
-    def patience(self) -> float:
-        """Seconds that something open may rest without progress."""
-        if self.wanted is not None:
-            return self.wanted
-        return max(LEAST_PATIENCE, LEASES * self.settings.lease_seconds)
+    @classmethod
+    def of(cls, tx: Tx, settings: Settings, since: datetime | None, patience: float | None) -> Asked:
+        """In this transaction; without ``patience`` as much as the settings make a fault sure by."""
+        if patience is None:
+            patience = max(LEAST_PATIENCE, LEASES * settings.lease_seconds)
+        return cls(tx.now, patience, since, horizon.read(tx))
 
-    @property
-    def drained(self) -> bool:
-        """Whether nothing should be open at all."""
-        return self.patience <= 0
+    def shape(self, settings: Settings) -> Shape:
+        """What it has in common with other askings."""
+        return Shape(
+            self.patience <= 0,
+            self.since is not None,
+            self.horizon is not None,
+            settings.lease_seconds,
+            settings.max_depth,
+            settings.receipt_days,
+        )
 
-    @property
-    def latest(self) -> datetime:
-        """What was due before this moment has rested too long."""
-        return self.tx.now - timedelta(seconds=self.patience)
+
+class Look:
+    """What queries of a shape are built with: each moment is a parameter, whose value each asking gives."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.drained = shape.drained
+        self.lease = timedelta(seconds=shape.lease_seconds)
+        self._values: dict[str, Callable[[Asked], Any]] = {}
+
+    def values(self, asked: Asked) -> dict[str, Any]:
+        """The parameters' values."""
+        return {name: value(asked) for name, value in self._values.items()}
+
+    def now(self, plus: timedelta = timedelta()) -> Any:
+        """The moment of the asking, or one so far from it."""
+        return self._moment("now", plus, lambda asked: asked.now + plus)
+
+    def now_id(self, plus: timedelta) -> Any:
+        """The least id of such a moment."""
+        return self._moment("now_id", plus, lambda asked: least_id(asked.now + plus), Id)
+
+    def latest(self, minus: timedelta = timedelta()) -> Any:
+        """What was due before this moment has rested too long, ``minus`` a while that it may rest longer."""
+        return self._moment("latest", minus, lambda asked: _latest(asked) - minus)
+
+    def latest_id(self) -> Any:
+        """The least id of that moment."""
+        return self._moment("latest_id", timedelta(), lambda asked: least_id(_latest(asked)), Id)
 
     def recent(self, *columns: Any) -> list[Any]:
         """The condition that these ids are of what is looked at: made from ``since`` on."""
-        return [] if self.since is None else [column >= least_id(self.since) for column in columns]
-
-    def unpruned(self, moment: Any) -> Any:
-        """The condition that what belongs to ``moment`` cannot have been pruned."""
-        reached = horizon.read(self.tx)
-        return sa.true() if reached is None else moment >= reached
+        if not self.shape.since:
+            return []
+        least = self._moment("since_id", timedelta(), lambda asked: least_id(_given(asked.since)), Id)
+        return [column >= least for column in columns]
 
     def from_then(self, *columns: Any) -> list[Any]:
         """The same for moments."""
-        return [] if self.since is None else [column >= self.since for column in columns]
+        if not self.shape.since:
+            return []
+        since = self._moment("since", timedelta(), lambda asked: asked.since)
+        return [column >= since for column in columns]
+
+    def unpruned(self, moment: Any) -> Any:
+        """The condition that what belongs to ``moment`` cannot have been pruned."""
+        if not self.shape.pruned:
+            return sa.true()
+        return moment >= self._moment("horizon", timedelta(), lambda asked: asked.horizon)
+
+    def _moment(
+        self, name: str, distance: timedelta, value: Callable[[Asked], Any], type_: Any = Instant
+    ) -> Any:
+        if distance:
+            name = f"{name}_{round(distance.total_seconds() * 1000)}".replace("-", "m")
+        self._values[name] = value
+        return sa.bindparam(name, type_=type_)
+
+
+def _latest(asked: Asked) -> datetime:
+    return asked.now - timedelta(seconds=asked.patience)
+
+
+def _given(moment: datetime | None) -> datetime:
+    assert moment is not None
+    return moment
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query that was built: asked with the values of one asking."""
+
+    statement: Any
+    look: Look
+
+    def ask(self, tx: Tx, asked: Asked, examples: int) -> tuple[int, tuple[str, ...]]:
+        """How many rows it finds, and sentences about the first of them: one statement."""
+        broken = tx.rows(self.statement, self.look.values(asked) | {"examples": max(1, examples)})
+        if not broken:
+            return 0, ()
+        return broken[0]["total"], tuple(row["words"].format(**row) for row in broken[:examples])
+
+
+@functools.lru_cache(maxsize=256)
+def question(selects: Callable[[Look], Sequence[Found]], shape: Shape) -> Question:
+    """The query of these selects for a shape."""
+    look = Look(shape)
+    found = selects(look)
+    rows = (sa.union_all(*found) if len(found) > 1 else found[0]).subquery("broken")
+    statement = (
+        sa.select(rows, sa.func.count().over().label("total"))
+        .order_by(rows.c.words, rows.c.id, rows.c.name)
+        .limit(sa.bindparam("examples", type_=sa.Integer))
+    )
+    return Question(statement, look)
 
 
 def found(words: Any, id_: Any = None, name: Any = None, number: Any = None) -> Found:
@@ -74,20 +174,6 @@ def found(words: Any, id_: Any = None, name: Any = None, number: Any = None) -> 
         sa.cast(sa.null() if name is None else name, sa.Text).label("name"),
         sa.cast(sa.null() if number is None else number, sa.Integer).label("number"),
     )
-
-
-def sentences(tx: Tx, selects: Sequence[Found], examples: int) -> tuple[int, tuple[str, ...]]:
-    """How many rows these selects find together, and sentences about the first of them: one statement."""
-    rows = (sa.union_all(*selects) if len(selects) > 1 else selects[0]).subquery("broken")
-    statement = (
-        sa.select(rows, sa.func.count().over().label("total"))
-        .order_by(rows.c.words, rows.c.id, rows.c.name)
-        .limit(max(1, examples))
-    )
-    broken = tx.rows(statement)
-    if not broken:
-        return 0, ()
-    return broken[0]["total"], tuple(row["words"].format(**row) for row in broken[:examples])
 
 
 def words_of(*cases: tuple[Any, str]) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from engine import switches
-from engine.events import least_id
 from engine.invariants.look import Found, Look, found, words_of
 from engine.tables import event, execution, firing, hold, switch, trigger_version
 
@@ -26,8 +25,8 @@ def unrouted(look: Look) -> Sequence[Found]:
     )
     if look.drained:
         return [waits]
-    old = event.c.id < least_id(look.latest)
-    due = sa.or_(event.c.route_after.is_(None), event.c.route_after < look.latest)
+    old = event.c.id < look.latest_id()
+    due = sa.or_(event.c.route_after.is_(None), event.c.route_after < look.latest())
     earlier = event.alias("earlier")
     # Routers go by the order of ids: in a backlog that shrinks, what comes right before was routed just now.
     head = sa.select(event.c.id).where(_PENDING, old, due).order_by(event.c.id).limit(1).scalar_subquery()
@@ -38,7 +37,7 @@ def unrouted(look: Look) -> Sequence[Found]:
         .limit(BEFORE)
         .subquery()
     )
-    moving = sa.exists(sa.select(before.c.routed_at).where(before.c.routed_at > look.latest))
+    moving = sa.exists(sa.select(before.c.routed_at).where(before.c.routed_at > look.latest()))
     return [waits.where(old, due, sa.not_(moving))]
 
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from engine.events import least_id
 from engine.invariants.look import Found, Look, found, words_of
 from engine.schedules import TYPE
 from engine.tables import event, schedule, schedule_tick, source
@@ -21,7 +20,7 @@ def mistimed(look: Look) -> Sequence[Found]:
     before it, so that no time is passed over.
     """
     # Ticks are forgotten after a while, their events are not.
-    remembered = look.tx.now - timedelta(days=look.settings.receipt_days) + timedelta(hours=1)
+    remembered = look.now_id(timedelta(hours=1) - timedelta(days=look.shape.receipt_days))
     told = schedule_tick.c.event_id
     broken = [
         found(
@@ -50,7 +49,7 @@ def mistimed(look: Look) -> Sequence[Found]:
         .where(
             event.c.type == TYPE,
             told.is_(None),
-            event.c.id >= least_id(remembered),
+            event.c.id >= remembered,
             *look.recent(event.c.id),
         ),
         found("schedule {name} has not been planned since it was changed", source.c.id, source.c.name)
@@ -73,5 +72,5 @@ def mistimed(look: Look) -> Sequence[Found]:
         found("schedule {name} is due and does not tick", source.c.id, source.c.name)
         .select_from(schedule)
         .join(source, source.c.id == schedule.c.source_id)
-        .where(schedule.c.next_at < look.latest, source.c.state == "enabled"),
+        .where(schedule.c.next_at < look.latest(), source.c.state == "enabled"),
     ]

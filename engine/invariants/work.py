@@ -9,7 +9,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from engine.dispatch import LONGEST
-from engine.events import least_id
 from engine.invariants.look import Found, Look, found, words_of
 from engine.invariants.routing import ROUTING
 from engine.invariants.telling import TERMINAL
@@ -41,7 +40,7 @@ def resting(look: Look) -> Sequence[Found]:
     """I5: what is open and gets no further: executions, matches, cancellations, compensations."""
     if look.drained:
         return [*_left_open(look), _blocked(look)]
-    late = look.latest
+    late = look.latest()
     return [
         _execution(look, "runs without a lease", _RUNNING, execution.c.lease_until.is_(None)),
         _execution(
@@ -51,7 +50,7 @@ def resting(look: Look) -> Sequence[Found]:
             look,
             "was to be cancelled and still runs",
             _RUNNING,
-            execution.c.cancel_requested_at < late - _lease(look),
+            execution.c.cancel_requested_at < look.latest(look.lease),
         ),
         _execution(
             look,
@@ -72,7 +71,7 @@ def resting(look: Look) -> Sequence[Found]:
             look,
             "was sent, is not claimed, and is not sent again",
             _QUEUED,
-            execution.c.dispatched_at < late - timedelta(seconds=LONGEST),
+            execution.c.dispatched_at < look.latest(timedelta(seconds=LONGEST)),
         ),
         _blocked(look),
         found("matches of trigger {name} are due and not decided about", None, trigger.c.name)
@@ -256,7 +255,7 @@ def repeated(look: Look) -> Sequence[Found]:
 
 def overlong(look: Look) -> Sequence[Found]:
     """I15: a lease that ends later than now and its length, or that something has which does not run."""
-    longest = look.tx.now + _lease(look) + timedelta(seconds=LEASE_SLACK)
+    longest = look.now(look.lease + timedelta(seconds=LEASE_SLACK))
     return [
         _execution(look, "has a lease beyond any lease", _RUNNING, execution.c.lease_until > longest),
         found("execution {id} is {name} and has a lease", execution.c.id, execution.c.state).where(
@@ -302,9 +301,9 @@ def _blocked(look: Look) -> Found:
 def _moving(look: Look) -> Any:
     """Whether workers do what they can: something was claimed lately, or those that are alive are full."""
     claimed = sa.exists(
-        sa.select(event.c.id).where(event.c.type == "execution.started", event.c.id >= least_id(look.latest))
+        sa.select(event.c.id).where(event.c.type == "execution.started", event.c.id >= look.latest_id())
     )
-    alive = worker.c.seen_at > look.tx.now - _lease(look)
+    alive = worker.c.seen_at > look.now(-look.lease)
     slots = sa.select(sa.func.coalesce(sa.func.sum(worker.c.slots), 0)).where(alive).scalar_subquery()
     busy = execution.alias("busy")
     running = (
@@ -323,7 +322,7 @@ def _all_routed(look: Look) -> Any:
         sa.exists(
             sa.select(waiting.c.id)
             .where(sa.text("waiting.state = 'pending'"))
-            .where(waiting.c.time < look.tx.now)
+            .where(waiting.c.time < look.now())
         )
     )
 
@@ -344,7 +343,3 @@ def _stuck() -> Any:
     """Whether a step of the saga could not be undone: the others wait for an operator, who is told by an event."""
     other = compensation.alias("other")
     return sa.exists().where(other.c.saga_id == compensation.c.saga_id, other.c.state == "failed")
-
-
-def _lease(look: Look) -> timedelta:
-    return timedelta(seconds=look.settings.lease_seconds)

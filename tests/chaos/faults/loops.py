@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
 
-from engine.tables import breaker, event, execution, firing, trigger
+from engine.tables import breaker, execution, firing, trigger
 from tests.chaos import workload
 from tests.chaos.counts import Counts
 from tests.chaos.deployment import LAYOUT
@@ -229,9 +229,10 @@ def slow(chaos: Chaos, _counts: Counts) -> list[str]:
     ran, stopped = seen(chaos)
     complaints = quiet(chaos)
     with chaos.database.read() as tx:
-        span = sa.func.max(event.c.time), sa.func.min(event.c.time)
-        last, first = tx.connection.execute(sa.select(*span).where(event.c.type == "hook.called")).one()
-    # A minute has so many turns, and a slow machine may take longer than a part of one.
+        span = sa.func.max(firing.c.time), sa.func.min(firing.c.time)
+        decided = sa.select(*span).join(trigger, trigger.c.id == firing.c.trigger_id)
+        last, first = tx.connection.execute(decided.where(trigger.c.name == "notify")).one()
+    # A minute has so many turns, and a slow machine may take longer than a part of one to decide about all.
     most = RATE + int((last - first).total_seconds() * RATE / 60)
     if ran["grow"] != 1 or not RATE <= ran["notify"] <= most:
         complaints.append(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from collections.abc import Callable
+from typing import Any
 
 import psutil
 import sqlalchemy as sa
@@ -52,6 +54,28 @@ def given_back(chaos: Chaos, counts: Counts) -> list[str]:
     return complaints + [f"{row['id']} counts {row['attempt']} attempts, not 1" for row in counted]
 
 
+# A busy machine may let an execution end between the look and the blow.
+BLOWS = 5
+
+
+def strike(chaos: Chaos, blow: Callable[[Role], None]) -> None:
+    """Harm a worker that works so that it ends, and another one if it had just become idle."""
+    for _ in range(BLOWS):
+        victim = chaos.busy_worker()
+        chaos.mark()
+        blow(victim)
+        chaos.wait(lambda victim=victim: victim.process.poll() is not None, "the worker's end")
+        if _was_hit(chaos, attempt.c.worker_id.like(f"%:{victim.pid}:%")):
+            return
+
+
+def _was_hit(chaos: Chaos, whose: Any) -> bool:
+    """Whether an attempt of a worker that is dead was interrupted: it is open still, or did not end by itself."""
+    spoilt = sa.or_(attempt.c.ended_at.is_(None), attempt.c.outcome.in_(("lost", "crashed", "released")))
+    with chaos.database.read() as tx:
+        return bool(tx.scalar(sa.select(sa.func.count()).where(whose, spoilt)))
+
+
 @fault("none", expect=nothing_lost)
 def none(chaos: Chaos) -> None:
     """Nothing happens: what the others are compared with."""
@@ -61,18 +85,14 @@ def none(chaos: Chaos) -> None:
 def kill_group(chaos: Chaos) -> None:
     """The worker and all below it at once, as when its container is killed."""
     chaos.pause(0, 2)
-    victim = chaos.busy_worker()
-    chaos.mark()
-    kill_tree(victim)
+    strike(chaos, kill_tree)
 
 
 @fault("worker-kill9-main", expect=interrupted)
 def kill_main(chaos: Chaos) -> None:
     """The main process alone, as the kernel does when memory is short: nobody else is told."""
     chaos.pause(0, 2)
-    victim = chaos.busy_worker()
-    chaos.mark()
-    victim.kill()
+    strike(chaos, Role.kill)
 
 
 @fault("worker-kill9-child")
@@ -95,31 +115,33 @@ def kill_prefork_child(chaos: Chaos) -> None:
         return sorted({int(row["worker_id"].split(":")[-2]) for row in rows if row["worker_id"]})
 
     chaos.pause(0, 2)
-    victim = chaos.rng.choice(chaos.wait(in_use, "a child that works"))
-    chaos.mark()
-    send([victim], signal.SIGKILL)
+    for _ in range(BLOWS):
+        victim = chaos.rng.choice(chaos.wait(in_use, "a child that works"))
+        chaos.mark()
+        send([victim], signal.SIGKILL)
+        chaos.wait(lambda victim=victim: not psutil.pid_exists(victim), "the child's end")
+        if _was_hit(chaos, attempt.c.worker_id.like(f"%:{victim}:%")):
+            return
 
 
 @fault("worker-term", settings={"grace_seconds": 0.3}, expect=given_back)
 def term(chaos: Chaos) -> None:
     """SIGTERM, with less grace than the work takes."""
     chaos.pause(0, 1)
-    victim = chaos.busy_worker()
-    chaos.mark()
-    victim.signal(signal.SIGTERM)
-    chaos.wait(lambda: victim.process.poll() is not None, "the worker's end")
+    strike(chaos, lambda victim: victim.signal(signal.SIGTERM))
 
 
 @fault("worker-term-twice", settings={"grace_seconds": 600.0}, expect=given_back)
 def term_twice(chaos: Chaos) -> None:
     """SIGTERM with all the time of the world, and again: now."""
+
+    def twice(victim: Role) -> None:
+        victim.signal(signal.SIGTERM)
+        victim.wait_for("stopping", 120)
+        victim.signal(signal.SIGTERM)
+
     chaos.pause(0, 1)
-    victim = chaos.busy_worker()
-    chaos.mark()
-    victim.signal(signal.SIGTERM)
-    victim.wait_for("stopping", 120)
-    victim.signal(signal.SIGTERM)
-    chaos.wait(lambda: victim.process.poll() is not None, "the worker's end")
+    strike(chaos, twice)
 
 
 def zombie_refused(chaos: Chaos, counts: Counts) -> list[str]:
