@@ -35,12 +35,58 @@ from engine.database import Database, Tx
 from engine.errors import FunctoryError, NotFound, Stale, Unavailable
 from engine.grants import NOTHING, Grants
 from engine.limits import Limits
-from engine.tables import attempt, execution, log, span
+from engine.tables import Instant, attempt, execution, log, span
 
 log_ = structlog.get_logger("functory.attempts")
 
 # A worker that stops again and again may give an execution back this often without it counting.
 MAX_RELEASES = 20
+
+
+# Carried out for every attempt: built once. What is set by a finish is given beside the statement.
+_IDS = sa.bindparam("ids", expanding=True)
+_NOW = sa.bindparam("now", type_=Instant)
+_CLAIMED = (
+    sa.update(execution)
+    # What was dispatched is due by the dispatcher's clock; ours may be a moment behind.
+    .where(
+        execution.c.id.in_(_IDS),
+        execution.c.state == "queued",
+        sa.not_(execution.c.held),
+        sa.or_(execution.c.run_at <= _NOW, execution.c.dispatched_at.is_not(None)),
+        sa.or_(
+            execution.c.expires_at.is_(None),
+            execution.c.expires_at > _NOW,
+            execution.c.started_at.is_not(None),
+        ),
+    )
+    .values(
+        state="running",
+        attempt=execution.c.attempt + 1,
+        fence=execution.c.fence + 1,
+        lease_until=sa.bindparam("lease", type_=Instant),
+        worker_id=sa.bindparam("worker"),
+        started_at=sa.func.coalesce(execution.c.started_at, _NOW),
+    )
+    .returning(execution, widenings.STAMP)
+)
+_MINE = (
+    sa.tuple_(execution.c.id, execution.c.fence).in_(sa.bindparam("mine", expanding=True)),
+    execution.c.state == "running",
+)
+_PULSE = (execution.c.id, execution.c.fence, execution.c.cancel_requested_at)
+_BEATEN = (
+    sa.update(execution)
+    .where(*_MINE)
+    .values(lease_until=sa.bindparam("lease", type_=Instant))
+    .returning(*_PULSE)
+)
+_WANTED = sa.select(*_PULSE).where(*_MINE)
+_OWN_ID, _OWN_FENCE = sa.bindparam("own_id"), sa.bindparam("own_fence")
+_FINISHED = sa.update(execution).where(
+    execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"
+)
+_ENDED = sa.update(attempt).where(attempt.c.execution_id == _OWN_ID, attempt.c.fence == _OWN_FENCE)
 
 
 @dataclass(frozen=True)
@@ -206,30 +252,8 @@ class Attempts:
         return back
 
     def _claim(self, tx: Tx, ids: Sequence[str], taken: dict[tuple[str, int], datetime]) -> list[Claim]:
-        rows = tx.rows(
-            sa.update(execution)
-            # What was dispatched is due by the dispatcher's clock; ours may be a moment behind.
-            .where(
-                execution.c.id.in_(ids),
-                execution.c.state == "queued",
-                sa.not_(execution.c.held),
-                sa.or_(execution.c.run_at <= tx.now, execution.c.dispatched_at.is_not(None)),
-                sa.or_(
-                    execution.c.expires_at.is_(None),
-                    execution.c.expires_at > tx.now,
-                    execution.c.started_at.is_not(None),
-                ),
-            )
-            .values(
-                state="running",
-                attempt=execution.c.attempt + 1,
-                fence=execution.c.fence + 1,
-                lease_until=tx.now + self._lease,
-                worker_id=self._worker_id,
-                started_at=sa.func.coalesce(execution.c.started_at, tx.now),
-            )
-            .returning(execution, widenings.STAMP)
-        )
+        given = {"ids": list(ids), "now": tx.now, "lease": tx.now + self._lease, "worker": self._worker_id}
+        rows = tx.rows(_CLAIMED, given)
         taken.clear()
         if not rows:
             return []
@@ -334,15 +358,7 @@ class Attempts:
         if not wanted:
             return Pulse()
         with self._database.write() as tx:
-            rows = tx.rows(
-                sa.update(execution)
-                .where(
-                    sa.tuple_(execution.c.id, execution.c.fence).in_(sorted(wanted)),
-                    execution.c.state == "running",
-                )
-                .values(lease_until=tx.now + self._lease)
-                .returning(execution.c.id, execution.c.fence, execution.c.cancel_requested_at)
-            )
+            rows = tx.rows(_BEATEN, {"mine": sorted(wanted), "lease": tx.now + self._lease})
         return _pulse(wanted, rows)
 
     def wanted(self, claims: Iterable[tuple[str, int]]) -> Pulse:
@@ -351,12 +367,7 @@ class Attempts:
         if not wanted:
             return Pulse()
         with self._database.read() as tx:
-            rows = tx.rows(
-                sa.select(execution.c.id, execution.c.fence, execution.c.cancel_requested_at).where(
-                    sa.tuple_(execution.c.id, execution.c.fence).in_(sorted(wanted)),
-                    execution.c.state == "running",
-                )
-            )
+            rows = tx.rows(_WANTED, {"mine": sorted(wanted)})
         return _pulse(wanted, rows)
 
     def finish(self, claim: Claim, ending: Ending) -> Next:
@@ -422,27 +433,22 @@ class Attempts:
                 "dispatch_count": 0,
                 "worker_id": None,
             }
-        changed = tx.execute(
-            sa.update(execution)
-            .where(
-                execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running"
-            )
-            .values(**values)
-        ).rowcount
+        own = {"own_id": claim.id, "own_fence": claim.fence}
+        changed = tx.execute(_FINISHED, own | values).rowcount
         if not changed:
             raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
         if claim.row["laned"]:
             (lanes.leave if final else lanes.step_back)(tx, claim.id)
         tx.execute(
-            sa.update(attempt)
-            .where(attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence)
-            .values(
-                ended_at=tx.now,
-                outcome=ending.outcome,
-                error=values["error"],
-                duration_seconds=ending.duration_seconds,
-                waited_seconds=ending.waited_seconds,
-            )
+            _ENDED,
+            own
+            | {
+                "ended_at": tx.now,
+                "outcome": ending.outcome,
+                "error": values["error"],
+                "duration_seconds": ending.duration_seconds,
+                "waited_seconds": ending.waited_seconds,
+            },
         )
         key = {"execution_id": claim.id, "fence": claim.fence}
         tx.insert(span, [key | dict(item) for item in ending.spans])

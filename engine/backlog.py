@@ -11,6 +11,7 @@ length of the queue.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,9 +92,9 @@ def deal(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) -> lis
     return order
 
 
-def in_flight(tx: Tx) -> InFlight:
-    """What is sent and what is running: one statement over two indexes that hold nothing else."""
-    sent, running = (
+# Asked in every round of every dispatcher, or in every claim: built once.
+_IN_FLIGHT = sa.union_all(
+    *(
         sa.select(
             sa.func.min(execution.c.function).label("function"),
             sa.literal(kind).label("kind"),
@@ -107,9 +108,33 @@ def in_flight(tx: Tx) -> InFlight:
             ("running", (RUNNING, execution.c.lease_until > _EVER)),
         )
     )
+)
+_UNTIL = sa.bindparam("until", type_=Instant)
+_PLACES = sa.bindparam("places", type_=sa.Integer)
+_COLUMNS = (execution.c.id, execution.c.priority, execution.c.function, execution.c.queue_at)
+_EARLIEST = (
+    sa.select(*_COLUMNS, execution.c.run_at).where(WAITING).order_by(execution.c.run_at).limit(_PLACES)
+)
+_UNCLAIMED = (
+    sa.select(execution.c.id)
+    .where(SENT, execution.c.dispatched_at <= _UNTIL)
+    .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
+    .limit(_PLACES)
+)
+_FREE = sa.select(execution.c.id).where(WAITING, execution.c.id.in_(sa.bindparam("ids", expanding=True)))
+_ANYTHING = sa.select(
+    sa.or_(
+        sa.exists().where(WAITING, execution.c.run_at <= _UNTIL),
+        sa.exists().where(SENT, execution.c.dispatched_at <= _UNTIL),
+    )
+)
+
+
+def in_flight(tx: Tx) -> InFlight:
+    """What is sent and what is running: one statement over two indexes that hold nothing else."""
     functions: dict[str, int] = defaultdict(int)
     totals = {"sent": 0, "running": 0}
-    for row in tx.rows(sa.union_all(sent, running)):
+    for row in tx.rows(_IN_FLIGHT):
         functions[row["function"]] += row["count"]
         totals[row["kind"]] += row["count"]
     return InFlight(functions, **totals)
@@ -118,8 +143,7 @@ def in_flight(tx: Tx) -> InFlight:
 def take(tx: Tx, places: int, flight: InFlight | None = None, *, waited: float = 0.0) -> Taken:
     """Lock up to ``places`` executions that nobody has sent and that have been due for ``waited`` seconds."""
     until = tx.now - timedelta(seconds=waited)
-    first = sa.select(*_COLUMNS, execution.c.run_at).where(WAITING).order_by(execution.c.run_at)
-    rows = tx.rows(_locking(tx, first.limit(places + 1)))
+    rows = tx.rows(_locking(tx.dialect, _EARLIEST), {"places": places + 1})
     due = [row for row in rows if row["run_at"] <= until]
     if len(due) <= places:
         next_at = next((row["run_at"] for row in rows[len(due) :]), None)
@@ -130,28 +154,13 @@ def take(tx: Tx, places: int, flight: InFlight | None = None, *, waited: float =
 
 def sent(tx: Tx, limit: int, *, waited: float) -> list[str]:
     """Lock up to ``limit`` executions that were sent ``waited`` seconds ago and that no message has brought anybody."""
-    statement = (
-        sa.select(execution.c.id)
-        .where(SENT, execution.c.dispatched_at <= tx.now - timedelta(seconds=waited))
-        .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
-        .limit(limit)
-    )
-    return [row["id"] for row in tx.rows(_locking(tx, statement))]
+    given = {"until": tx.now - timedelta(seconds=waited), "places": limit}
+    return [row["id"] for row in tx.rows(_locking(tx.dialect, _UNCLAIMED), given)]
 
 
 def anything(tx: Tx, *, waited: float) -> bool:
     """Whether :func:`take` or :func:`sent` would find something. One statement, and it locks nothing."""
-    until = tx.now - timedelta(seconds=waited)
-    return bool(
-        tx.scalar(
-            sa.select(
-                sa.or_(
-                    sa.exists().where(WAITING, execution.c.run_at <= until),
-                    sa.exists().where(SENT, execution.c.dispatched_at <= until),
-                )
-            )
-        )
-    )
+    return bool(tx.scalar(_ANYTHING, {"until": tx.now - timedelta(seconds=waited)}))
 
 
 def _best(tx: Tx, places: int, until: datetime, flight: Mapping[str, int]) -> list[str]:
@@ -204,16 +213,14 @@ def _lock(tx: Tx, ids: Sequence[str]) -> list[str]:
     """Those of ``ids`` that nobody else has taken meanwhile, locked."""
     if tx.dialect != "postgresql" or not ids:
         return list(ids)
-    statement = sa.select(execution.c.id).where(WAITING, execution.c.id.in_(ids))
-    free = {row["id"] for row in tx.rows(_locking(tx, statement))}
+    free = {row["id"] for row in tx.rows(_locking(tx.dialect, _FREE), {"ids": list(ids)})}
     return [id_ for id_ in ids if id_ in free]
 
 
-def _locking(tx: Tx, statement: Any) -> Any:
-    return statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement
+@functools.cache
+def _locking(dialect: str, statement: Any) -> Any:
+    return statement.with_for_update(skip_locked=True) if dialect == "postgresql" else statement
 
-
-_COLUMNS = (execution.c.id, execution.c.priority, execution.c.function, execution.c.queue_at)
 
 _OF_PRIORITY = """
     execution.state = 'queued' AND NOT execution.held AND execution.dispatched_at IS NULL

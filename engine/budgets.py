@@ -6,7 +6,9 @@ the executions, so the number is exact with any number of routers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,25 +24,34 @@ def lock(tx: Tx, roots: Collection[str], maximum: int) -> dict[str, tuple[int, i
     """
     if not roots:
         return {}
-    statement = sa.select(budget).where(budget.c.root_id.in_(sorted(roots))).order_by(budget.c.root_id)
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update()
     # New rows first: whoever waits for a row that somebody else inserts must not hold a lock yet.
     new = [{"root_id": root, "used": 0, "maximum": maximum, "created_at": tx.now} for root in sorted(roots)]
     tx.insert_missing(budget, new)
-    return {row["root_id"]: (row["used"], row["maximum"]) for row in tx.rows(statement)}
+    return {
+        row["root_id"]: (row["used"], row["maximum"])
+        for row in tx.rows(_locking(tx.dialect), {"roots": sorted(roots)})
+    }
+
+
+@functools.cache
+def _locking(dialect: str) -> Any:
+    roots = sa.bindparam("roots", expanding=True)
+    statement = sa.select(budget).where(budget.c.root_id.in_(roots)).order_by(budget.c.root_id)
+    return statement.with_for_update() if dialect == "postgresql" else statement
+
+
+_SPENT = (
+    sa.update(budget)
+    .where(budget.c.root_id == sa.bindparam("root"))
+    .values(used=budget.c.used + sa.bindparam("more"))
+)
 
 
 def spend(tx: Tx, taken: Mapping[str, int]) -> None:
     """Raise the counters of locked budgets."""
     raised = [{"root": root, "more": count} for root, count in sorted(taken.items()) if count]
     if raised:
-        tx.execute(
-            sa.update(budget)
-            .where(budget.c.root_id == sa.bindparam("root"))
-            .values(used=budget.c.used + sa.bindparam("more")),
-            raised,
-        )
+        tx.execute(_SPENT, raised)
 
 
 def raise_to(tx: Tx, root_id: str, maximum: int) -> None:

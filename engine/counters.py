@@ -17,6 +17,10 @@ TRIGGERS = "triggers"
 SOURCES = "sources"
 
 
+# Asked by every round of every role: built once.
+_VALUE = sa.select(counter.c.value).where(counter.c.name == sa.bindparam("name"))
+
+
 def bump(tx: Tx, name: str) -> int:
     """Raise the counter and hold its row until the commit. Returns the new value."""
     statement = (
@@ -34,4 +38,4 @@ def bump(tx: Tx, name: str) -> int:
 
 def read(tx: Tx, name: str) -> int:
     """The counter's value; 0 before the first change."""
-    return int(tx.scalar(sa.select(counter.c.value).where(counter.c.name == name)) or 0)
+    return int(tx.scalar(_VALUE, {"name": name}) or 0)

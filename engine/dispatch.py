@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from engine import backlog
 from engine.backlog import SENT, WAITING
 from engine.database import Database, Tx
-from engine.tables import attempt, execution, worker
+from engine.tables import Instant, attempt, execution, worker
 
 # Messages on the broker per worker slot, and the window as long as no worker is known.
 PER_SLOT = 4
@@ -65,6 +65,19 @@ class Pace:
         return None if self.next_at is None else max(0.0, (self.next_at - now).total_seconds())
 
 
+# In every round of every dispatcher: built once.
+_SLOTS = sa.select(sa.func.sum(worker.c.slots)).where(worker.c.seen_at > sa.bindparam("since", type_=Instant))
+_SENT = (
+    sa.update(execution)
+    .where(execution.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .values(
+        # The first sending: how long it waits is measured from there.
+        dispatched_at=sa.func.coalesce(execution.c.dispatched_at, sa.bindparam("now", type_=Instant)),
+        dispatch_count=execution.c.dispatch_count + 1,
+    )
+)
+
+
 def dispatch(
     database: Database,
     send: Callable[[Sequence[str]], None],
@@ -82,8 +95,7 @@ def dispatch(
         flight = backlog.in_flight(tx)
         again: list[str] = []
         if pace.due(tx.now):
-            alive = worker.c.seen_at > tx.now - timedelta(seconds=worker_ttl)
-            pace.slots = int(tx.scalar(sa.select(sa.func.sum(worker.c.slots)).where(alive)) or 0)
+            pace.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
             if flight.sent:
                 if pace.measures(tx.now):
                     pace.wait = _long_wait(tx)
@@ -96,15 +108,7 @@ def dispatch(
         if not ids:
             return 0
         send(ids)
-        tx.execute(
-            sa.update(execution)
-            .where(execution.c.id.in_(ids))
-            .values(
-                # The first sending: how long it waits is measured from there.
-                dispatched_at=sa.func.coalesce(execution.c.dispatched_at, tx.now),
-                dispatch_count=execution.c.dispatch_count + 1,
-            )
-        )
+        tx.execute(_SENT, {"ids": ids, "now": tx.now})
     return len(ids)
 
 

@@ -7,6 +7,7 @@ went onto the exchange: open work is found at a cost that does not grow with his
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from engine import audit, causes, codec, horizon
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Invalid, NotFound
-from engine.tables import event, outbox
+from engine.tables import Id, Instant, event, outbox
 
 TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
@@ -308,26 +309,53 @@ def drop_unpublished(tx: Tx, limit: int) -> int:
     return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount
 
 
-def _pending(tx: Tx, what: Any) -> sa.Select[Any]:
-    due = sa.or_(event.c.route_after.is_(None), event.c.route_after <= tx.now)
+def _pending(what: Any) -> sa.Select[Any]:
+    due = sa.or_(event.c.route_after.is_(None), event.c.route_after <= sa.bindparam("now", type_=Instant))
     return sa.select(what).where(event.c.state == "pending", due).order_by(event.c.id)
+
+
+# Asked in every round of every router: built once.
+_LIMIT = sa.bindparam("limit", type_=sa.Integer)
+_TAKE = _pending(event).limit(_LIMIT)
+_IDS = _pending(event.c.id).limit(_LIMIT)
+_ONE = _pending(event).where(event.c.id == sa.bindparam("id", type_=Id))
+
+
+@functools.cache
+def _locking(dialect: str, statement: Any) -> Any:
+    return statement.with_for_update(skip_locked=True) if dialect == "postgresql" else statement
+
+
+def _taken(tx: Tx, statement: Any, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return tx.rows(_locking(tx.dialect, statement), {"now": tx.now, **values})
 
 
 def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` events that the router has to decide about, in their order."""
-    statement = _pending(tx, event).limit(limit)
-    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+    return _taken(tx, _TAKE, {"limit": limit})
 
 
 def pending_ids(tx: Tx, limit: int) -> list[str]:
     """The ids of events to decide about, without reading or locking them."""
-    return [str(id_) for (id_,) in tx.execute(_pending(tx, event.c.id).limit(limit))]
+    return [str(id_) for (id_,) in tx.execute(_IDS, {"now": tx.now, "limit": limit})]
 
 
 def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
     """Lock one event if it is still to be decided about: a list of it, or an empty one."""
-    statement = _pending(tx, event).where(event.c.id == id_)
-    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+    return _taken(tx, _ONE, {"id": id_})
+
+
+_FIRST = (
+    sa.select(event.c.id)
+    .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
+    .order_by(event.c.id)
+    .limit(1)
+)
+_ROUTED = (
+    sa.update(event)
+    .where(event.c.id.in_(sa.bindparam("ids", expanding=True)), event.c.state == "pending")
+    .values(state="routed", routed_at=sa.bindparam("now", type_=Instant), problem=None)
+)
 
 
 def first_unrouted(tx: Tx) -> str | None:
@@ -335,21 +363,12 @@ def first_unrouted(tx: Tx) -> str | None:
 
     Read before anything that depends on the order of events: what was routed up to then is seen by later reads.
     """
-    return tx.scalar(
-        sa.select(event.c.id)
-        .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
-        .order_by(event.c.id)
-        .limit(1)
-    )
+    return tx.scalar(_FIRST)
 
 
 def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
     """pending → routed: final, in the transaction of the events' firings."""
-    tx.execute(
-        sa.update(event)
-        .where(event.c.id.in_(ids), event.c.state == "pending")
-        .values(state="routed", routed_at=tx.now, problem=None)
-    )
+    tx.execute(_ROUTED, {"ids": list(ids), "now": tx.now})
 
 
 def mark_failed(tx: Tx, id_: str, problem: str) -> str:

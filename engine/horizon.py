@@ -18,9 +18,12 @@ TREES = "pruned.trees"
 LOGS = "pruned.logs"
 
 
+_REACHED = sa.select(counter.c.value).where(counter.c.name == sa.bindparam("what"))
+
+
 def read(tx: Tx, what: str = TREES) -> datetime | None:
     """What ended before this moment may have been pruned; None when nothing ever was."""
-    value = tx.scalar(sa.select(counter.c.value).where(counter.c.name == what))
+    value = tx.scalar(_REACHED, {"what": what})
     return None if value is None else datetime.fromtimestamp(int(value) / 1000, UTC)
 
 

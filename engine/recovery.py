@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from engine import attempts, events, lanes, sagas
 from engine.clock import ServerClock
 from engine.database import Database, Tx
-from engine.tables import attempt, execution, worker
+from engine.tables import Instant, attempt, execution, worker
 
 # Rows of one round: a transaction that stays short, whatever happened.
 BATCH = 200
@@ -29,7 +30,7 @@ def reap(
     with database.write() as tx:
         if not believe():
             return done
-        for row in _locked(tx, sa.and_(execution.c.state == "running", execution.c.lease_until < tx.now)):
+        for row in _locked(tx, "lost", tx.now):
             if row["cancel_requested_at"] is not None:
                 done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
             elif row["attempt"] >= row["max_attempts"]:
@@ -44,17 +45,9 @@ def reap(
             else:
                 done["lost"] += _requeue(tx, row)
         patience = tx.now - timedelta(seconds=cancel_grace)
-        for row in _locked(
-            tx, sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < patience)
-        ):
+        for row in _locked(tx, "unstopped", patience):
             done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker did not stop it in time")
-        late = sa.and_(
-            execution.c.state == "queued",
-            execution.c.expires_at <= tx.now,
-            # What waits for its next try has been started in time.
-            execution.c.started_at.is_(None),
-        )
-        for row in _locked(tx, late):
+        for row in _locked(tx, "expired", tx.now):
             done["expired"] += _end(tx, row, "expired", "Expired", "it was not started in time")
     return done
 
@@ -74,9 +67,7 @@ def server_age(database: Database) -> float | None:
 def forget_workers(database: Database, after: float) -> list[str]:
     """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each."""
     with database.write() as tx:
-        rows = tx.rows(
-            sa.delete(worker).where(worker.c.seen_at < tx.now - timedelta(seconds=after)).returning(worker)
-        )
+        rows = tx.rows(_UNSEEN, {"until": tx.now - timedelta(seconds=after)})
         events.add(
             tx,
             [
@@ -93,9 +84,29 @@ def forget_workers(database: Database, after: float) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def _locked(tx: Tx, condition: Any) -> list[dict[str, Any]]:
-    statement = sa.select(execution).where(condition).order_by(execution.c.id).limit(BATCH)
-    return tx.rows(statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement)
+# What is due for the reaper, as of a moment; most rounds find none of it, so they are built once.
+_MOMENT = sa.bindparam("moment", type_=Instant)
+_DUE = {
+    "lost": sa.and_(execution.c.state == "running", execution.c.lease_until < _MOMENT),
+    "unstopped": sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < _MOMENT),
+    "expired": sa.and_(
+        execution.c.state == "queued",
+        execution.c.expires_at <= _MOMENT,
+        # What waits for its next try has been started in time.
+        execution.c.started_at.is_(None),
+    ),
+}
+_UNSEEN = sa.delete(worker).where(worker.c.seen_at < sa.bindparam("until", type_=Instant)).returning(worker)
+
+
+@functools.cache
+def _due(dialect: str, what: str) -> Any:
+    statement = sa.select(execution).where(_DUE[what]).order_by(execution.c.id).limit(BATCH)
+    return statement.with_for_update(skip_locked=True) if dialect == "postgresql" else statement
+
+
+def _locked(tx: Tx, what: str, moment: datetime) -> list[dict[str, Any]]:
+    return tx.rows(_due(tx.dialect, what), {"moment": moment})
 
 
 def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:

@@ -6,15 +6,22 @@ and longer than the range of a backfill that is not to repeat what was fired.
 
 from __future__ import annotations
 
+import functools
 from datetime import timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from engine.database import Database
-from engine.tables import receipt, schedule_tick
+from engine.tables import Instant, receipt, schedule_tick
 
 # Rows of one transaction, which stays short whatever has piled up.
 BATCH = 1000
+
+
+@functools.cache
+def _any_before(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(sa.literal(1)).where(table.c.time < sa.bindparam("moment", type_=Instant)).limit(1)
 
 
 def forget(database: Database, older: timedelta, batch: int = BATCH) -> dict[str, int]:
@@ -24,7 +31,7 @@ def forget(database: Database, older: timedelta, batch: int = BATCH) -> dict[str
         keys = list(table.primary_key.columns)
         with database.read() as tx:
             # Most rounds find nothing: they should not take the one writer of SQLite.
-            if tx.scalar(sa.select(sa.literal(1)).where(table.c.time < tx.now - older).limit(1)) is None:
+            if tx.scalar(_any_before(table), {"moment": tx.now - older}) is None:
                 done[table.name] = 0
                 continue
         with database.write() as tx:

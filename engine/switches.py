@@ -20,9 +20,13 @@ TRIGGERS = "triggers"
 KNOWN = (TRIGGERS,)
 
 
+# Asked by every round of every router: built once.
+_THROWN = sa.select(switch.c.name).where(switch.c.name == sa.bindparam("name"))
+
+
 def thrown(tx: Tx, name: str) -> bool:
     """Whether the switch is thrown, as of this transaction."""
-    return tx.scalar(sa.select(switch.c.name).where(switch.c.name == name)) is not None
+    return tx.scalar(_THROWN, {"name": name}) is not None
 
 
 class Switches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -46,12 +47,12 @@ class Tx:
     def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
         """Insert ``rows`` (all with the same keys) in one batch; nothing for none."""
         if rows:
-            self.connection.execute(sa.insert(table), list(rows))
+            self.connection.execute(_insert(table), list(rows))
 
     def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
         """Insert ``row`` unless a unique key has it already. True when it was inserted."""
         # The row beside the statement, not in it: an expression for each value costs more than the insert.
-        statement = _insert_for(self.dialect)(table).on_conflict_do_nothing()
+        statement = _insert_missing(self.dialect, table)
         # Without the option the driver's count of an INSERT is not kept.
         result = self.connection.execute(statement, row, execution_options={"preserve_rowcount": True})
         return result.rowcount == 1
@@ -59,14 +60,14 @@ class Tx:
     def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
         """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch."""
         if rows:
-            self.connection.execute(_insert_for(self.dialect)(table).on_conflict_do_nothing(), list(rows))
+            self.connection.execute(_insert_missing(self.dialect, table), list(rows))
 
     def insert_returning(self, table: sa.Table, rows: Sequence[dict[str, Any]], column: Any) -> set[Any]:
         """Insert those of ``rows`` (all with the same keys) that no unique key has already; ``column`` of those."""
         if not rows:
             return set()
         # Rows beside the statement, not in it: it is compiled once for any number, and sent in pieces.
-        statement = _insert_for(self.dialect)(table).on_conflict_do_nothing().returning(column)
+        statement = _insert_missing(self.dialect, table).returning(column)
         return set(self.connection.execute(statement, list(rows)).scalars())
 
     def upsert(self, table: sa.Table) -> Any:
@@ -76,6 +77,16 @@ class Tx:
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
         self.topics.update(topics)
+
+
+@functools.cache
+def _insert(table: sa.Table) -> sa.Insert:
+    return sa.insert(table)
+
+
+@functools.cache
+def _insert_missing(dialect: str, table: sa.Table) -> Any:
+    return _insert_for(dialect)(table).on_conflict_do_nothing()
 
 
 def _insert_for(dialect: str) -> Any:

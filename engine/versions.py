@@ -72,7 +72,7 @@ def load_many(
 
 def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
     """The version with this id, whatever became of its function. Raises :class:`NotFound`."""
-    row = tx.one(joined().where(function_version.c.id == version_id))
+    row = tx.one(_BY_ID, {"version_id": version_id})
     if row is None:
         raise NotFound(f"function version {version_id} not found")
     return row
@@ -99,3 +99,6 @@ def same_source(tx: Tx, parsed: source.Source | str) -> dict[str, Any] | None:
         .order_by(function_version.c.number.desc())
         .limit(1)
     )
+
+
+_BY_ID = joined().where(function_version.c.id == sa.bindparam("version_id"))

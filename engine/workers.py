@@ -8,16 +8,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from engine.database import Database
-from engine.tables import worker
+from engine.tables import Instant, worker
+
+# With every heartbeat of every worker: built once.
+_SEEN = (
+    sa.update(worker)
+    .where(worker.c.id == sa.bindparam("worker"))
+    .values(seen_at=sa.bindparam("now", type_=Instant))
+)
 
 
 def seen(database: Database, id_: str, slots: int, isolation: str) -> None:
     """Note that a worker is alive."""
     with database.write() as tx:
         changed = tx.execute(
-            sa.update(worker)
-            .where(worker.c.id == id_)
-            .values(seen_at=tx.now, slots=slots, isolation=isolation)
+            _SEEN, {"worker": id_, "now": tx.now, "slots": slots, "isolation": isolation}
         ).rowcount
         if not changed:
             tx.insert(

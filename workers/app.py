@@ -78,6 +78,9 @@ def make_app(settings: Settings) -> Application:
         # A loaded machine may take longer than Celery's four seconds to start a child with its zygote.
         worker_proc_alive_timeout=60.0,
         worker_cancel_long_running_tasks_on_connection_loss=False,
+        # After a reconnect Celery asks the broker for fewer messages, then for more from task to task: on RabbitMQ the
+        # main thread was found waiting for such an answer for ever, deaf to messages and to the end.
+        worker_enable_prefetch_count_reduction=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_send_task_events=False,

@@ -49,7 +49,7 @@ class Worker(CeleryWorker):
 
     app: Application
     ready: Callable[[Worker], None] = staticmethod(lambda _: None)
-    heard: Callable[[], bytes] = staticmethod(bytes)
+    heard: Callable[[], bytes] = staticmethod(lambda: b"")
     _refused: FunctoryError | None = None
 
     def on_before_init(self, quiet: bool = True, **options: Any) -> None:
