@@ -6,6 +6,7 @@ its place for a while. So it follows the code, and when the code has moved on it
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -20,7 +21,10 @@ from tests.simulation.engine.run import Simulation, Summary, run_many
 
 @dataclass(frozen=True)
 class Edit:
-    """Another text in the source of one function; ``also`` are modules that have imported it by its name."""
+    """Another text in the source of one function, or of one statement that a module builds once.
+
+    ``also`` are modules that have imported it by its name.
+    """
 
     module: str
     name: str
@@ -58,8 +62,13 @@ class Moved(AssertionError):
 
 @functools.cache
 def _source(module: str, name: str) -> str:
-    """The text of a function as it was first asked for: a file that is edited meanwhile changes nothing."""
+    """The text of a function, or of what gives a name of the module its value, as it was first asked for: a file that
+    is edited meanwhile changes nothing."""
     owner: Any = importlib.import_module(module)
+    whole = inspect.getsource(owner)
+    for node in ast.parse(whole).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == [name]:
+            return ast.get_source_segment(whole, node) or ""
     for part in name.split("."):
         owner = inspect.getattr_static(owner, part)
     return textwrap.dedent(inspect.getsource(owner))
@@ -114,7 +123,7 @@ def _without_keys(raw: Any) -> None:
     raw.execute("PRAGMA foreign_keys=ON")
 
 
-_FINISH = 'execution.c.id == claim.id, execution.c.fence == claim.fence, execution.c.state == "running"'
+_FINISH = 'execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"'
 _STARTED = (
     'events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])'
 )
@@ -125,19 +134,19 @@ MUTANTS: Sequence[Mutant] = (
         [
             Edit(
                 "engine.attempts",
-                "Attempts._finish",
+                "_FINISHED",
                 _FINISH,
-                _FINISH.replace("execution.c.fence == claim.fence, ", ""),
+                _FINISH.replace("execution.c.fence == _OWN_FENCE, ", ""),
             )
         ],
     ),
     Mutant(
         "finish without any guard",
-        [Edit("engine.attempts", "Attempts._finish", _FINISH, "execution.c.id == claim.id")],
+        [Edit("engine.attempts", "_FINISHED", _FINISH, "execution.c.id == _OWN_ID")],
     ),
     Mutant(
         "claim unconditional",
-        [Edit("engine.attempts", "Attempts._claim", 'execution.c.state == "queued",\n', "\n")],
+        [Edit("engine.attempts", "_CLAIMED", 'execution.c.state == "queued",\n', "\n")],
     ),
     Mutant(
         "no redispatch",
@@ -224,9 +233,15 @@ MUTANTS: Sequence[Mutant] = (
         [
             Edit(
                 "engine.attempts",
+                "_BEATEN",
+                ".where(*_MINE)",
+                ".where(execution.c.id.in_(_IDS), _MINE[1])",
+            ),
+            Edit(
+                "engine.attempts",
                 "Attempts.heartbeat",
-                "sa.tuple_(execution.c.id, execution.c.fence).in_(sorted(wanted))",
-                "execution.c.id.in_([id_ for id_, _ in wanted])",
+                '"mine": sorted(wanted)',
+                '"ids": [id_ for id_, _ in wanted]',
             ),
             Edit(
                 "engine.attempts",
