@@ -32,6 +32,7 @@ from engine.attempts import Claim
 from engine.clock import ManualClock
 from engine.events import Events
 from tests.engine import World
+from tests.simulation.engine.mutants import Edit, Mutant
 from triggers.router import Router
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -352,6 +353,57 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         tables.metadata.create_all(connection)
     yield world
     world.close()
+
+
+# To the very edge of each guard, and one step further.
+EDGES: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], str]] = {
+    "own_event": ([("a", "a", {"allow_self": False, "max_revisits": 0})], "a"),
+    "cycle": ([("a", "a", {"allow_self": True, "max_revisits": 2})], "a"),
+    "depth": ([("a", "a", {"allow_self": True, "max_revisits": 0})], "a"),
+    "budget": ([("a", "aab", {"allow_self": True, "max_revisits": 0})], "a"),
+    "rate": ([("a", "", {"allow_self": False, "max_revisits": 1, "rate": 2})], "aaa"),
+    "breaker_open": ([("a", "", {"allow_self": False, "max_revisits": 1, "rate": 2})], "a" * 8),
+    "trigger_paused": ([("a", "", {"allow_self": False, "max_revisits": 1})], "a"),
+}
+
+
+def walk_along(world: World, reason: str) -> None:
+    """A story that ends at one guard, with the model beside it."""
+    model = Model(world)
+    rules, events = EDGES[reason]
+    for number, (on, emits, guards) in enumerate(rules):
+        model.save(f"t{number}", on, emits, guards)
+    if reason == "trigger_paused":
+        world.triggers.pause("t0")
+        model.rules["t0"].paused = True
+    for type_ in events:
+        model.emit(type_, "x")
+    model.drain()
+    assert model.refused.get(reason), model.refused
+
+
+@pytest.mark.parametrize("reason", EDGES)
+def test_each_guard_holds_at_its_edge(memory: World, reason: str) -> None:
+    walk_along(memory, reason)
+
+
+TRIP, ALSO = ("triggers.guards", "trip"), ["triggers.judge"]
+OFF_BY_ONE = {
+    "own_event": Edit(*TRIP, "and not guards.allow_self", "and guards.allow_self", ALSO),
+    "cycle": Edit(*TRIP, "visits >= guards.max_revisits", "visits > guards.max_revisits", ALSO),
+    "depth": Edit(*TRIP, 'event["depth"] + 1 > limit', 'event["depth"] > limit', ALSO),
+    "budget": Edit(
+        "engine.admission", "_within_budget", "spent + taken[root] >= limit", "spent + taken[root] > limit"
+    ),
+    "rate": Edit("engine.rates", "conform", "moment - now <= burst", "moment - now <= burst + step"),
+    "breaker_open": Edit("engine.rates", "trip", "if trips == TRIPS", "if trips == TRIPS + 1"),
+}
+
+
+@pytest.mark.parametrize("reason", OFF_BY_ONE)
+def test_the_model_sees_a_guard_that_is_off_by_one(memory: World, reason: str) -> None:
+    with Mutant(reason, [OFF_BY_ONE[reason]]).applied(), pytest.raises(AssertionError):
+        walk_along(memory, reason)
 
 
 @pytest.mark.timeout(600)
