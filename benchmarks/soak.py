@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import psutil
 import sqlalchemy as sa
 
 from benchmarks.engine import SOURCE, _programs
-from engine import invariants
+from engine import invariants, pruning
 from engine.database import Database
 from functory.local import Functory
 from tests.roles import Role, Roles
@@ -34,8 +35,8 @@ SLOTS = 4
 EVERY = 10.0
 WARM_UP = 300
 
-# What finished longer ago than this many days is deleted: five minutes.
-KEEP_DAYS = 5 / 1440
+# What finished longer ago than this is deleted: a scheduler would keep it for days, and there would be no level.
+KEPT = timedelta(minutes=5)
 
 TABLES = ("event", "outbox", "firing", "execution", "attempt", "log", "span", "budget", "suppression")
 
@@ -75,7 +76,9 @@ def soak(seconds: float, broker: str, rate: float | None, out: Path | None) -> l
         ending = threading.Event()
         sent = [0]
         sender = threading.Thread(target=send, args=(engine, rate, sent, ending), daemon=True)
+        pruner = threading.Thread(target=prune, args=(engine.database, ending), daemon=True)
         sender.start()
+        pruner.start()
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
             samples.append({"seconds": round(passed, 1), "sent": sent[0]} | look(engine.database, roles))
@@ -85,6 +88,7 @@ def soak(seconds: float, broker: str, rate: float | None, out: Path | None) -> l
             ending.wait(max(0.0, len(samples) * EVERY - (time.monotonic() - began)))
         ending.set()
         sender.join()
+        pruner.join()
         engine.settle(600)
         broken = [r for r in invariants.verify(engine.database, roles.settings, patience=0) if r.count]
         print(f"sent {sent[0]} events; invariants broken: {[r.code for r in broken] or 'none'}", flush=True)
@@ -111,6 +115,16 @@ def send(engine: Functory, rate: float, sent: list[int], ending: threading.Event
             engine.events.emit("soak.tick", {"n": sent[0]})
             sent[0] += 1
         ending.wait(0.02)
+
+
+def prune(database: Database, ending: threading.Event) -> None:
+    """Delete what is old, as the scheduler's pruner does: it rests as long after each step as the step took."""
+    while not ending.wait(EVERY):
+        began = time.monotonic()
+        for _ in pruning.prune(database, pruning.Limits(KEPT, KEPT)):
+            if ending.wait(time.monotonic() - began):
+                return
+            began = time.monotonic()
 
 
 def look(database: Database, roles: Roles) -> dict[str, Any]:
@@ -187,7 +201,6 @@ def deployment(broker: str) -> Iterator[tuple[Functory, Roles]]:
                 broker_url=url,
                 worker_slots=SLOTS,
                 log_level="warning",
-                keep_days=KEEP_DAYS,
             )
         )
         roles.migrate()

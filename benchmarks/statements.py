@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import event
 
-from engine.attempts import Attempts, Ending
+from engine.attempts import Attempts
+from engine.endings import Ending
 from engine.settings import load_settings
 from functory.local import Functory
 from triggers.flow.turn import Turn

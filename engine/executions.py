@@ -21,8 +21,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import attempts as attempts_
-from engine import budgets, causes, events, functions, horizon, lanes, limits, sagas, schemas, versions
+from engine import (
+    budgets,
+    causes,
+    endings,
+    events,
+    functions,
+    horizon,
+    lanes,
+    limits,
+    sagas,
+    schemas,
+    versions,
+)
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
@@ -380,8 +391,8 @@ def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
     if changed:
         if found["laned"]:
             lanes.leave(tx, found["id"])
-        data = attempts_.describe(found, "cancelled") | {"author": author}
-        events.add(tx, [attempts_.event_of(tx, found, "execution.cancelled", data)])
+        data = endings.describe(found, "cancelled") | {"author": author}
+        events.add(tx, [endings.event_of(tx, found, "execution.cancelled", data)])
         sagas.begin(tx, found, "cancelled")
         tx.wake("finished")
 

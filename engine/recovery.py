@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import attempts, events, lanes, sagas
+from engine import endings, events, lanes, sagas
 from engine.clock import ServerClock
 from engine.database import Database, Tx
 from engine.tables import Instant, attempt, execution, worker
@@ -127,8 +127,8 @@ def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
     if changed:
         error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
         _end_attempt(tx, row, "lost", error)
-        data = attempts.describe(row, "queued") | {"error": error, "next_attempt_in": 0}
-        events.add(tx, [attempts.event_of(tx, row, "execution.attempt_failed", data)])
+        data = endings.describe(row, "queued") | {"error": error, "next_attempt_in": 0}
+        events.add(tx, [endings.event_of(tx, row, "execution.attempt_failed", data)])
         tx.wake("executions")
     return changed
 
@@ -147,8 +147,8 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
             lanes.leave(tx, row["id"])
         if row["state"] == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
-        data = attempts.describe(row, state) | {"error": error}
-        events.add(tx, [attempts.event_of(tx, row, f"execution.{state}", data)])
+        data = endings.describe(row, state) | {"error": error}
+        events.add(tx, [endings.event_of(tx, row, f"execution.{state}", data)])
         sagas.begin(tx, row, state)
         tx.wake("finished")
     return changed

@@ -17,9 +17,11 @@ import pytest
 import sqlalchemy as sa
 
 from engine import grants, migrate, tables
-from engine.attempts import Attempts, Claim, Ending, Next
+from engine.attempts import Attempts
+from engine.claims import Claim
 from engine.clock import Clock, ManualClock
 from engine.database import Database
+from engine.endings import Ending, Next
 from engine.events import Events
 from engine.executions import Executions
 from engine.functions import Functions

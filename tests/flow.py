@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine import tables
-from engine.attempts import Claim
+from engine.claims import Claim
 from tests.engine import World
 
 TICK = {"type": ["tick"]}

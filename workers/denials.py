@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from engine.attempts import Ending
+from engine.endings import Ending
 from engine.errors import FunctoryError
 
 # Different refusals that one run leaves; who asks for more things than this is probing.

@@ -20,8 +20,10 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from engine import dispatch, files, grants, metrics, schemas, workers
-from engine.attempts import Attempts, Claim, Ending
+from engine.attempts import Attempts
+from engine.claims import Claim
 from engine.database import Database
+from engine.endings import Ending
 from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
 from engine.events import Events
 from engine.executions import Executions

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from engine import binding, codec, executions, grants
-from engine.attempts import Claim
+from engine.claims import Claim
 from engine.errors import (
     Conflict,
     ExecutionFailed,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from engine.attempts import Claim
+from engine.claims import Claim
 from workers.environments import preload_of
 from workers.sandbox.job import Code, Grants, Job, Limits, Log, Span
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import structlog
 
 from engine import dispatch, metrics
-from engine.attempts import Attempts, Claim
+from engine.attempts import Attempts
+from engine.claims import Claim
 from engine.database import Database
 from engine.errors import FunctoryError
 from engine.settings import Settings

@@ -16,9 +16,10 @@ import pytest
 import sqlalchemy as sa
 
 from engine import archive, backup, migrate, pgtools, restoring, tables
-from engine.attempts import Attempts, Ending
+from engine.attempts import Attempts
 from engine.clock import SystemClock
 from engine.database import Database
+from engine.endings import Ending
 from engine.errors import Conflict, Invalid, Stale
 from engine.restoring import restore
 from tests.engine import World

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import recovery
-from engine.attempts import Claim
+from engine.claims import Claim
 from engine.errors import ExecutionFailed, FunctoryError, NotFound, Refused, Stale
 from engine.tables import budget, execution
 from functory.local import Functory

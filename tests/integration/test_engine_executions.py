@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine import dispatch, recovery, tables
-from engine.attempts import MAX_RELEASES, Ending
+from engine.attempts import MAX_RELEASES
+from engine.endings import Ending
 from engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Stale, WaitTimeout
 from engine.executions import TERMINAL, value_of
 from workers.reaper import Reaper

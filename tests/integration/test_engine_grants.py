@@ -7,7 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from engine import audit, codec, counters, grants, tables
-from engine.attempts import Attempts, Ending
+from engine.attempts import Attempts
+from engine.endings import Ending
 from engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused
 from engine.grants import NOTHING, Grants
 from engine.limits import Limits

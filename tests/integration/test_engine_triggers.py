@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from engine import budgets, routing, tables, versions
-from engine.attempts import Claim
+from engine.claims import Claim
 from engine.errors import Conflict, Invalid, NotFound, Unavailable
 from triggers import definition
 from triggers.why import explain

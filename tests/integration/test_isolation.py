@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from sqlalchemy import event as hooks
 
 from engine import compensations, dispatch, recovery, tables
-from engine.attempts import Claim, Ending
+from engine.claims import Claim
 from engine.clock import ManualClock
 from engine.compensations import Compensations
+from engine.endings import Ending
 from engine.errors import Conflict, Stale
 from tests.engine import LEASE, World
 

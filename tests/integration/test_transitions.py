@@ -12,8 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from engine import audit, dispatch, events, migrate, recovery, tables
-from engine.attempts import Attempts, Claim, Ending
+from engine.attempts import Attempts
+from engine.claims import Claim
 from engine.clock import ServerClock
+from engine.endings import Ending
 from engine.errors import Conflict, NotFound, Stale
 from engine.invariants import verify
 from engine.suppressions import Suppressions

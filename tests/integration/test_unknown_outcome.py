@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import event as hooks
 
 from engine import recovery, tables
-from engine.attempts import Ending
+from engine.endings import Ending
 from engine.errors import Stale, Unavailable
 from tests.engine import LEASE
 from tests.faults import Faults

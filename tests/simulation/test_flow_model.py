@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from sqlalchemy import event as hooks
 
 from engine import events, recovery, routing, tables
-from engine.attempts import Claim
+from engine.claims import Claim
 from engine.clock import ManualClock
 from tests.engine import LEASE, World
 from tests.flow import TICK

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 )
 
 from engine import invariants, tables
-from engine.attempts import Claim
+from engine.claims import Claim
 from engine.clock import ManualClock
 from engine.events import Events
 from tests.engine import World

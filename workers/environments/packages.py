@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import environments as rows
-from engine.attempts import Claim
+from engine.claims import Claim
 from engine.database import Database
 from engine.environments import NOTHING, Needs, Resolved
 from engine.errors import Conflict, FunctoryError

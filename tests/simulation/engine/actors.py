@@ -10,8 +10,10 @@ from random import Random
 from typing import Any
 
 from engine import compensations, dispatch, executions, grants, retention, workers
-from engine.attempts import Attempts, Claim, Ending
+from engine.attempts import Attempts
+from engine.claims import Claim
 from engine.compensations import Compensations
+from engine.endings import Ending
 from engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
 from engine.events import Events
 from engine.executions import Executions

@@ -124,6 +124,7 @@ def _without_keys(raw: Any) -> None:
 
 
 _FINISH = 'execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"'
+_FINISHING = "done = self._database.group(lambda tx: endings.finish(tx, claim, ending, following, matched))\n"
 _STARTED = (
     'events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])'
 )
@@ -133,7 +134,7 @@ MUTANTS: Sequence[Mutant] = (
         "finish without fence",
         [
             Edit(
-                "engine.attempts",
+                "engine.endings",
                 "_FINISHED",
                 _FINISH,
                 _FINISH.replace("execution.c.fence == _OWN_FENCE, ", ""),
@@ -142,7 +143,7 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "finish without any guard",
-        [Edit("engine.attempts", "_FINISHED", _FINISH, "execution.c.id == _OWN_ID")],
+        [Edit("engine.endings", "_FINISHED", _FINISH, "execution.c.id == _OWN_ID")],
     ),
     Mutant(
         "claim unconditional",
@@ -175,17 +176,17 @@ MUTANTS: Sequence[Mutant] = (
         "terminal event in a second transaction",
         [
             Edit(
-                "engine.attempts",
-                "Attempts._finish",
+                "engine.endings",
+                "finish",
                 "events.add(tx, rows)\n",
                 "_later.append(rows) if final else events.add(tx, rows)\n",
             ),
             Edit(
                 "engine.attempts",
                 "Attempts.finish",
-                "    done = self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))\n",
+                f"    {_FINISHING}",
                 "    _later.clear()\n"
-                "        done = self._database.group(lambda tx: self._finish(tx, claim, ending, following, matched))\n"
+                f"        {_FINISHING}"
                 "        self._database.group(lambda tx: [events.add(tx, rows) for rows in _later])\n",
             ),
         ],

@@ -1,0 +1,45 @@
+"""A claim: an execution that one attempt owns, and all that it needs to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.causes import Cause
+from engine.errors import FunctoryError
+from engine.grants import NOTHING, Grants
+from engine.limits import Limits
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One attempt that this worker owns: the execution's row and the exact code it runs.
+
+    ``codes`` holds version rows by ``name@number``, the entry first. ``problem`` says why it cannot
+    run (a dependency is missing): it is then finished without starting anything. ``grants`` are those of all
+    its codes together, for they share a process.
+    """
+
+    row: Mapping[str, Any]
+    version: Mapping[str, Any]
+    codes: Mapping[str, Mapping[str, Any]]
+    limits: Limits
+    problem: FunctoryError | None = None
+    grants: Grants = NOTHING
+    waiting: Sequence[str] = ()
+    # Between its first sending and this claim; None for what no message was sent for.
+    queued_seconds: float | None = None
+
+    @property
+    def id(self) -> str:
+        return self.row["id"]
+
+    @property
+    def fence(self) -> int:
+        return self.row["fence"]
+
+    @property
+    def cause(self) -> Cause:
+        """What the attempt causes is stamped with this."""
+        return Cause.of(self.row)
