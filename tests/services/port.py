@@ -7,11 +7,13 @@ import socket
 # nobody can take the port of a server by accident while a test has it stopped. Above 20000 few services live.
 FIRST, LAST = 20_000, 31_999
 
-_handed_out: set[int] = set()
+# A name in the abstract namespace (unix(7)) for each port that was handed out: other test runs on this machine see
+# it, until this process ends in whatever way.
+_handed_out: dict[int, socket.socket] = {}
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody uses and that was not handed out before."""
+    """Return a TCP port of 127.0.0.1 that nobody uses and that was not handed out before, by any process of tests."""
     for port in random.sample(range(FIRST, LAST + 1), k=200):
         if port in _handed_out:
             continue
@@ -20,6 +22,12 @@ def free_port() -> int:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        _handed_out.add(port)
+        reserved = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            reserved.bind(f"\0functory-test-port-{port}")
+        except OSError:
+            reserved.close()
+            continue
+        _handed_out[port] = reserved
         return port
     raise RuntimeError(f"200 ports between {FIRST} and {LAST} were tried and none is free")

@@ -59,7 +59,7 @@ def notify(event: dict) -> None:
     import json, urllib.request
     for n in range(POSTS):
         body = {"specversion": "1.0", "id": event["id"] + str(n), "source": "/outside", "type": "hook.called"}
-        body |= {"subject": "hook", "data": {}}
+        body |= {"subject": "ball", "data": {}}
         headers = {"content-type": "application/cloudevents+json"}
         request = urllib.request.Request(event["data"]["url"], json.dumps(body).encode(), headers)
         urllib.request.urlopen(request, timeout=30)
