@@ -39,6 +39,9 @@ log = structlog.get_logger("functory.worker")
 
 # As long as the broker does not answer at the start, it is waited for this long before the worker serves without it.
 PATIENCE_SECONDS = 3.0
+# Celery's words between workers, which nobody here listens to. It sends heartbeats from its main thread and tries each
+# one for ever: while the broker was away, a worker that was asked to end did not hear of it.
+SILENT = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True, "task_events": False}
 
 
 class Worker(CeleryWorker):
@@ -51,6 +54,9 @@ class Worker(CeleryWorker):
     ready: Callable[[Worker], None] = staticmethod(lambda _: None)
     heard: Callable[[], bytes] = staticmethod(lambda: b"")
     _refused: FunctoryError | None = None
+
+    def __init__(self, app: Any = None, hostname: str | None = None, **options: Any) -> None:
+        super().__init__(app, hostname, **options | SILENT)
 
     def on_before_init(self, quiet: bool = True, **options: Any) -> None:
         self._orders = Orders(self.app.settings.grace_seconds, self._drain, self._leave)

@@ -107,8 +107,6 @@ def worker(
             pool=pool.value,
             concurrency=settings.worker_slots,
             loglevel=settings.log_level.upper(),
-            without_gossip=True,
-            without_mingle=True,
         )
         program.ready = lambda worker: ready(worker.slots, worker.app.executor)
         program.heard = ending.heard

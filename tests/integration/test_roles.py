@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tests.roles import SCRIPTS, Roles
 from tests.services.door import Door
@@ -196,6 +197,27 @@ def test_celerys_own_command_starts_the_same_worker(tmp_path: Path, redis_url: s
         assert "superuser" not in worker.output
         assert "[tasks]" not in worker.output
         assert "ready" in worker.output
+
+
+@pytest.mark.parametrize(
+    "command", [["functory", "worker"], ["celery", "-A", "workers.app", "worker"]], ids=["ours", "celerys"]
+)
+def test_a_worker_sends_none_of_celerys_events(tmp_path: Path, redis_url: str, command: list[str]) -> None:
+    # Celery tries to send each of its heartbeats for ever, and hears no signal meanwhile: a broker that went away kept
+    # a worker from ending.
+    with (
+        Roles(tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url) as roles,
+        redis.Redis.from_url(redis_url) as client,
+        client.pubsub() as heard,
+    ):
+        roles.migrate()
+        heard.psubscribe("*celeryev*")
+        assert heard.get_message(timeout=10)["type"] == "psubscribe"
+        worker = roles.spawn([str(SCRIPTS / command[0]), *command[1:]], name="worker")
+        # Beside the first one, which says that it is there, it would say when it ends.
+        worker.wait_for("ready", 30)
+        assert worker.stop() == 0
+        assert heard.get_message(timeout=0.5) is None
 
 
 def test_dev_runs_what_another_process_wrote(tmp_path: Path) -> None:

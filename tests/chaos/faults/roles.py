@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -130,8 +131,8 @@ def _both(chaos: Chaos, hook: str) -> None:
         chaos.hook(role, hook, 0.3)
 
 
-# What cannot be reached or does not answer: the sender tries again, with the same id.
-_AWAY = (urllib.error.URLError, ConnectionError, TimeoutError)
+# What cannot be reached, does not answer or breaks off: the sender tries again, with the same id.
+_AWAY = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
 def send(chaos: Chaos, number: int) -> None:
