@@ -80,7 +80,7 @@ def fill(database: Database, settings: Settings, executions: int) -> None:
         tx.execute(sa.delete(tables.outbox))
     first = int(database.clock.now().timestamp() * 1000) - (executions + 1) * APART - 60_000
     history = _History(database.dialect, first, executions, version, made)
-    with database.engine.connect() as connection:
+    with database.connection(write=True) as connection:
         if database.dialect == "postgresql":
             # The rows fit together: that they are all there need not be asked a million times.
             connection.execute(sa.text("SET session_replication_role = replica"))

@@ -11,7 +11,6 @@ length of the queue.
 
 from __future__ import annotations
 
-import functools
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -113,15 +112,24 @@ _UNTIL = sa.bindparam("until", type_=Instant)
 _PLACES = sa.bindparam("places", type_=sa.Integer)
 _COLUMNS = (execution.c.id, execution.c.priority, execution.c.function, execution.c.queue_at)
 _EARLIEST = (
-    sa.select(*_COLUMNS, execution.c.run_at).where(WAITING).order_by(execution.c.run_at).limit(_PLACES)
+    sa.select(*_COLUMNS, execution.c.run_at)
+    .where(WAITING)
+    .order_by(execution.c.run_at)
+    .limit(_PLACES)
+    .with_for_update(skip_locked=True)
 )
 _UNCLAIMED = (
     sa.select(execution.c.id)
     .where(SENT, execution.c.dispatched_at <= _UNTIL)
     .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
     .limit(_PLACES)
+    .with_for_update(skip_locked=True)
 )
-_FREE = sa.select(execution.c.id).where(WAITING, execution.c.id.in_(sa.bindparam("ids", expanding=True)))
+_FREE = (
+    sa.select(execution.c.id)
+    .where(WAITING, execution.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .with_for_update(skip_locked=True)
+)
 _ANYTHING = sa.select(
     sa.or_(
         sa.exists().where(WAITING, execution.c.run_at <= _UNTIL),
@@ -143,7 +151,7 @@ def in_flight(tx: Tx) -> InFlight:
 def take(tx: Tx, places: int, flight: InFlight | None = None, *, waited: float = 0.0) -> Taken:
     """Lock up to ``places`` executions that nobody has sent and that have been due for ``waited`` seconds."""
     until = tx.now - timedelta(seconds=waited)
-    rows = tx.rows(_locking(tx.dialect, _EARLIEST), {"places": places + 1})
+    rows = tx.rows(_EARLIEST, {"places": places + 1})
     due = [row for row in rows if row["run_at"] <= until]
     if len(due) <= places:
         next_at = next((row["run_at"] for row in rows[len(due) :]), None)
@@ -155,7 +163,7 @@ def take(tx: Tx, places: int, flight: InFlight | None = None, *, waited: float =
 def sent(tx: Tx, limit: int, *, waited: float) -> list[str]:
     """Lock up to ``limit`` executions that were sent ``waited`` seconds ago and that no message has brought anybody."""
     given = {"until": tx.now - timedelta(seconds=waited), "places": limit}
-    return [row["id"] for row in tx.rows(_locking(tx.dialect, _UNCLAIMED), given)]
+    return [row["id"] for row in tx.rows(_UNCLAIMED, given)]
 
 
 def anything(tx: Tx, *, waited: float) -> bool:
@@ -213,13 +221,8 @@ def _lock(tx: Tx, ids: Sequence[str]) -> list[str]:
     """Those of ``ids`` that nobody else has taken meanwhile, locked."""
     if tx.dialect != "postgresql" or not ids:
         return list(ids)
-    free = {row["id"] for row in tx.rows(_locking(tx.dialect, _FREE), {"ids": list(ids)})}
+    free = {row["id"] for row in tx.rows(_FREE, {"ids": list(ids)})}
     return [id_ for id_ in ids if id_ in free]
-
-
-@functools.cache
-def _locking(dialect: str, statement: Any) -> Any:
-    return statement.with_for_update(skip_locked=True) if dialect == "postgresql" else statement
 
 
 _OF_PRIORITY = """

@@ -6,9 +6,7 @@ the executions, so the number is exact with any number of routers.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -28,18 +26,16 @@ def lock(tx: Tx, roots: Collection[str], maximum: int) -> dict[str, tuple[int, i
     new = [{"root_id": root, "used": 0, "maximum": maximum, "created_at": tx.now} for root in sorted(roots)]
     tx.insert_missing(budget, new)
     return {
-        row["root_id"]: (row["used"], row["maximum"])
-        for row in tx.rows(_locking(tx.dialect), {"roots": sorted(roots)})
+        row["root_id"]: (row["used"], row["maximum"]) for row in tx.rows(_LOCKED, {"roots": sorted(roots)})
     }
 
 
-@functools.cache
-def _locking(dialect: str) -> Any:
-    roots = sa.bindparam("roots", expanding=True)
-    statement = sa.select(budget).where(budget.c.root_id.in_(roots)).order_by(budget.c.root_id)
-    return statement.with_for_update() if dialect == "postgresql" else statement
-
-
+_LOCKED = (
+    sa.select(budget)
+    .where(budget.c.root_id.in_(sa.bindparam("roots", expanding=True)))
+    .order_by(budget.c.root_id)
+    .with_for_update()
+)
 _SPENT = (
     sa.update(budget)
     .where(budget.c.root_id == sa.bindparam("root"))

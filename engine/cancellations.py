@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from engine import events, executions
 from engine.admission import Refused, Suppress
-from engine.tables import bucket, cancellation, event, execution, hold
+from engine.tables import Id, bucket, cancellation, event, execution, hold
 from engine.tx import Tx
 
 
@@ -65,7 +65,10 @@ def note(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
 
 def are_due(tx: Tx) -> bool:
     """Whether there is any to carry out. A look that locks nothing."""
-    return tx.scalar(_due(tx, sa.literal(1)).limit(1)) is not None
+    if tx.scalar(_ANY) is None:
+        return False
+    first = events.first_unrouted(tx)
+    return first is None or tx.scalar(_ANY_BEFORE, {"first": first}) is not None
 
 
 def carry_out(
@@ -79,13 +82,9 @@ def carry_out(
     ``triggers`` gives the row of a trigger as it is now (None: it is gone), ``cancels`` answers by its rule. The
     caller writes the firings of what is ``refused``, in the same transaction.
     """
-    statement = _due(tx, cancellation).order_by(
-        cancellation.c.event_id, cancellation.c.trigger_id, cancellation.c.rule
-    )
-    statement = statement.limit(limit)
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(skip_locked=True)
-    noted = tx.rows(statement)
+    first = events.first_unrouted(tx)
+    given = {"limit": limit}
+    noted = tx.rows(_DUE, given) if first is None else tx.rows(_DUE_BEFORE, {**given, "first": first})
     by_id = _events(tx, [one["event_id"] for one in noted])
     deeds = [
         _Deed(tx, trigger, one["rule"], by_id[one["event_id"]], cancels)
@@ -103,10 +102,17 @@ def carry_out(
     return done
 
 
-def _due(tx: Tx, what: Any) -> sa.Select[Any]:
-    first = events.first_unrouted(tx)
-    statement = sa.select(what).select_from(cancellation)
-    return statement if first is None else statement.where(cancellation.c.event_id < first)
+# Asked in every turn of flow control: built once.
+_BEFORE = cancellation.c.event_id < sa.bindparam("first", type_=Id)
+_ANY = sa.select(sa.literal(1)).select_from(cancellation).limit(1)
+_ANY_BEFORE = _ANY.where(_BEFORE)
+_DUE = (
+    sa.select(cancellation)
+    .order_by(cancellation.c.event_id, cancellation.c.trigger_id, cancellation.c.rule)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+    .with_for_update(skip_locked=True)
+)
+_DUE_BEFORE = _DUE.where(_BEFORE)
 
 
 def _events(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from engine.database import Tx
 from engine.errors import Stale
-from engine.tables import execution
+from engine.tables import Id, execution
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,18 @@ class Cause:
         )
 
 
+# With every event, call and write of a function: built once.
+_OWNED = (
+    sa.select(execution.c.id)
+    .where(
+        execution.c.id == sa.bindparam("id", type_=Id),
+        execution.c.fence == sa.bindparam("fence", type_=sa.Integer),
+        execution.c.state == "running",
+    )
+    .with_for_update(read=True)
+)
+
+
 def hold(tx: Tx, cause: Cause | None) -> None:
     """Make sure, inside the writing transaction, that the attempt still owns its execution.
 
@@ -47,12 +59,7 @@ def hold(tx: Tx, cause: Cause | None) -> None:
     """
     if cause is None:
         return
-    statement = sa.select(execution.c.id).where(
-        execution.c.id == cause.execution_id, execution.c.fence == cause.fence, execution.c.state == "running"
-    )
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(read=True)
-    if tx.scalar(statement) is None:
+    if tx.scalar(_OWNED, {"id": cause.execution_id, "fence": cause.fence}) is None:
         raise Stale(
             f"execution {cause.execution_id} no longer belongs to this attempt",
             f"fence {cause.fence} is not the current one",

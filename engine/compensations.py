@@ -310,8 +310,7 @@ def _locked(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | Non
     ``skip``: None when another one holds it. Not so strong that its compensations could not refer to it meanwhile.
     """
     statement = sa.select(execution).where(execution.c.id == saga_id)
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(key_share=True, skip_locked=skip)
+    statement = statement.with_for_update(key_share=True, skip_locked=skip)
     return tx.one(statement)
 
 

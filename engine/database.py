@@ -6,7 +6,8 @@ the two dialects stay in here and in ``engine.migrate``:
 
 - SQLite: WAL, and ``BEGIN IMMEDIATE`` for every writing transaction. A deferred transaction that
   upgrades to a write fails at once despite any busy timeout (sqlite.org/lang_transaction.html).
-- PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed, and a coalesced
+- PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed (SQLAlchemy leaves it
+  out for SQLite, where one writes at a time), and a coalesced
   ``NOTIFY`` as wake-up, sent outside the transaction because commits with NOTIFY are serialised.
 """
 
@@ -25,7 +26,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
-from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.engine import Connection, Engine, RootTransaction, make_url
 from sqlalchemy.exc import (
     DataError,
     DBAPIError,
@@ -43,10 +44,15 @@ from engine.wakeup import Wakeup
 
 # SQLite: how long another process's transaction is waited for.
 BUSY_MILLISECONDS = 30_000
+# SQLite: statements that a connection keeps prepared. The engine has some 200; the driver's own 128 are not enough.
+PREPARED = 512
 # Transactions of one process that share a commit, at the most.
 GROUP = 64
 # PostgreSQL ends one of two transactions that wait for each other; it is tried again this often.
 DEADLOCK_TRIES = 3
+# PostgreSQL ends the session of a process that says nothing inside a transaction for this long: one that was stopped,
+# or whose machine is gone, would keep its rows locked, and nobody could recover what it ran.
+IDLE_SECONDS = 30.0
 # PostgreSQL's clock is asked again when the answer took longer, this often.
 CLOCK_SECONDS = 0.1
 CLOCK_TRIES = 5
@@ -79,11 +85,15 @@ class Database:
         new_id: Callable[[], str] | None = None,
         wakeup: Wakeup | None = None,
         pool_size: int = 10,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._url = make_url(url)
         self.dialect = self._url.get_backend_name()
+        # The URL without its password.
+        self.name = self._url.render_as_string(hide_password=True)
         self.wakeup = wakeup or Wakeup()
         self._pool_size = pool_size
+        self._idle_seconds = idle_seconds
         self._engine: Engine | None = None
         self._open_lock = threading.Lock()
         # One writer at a time inside this process: threads queue here instead of in SQLite's
@@ -99,11 +109,6 @@ class Database:
         self._notifier: Notifier | None = None
         self._watcher: Watcher | None = None
         _databases.add(self)
-
-    @property
-    def name(self) -> str:
-        """The URL without its password."""
-        return self._url.render_as_string(hide_password=True)
 
     def __repr__(self) -> str:
         return f"Database({self.name!r})"
@@ -153,17 +158,20 @@ class Database:
         # The clock may ask the server: before the transaction, so that it never waits inside one.
         with _translated(self.name):
             now = self.clock.now()
-        with _translated(self.name), self._writer, self.engine.connect() as plain:
-            connection = plain.execution_options(functory_write=True)
-            with connection.begin() as transaction:
-                tx = Tx(connection, now, self.new_id, self.dialect)
-                yield tx
-                try:
-                    with _told_if_unknown(self.name):
-                        transaction.commit()
-                except BaseException:
-                    _abandon(connection)
-                    raise
+        with (
+            _translated(self.name),
+            self._writer,
+            self._connected(write=True) as connection,
+            self._begin(connection) as transaction,
+        ):
+            tx = Tx(connection, now, self.new_id, self.dialect)
+            yield tx
+            try:
+                with _told_if_unknown(self.name):
+                    transaction.commit()
+            except BaseException:
+                _abandon(connection)
+                raise
         self._after_commit(tx)
 
     def group(self, work: Callable[[Tx], T]) -> T:
@@ -236,7 +244,7 @@ class Database:
         one as well."""
         with _translated(self.name):
             now = self.clock.now()
-            with self.engine.connect() as connection, connection.begin():
+            with self._connected() as connection, self._begin(connection):
                 tx = Tx(connection, now, self.new_id, self.dialect)
                 if snapshot and self.dialect == "postgresql":
                     tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
@@ -245,8 +253,10 @@ class Database:
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:
         """A bare connection, for migrations. Raises :class:`Unavailable`."""
-        with _translated(self.name), self.engine.connect() as connection:
-            yield connection.execution_options(functory_write=write)
+        with _translated(self.name), self._connected(write=write) as connection:
+            if self.dialect == "sqlite":
+                hooks.listen(connection, "begin", _begin_sqlite)
+            yield connection
 
     def watch(self) -> None:
         """Start to hear the wake-ups of other processes; until :meth:`close`."""
@@ -272,6 +282,19 @@ class Database:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+
+    @contextlib.contextmanager
+    def _connected(self, *, write: bool = False) -> Iterator[Connection]:
+        """A connection of the pool, for one transaction."""
+        with self.engine.connect() as connection:
+            yield connection.execution_options(functory_write=write)
+
+    def _begin(self, connection: Connection) -> RootTransaction:
+        # By hand and not by a hook of the pool: with one, SQLAlchemy takes twice as long for every statement.
+        transaction = connection.begin()
+        if self.dialect == "sqlite":
+            _begin_sqlite(connection)
+        return transaction
 
     def _after_commit(self, tx: Tx) -> None:
         if tx.topics:
@@ -308,10 +331,16 @@ class Database:
             assert best is not None
             return best[1:]
 
+    def _prepare_postgres(self, connection: Any, _record: Any) -> None:
+        connection.autocommit = True
+        milliseconds = round(self._idle_seconds * 1000)
+        connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+        connection.autocommit = False
+
     def _connect(self) -> Engine:
         if self.dialect == "postgresql":
             # Parameters hold inputs and results: they do not belong into the text of an error.
-            return sa.create_engine(
+            engine = sa.create_engine(
                 self._url,
                 pool_size=self._pool_size,
                 max_overflow=self._pool_size,
@@ -320,9 +349,15 @@ class Database:
                 hide_parameters=True,
                 connect_args={"connect_timeout": 5, "application_name": "functory"},
             )
+            hooks.listen(engine, "connect", self._prepare_postgres)
+            return engine
         memory = self._url.database in (None, "", ":memory:")
         options: dict[str, Any] = {
-            "connect_args": {"timeout": BUSY_MILLISECONDS / 1000, "check_same_thread": False}
+            "connect_args": {
+                "timeout": BUSY_MILLISECONDS / 1000,
+                "check_same_thread": False,
+                "cached_statements": PREPARED,
+            }
         }
         if memory:
             options["poolclass"] = sa.pool.StaticPool
@@ -330,7 +365,6 @@ class Database:
             options |= {"pool_size": self._pool_size, "max_overflow": self._pool_size * 4}
         engine = sa.create_engine(self._url, hide_parameters=True, **options)
         hooks.listen(engine, "connect", _prepare_sqlite)
-        hooks.listen(engine, "begin", _begin_sqlite)
         return engine
 
 
@@ -360,7 +394,14 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     write = connection.get_execution_options().get("functory_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    driver: Any = connection.connection.driver_connection
+    statement = "BEGIN IMMEDIATE" if write else "BEGIN"
+    try:
+        driver.execute(statement)
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(
+            statement, None, error, sqlite3.Error, dialect=connection.dialect
+        ) from error
 
 
 @contextlib.contextmanager

@@ -76,6 +76,21 @@ _SENT = (
         dispatch_count=execution.c.dispatch_count + 1,
     )
 )
+_UNCLAIMED = (
+    sa.select(execution.c.id, execution.c.dispatched_at, execution.c.dispatch_count)
+    .where(
+        SENT,
+        sa.not_(execution.c.held),
+        execution.c.dispatched_at < sa.bindparam("until", type_=Instant),
+    )
+    .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
+    .limit(1000)
+    .with_for_update(skip_locked=True)
+)
+_WAITS = sa.select(attempt.c.queued_seconds).order_by(attempt.c.execution_id.desc()).limit(WAITS)
+_NEXT = sa.select(sa.func.min(execution.c.run_at)).where(
+    WAITING, execution.c.run_at > sa.bindparam("now", type_=Instant)
+)
 
 
 def dispatch(
@@ -127,36 +142,23 @@ def overdue(waited: float, count: int, patience: float) -> bool:
 
 def _overdue(tx: Tx, patience: float) -> list[str]:
     """Executions that were sent and that nobody has claimed."""
-    statement = (
-        sa.select(execution.c.id, execution.c.dispatched_at, execution.c.dispatch_count)
-        .where(
-            SENT, sa.not_(execution.c.held), execution.c.dispatched_at < tx.now - timedelta(seconds=patience)
-        )
-        .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
-        .limit(1000)
-    )
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(skip_locked=True)
     return [
         row["id"]
-        for row in tx.rows(statement)
+        for row in tx.rows(_UNCLAIMED, {"until": tx.now - timedelta(seconds=patience)})
         if overdue((tx.now - row["dispatched_at"]).total_seconds(), row["dispatch_count"], patience)
     ][:100]
 
 
 def _long_wait(tx: Tx) -> float:
     """What 95 of 100 of the newest attempts have waited at the most between sending and claim, seconds."""
-    newest = sa.select(attempt.c.queued_seconds).order_by(attempt.c.execution_id.desc()).limit(WAITS)
-    waits = sorted(row["queued_seconds"] for row in tx.rows(newest) if row["queued_seconds"] is not None)
+    waits = sorted(seconds for seconds in tx.execute(_WAITS).scalars() if seconds is not None)
     return waits[int(len(waits) * 0.95)] if waits else 0.0
 
 
 def due_in(database: Database) -> float | None:
     """Seconds until the next queued execution that is not due yet; None when there is none."""
     with database.read() as tx:
-        first = tx.scalar(
-            sa.select(sa.func.min(execution.c.run_at)).where(WAITING, execution.c.run_at > tx.now)
-        )
+        first = tx.scalar(_NEXT, {"now": tx.now})
     return None if first is None else max(0.0, (first - tx.now).total_seconds())
 
 

@@ -15,7 +15,7 @@ from engine.causes import Cause
 from engine.claims import Claim
 from engine.errors import Stale
 from engine.limits import Limits
-from engine.tables import attempt, execution, log, span
+from engine.tables import Id, attempt, execution, log, span
 from engine.tx import Tx
 
 log_ = structlog.get_logger("functory.attempts")
@@ -179,10 +179,16 @@ def event_of(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]
     )
 
 
+_ASKED = (
+    sa.select(execution.c.cancel_requested_at)
+    .where(execution.c.id == sa.bindparam("id", type_=Id))
+    .with_for_update()
+)
+
+
 def _is_cancelled(tx: Tx, id_: str) -> bool:
     """Whether somebody asked for it; holds the row, so that nobody can ask between the look and the write."""
-    statement = sa.select(execution.c.cancel_requested_at).where(execution.c.id == id_)
-    return tx.scalar(statement.with_for_update() if tx.dialect == "postgresql" else statement) is not None
+    return tx.scalar(_ASKED, {"id": id_}) is not None
 
 
 def matched(claim: Claim, ending: Ending) -> list[tuple[str, dict[str, Any]]]:

@@ -58,6 +58,19 @@ def enter(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Refused]]
     return kept, refused
 
 
+_USED = (
+    sa.update(once)
+    .where(
+        once.c.trigger_id == sa.bindparam("t", type_=once.c.trigger_id.type),
+        once.c.key == sa.bindparam("k"),
+    )
+    .values(
+        event_id=sa.bindparam("e", type_=once.c.event_id.type),
+        expires_at=sa.bindparam("at", type_=once.c.expires_at.type),
+    )
+)
+
+
 class _Keys:
     """Idempotency keys, locked until the commit."""
 
@@ -95,15 +108,7 @@ class _Keys:
         """Store the keys that were used."""
         if self._used:
             self._tx.execute(
-                sa.update(once)
-                .where(
-                    once.c.trigger_id == sa.bindparam("t", type_=once.c.trigger_id.type),
-                    once.c.key == sa.bindparam("k"),
-                )
-                .values(
-                    event_id=sa.bindparam("e", type_=once.c.event_id.type),
-                    expires_at=sa.bindparam("at", type_=once.c.expires_at.type),
-                ),
+                _USED,
                 [
                     {"t": key[0], "k": key[1], "e": self._known[key][0], "at": self._known[key][1]}
                     for key in sorted(self._used)
@@ -115,9 +120,7 @@ def forget(tx: Tx, limit: int) -> int:
     """Delete keys that no longer count. Returns how many."""
     old = sa.select(once.c.trigger_id, once.c.key).where(once.c.expires_at <= tx.now)
     old = old.order_by(*once.primary_key.columns).limit(limit)
-    if tx.dialect == "postgresql":
-        old = old.with_for_update(skip_locked=True)
-    keys = [tuple(row) for row in tx.connection.execute(old).all()]
+    keys = [tuple(row) for row in tx.execute(old.with_for_update(skip_locked=True)).all()]
     if keys:
         tx.execute(sa.delete(once).where(sa.tuple_(*once.primary_key.columns).in_(keys)))
     return len(keys)

@@ -7,7 +7,6 @@ went onto the exchange: open work is found at a cost that does not grow with his
 
 from __future__ import annotations
 
-import functools
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -291,9 +290,7 @@ def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
         .order_by(outbox.c.event_id)
         .limit(limit)
     )
-    return tx.rows(
-        statement.with_for_update(of=outbox, skip_locked=True) if tx.dialect == "postgresql" else statement
-    )
+    return tx.rows(statement.with_for_update(of=outbox, skip_locked=True))
 
 
 def mark_published(tx: Tx, ids: Sequence[str]) -> None:
@@ -304,14 +301,14 @@ def mark_published(tx: Tx, ids: Sequence[str]) -> None:
 def drop_unpublished(tx: Tx, limit: int) -> int:
     """Take the oldest events out of the outbox, where there is no exchange. Returns how many."""
     oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
-    if tx.dialect == "postgresql":
-        oldest = oldest.with_for_update(skip_locked=True)
+    oldest = oldest.with_for_update(skip_locked=True)
     return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount
 
 
 def _pending(what: Any) -> sa.Select[Any]:
     due = sa.or_(event.c.route_after.is_(None), event.c.route_after <= sa.bindparam("now", type_=Instant))
-    return sa.select(what).where(event.c.state == "pending", due).order_by(event.c.id)
+    waiting = sa.select(what).where(event.c.state == "pending", due).order_by(event.c.id)
+    return waiting.with_for_update(skip_locked=True)
 
 
 # Asked in every round of every router: built once.
@@ -321,13 +318,8 @@ _IDS = _pending(event.c.id).limit(_LIMIT)
 _ONE = _pending(event).where(event.c.id == sa.bindparam("id", type_=Id))
 
 
-@functools.cache
-def _locking(dialect: str, statement: Any) -> Any:
-    return statement.with_for_update(skip_locked=True) if dialect == "postgresql" else statement
-
-
 def _taken(tx: Tx, statement: Any, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return tx.rows(_locking(tx.dialect, statement), {"now": tx.now, **values})
+    return tx.rows(statement, {"now": tx.now, **values})
 
 
 def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:

@@ -308,7 +308,7 @@ class Executions:
         """
         with self._database.write() as tx:
             statement = sa.select(execution).where(execution.c.id == as_id(id_, "execution"))
-            found = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+            found = tx.one(statement.with_for_update())
             if found is None:
                 raise NotFound(f"execution {id_} not found", try_="functory execution list")
             if found["state"] in OPEN:
@@ -357,7 +357,7 @@ class Executions:
 def cancel_open(tx: Tx, id_: str, author: str) -> str | None:
     """Cancel an execution if it is open, on behalf of ``author``. Returns its state before, None for a finished one."""
     statement = sa.select(execution).where(execution.c.id == id_, execution.c.state.in_(OPEN))
-    found = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+    found = tx.one(statement.with_for_update())
     if found is None:
         return None
     _cancel(tx, found, author)

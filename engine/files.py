@@ -167,9 +167,8 @@ def causes(
         .where(file_written.c.path_sha256.in_(sorted(wanted)))
         .order_by(file_written.c.time, file_written.c.execution_id)
     )
-    if tx.dialect == "postgresql":
-        # They must not be pruned before the events that they caused are there.
-        statement = statement.with_for_update(read=True, key_share=True, of=execution)
+    # They must not be pruned before the events that they caused are there.
+    statement = statement.with_for_update(read=True, key_share=True, of=execution)
     found: dict[bytes, Cause] = {}
     for row in tx.rows(statement):
         path = wanted[row["path_key"]]

@@ -10,6 +10,7 @@ Rows are locked in the order of their keys by who waits for them; who takes what
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from engine.controls import NONE, Controls, Key
-from engine.tables import bucket, event, hold, trigger
-from engine.tx import Tx
+from engine.tables import Id, Instant, bucket, event, hold, trigger
+from engine.tx import Tx, insert_for
 
 # Buckets that go by the events' own time: they wait until all events before their moment have been routed.
 TIMED = "composite"
@@ -103,12 +104,7 @@ def put(tx: Tx, held: Sequence[tuple[Mapping[str, Any], Hold]]) -> None:
                 tx.wake("flow")
     tx.insert(hold, rows)
     if due:
-        tx.execute(
-            sa.update(bucket)
-            .where(bucket.c.trigger_id == sa.bindparam("t"), bucket.c.key == sa.bindparam("k"))
-            .values(due_at=sa.bindparam("at", type_=bucket.c.due_at.type)),
-            sorted(due, key=lambda one: (one["t"], one["k"])),
-        )
+        tx.execute(_DUE_AT, sorted(due, key=lambda one: (one["t"], one["k"])))
 
 
 def _enter(tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], Hold]]]) -> list[dict[str, Any]]:
@@ -135,7 +131,13 @@ def _enter(tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], Hold]]]) -
                 "changed": first.trigger["changed"],
             }
         )
-    statement = tx.upsert(bucket).values(rows)
+    # Rows beside the statement, not in it: it is compiled once for any number.
+    return tx.rows(_entering(tx.dialect), rows)
+
+
+@functools.cache
+def _entering(dialect: str) -> Any:
+    statement = insert_for(dialect)(bucket)
     new = statement.excluded
     begun_again = sa.or_(bucket.c.count == 0, bucket.c.opened_at > new.opened_at)
     statement = statement.on_conflict_do_update(
@@ -146,7 +148,7 @@ def _enter(tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], Hold]]]) -
             "opened_at": sa.case((begun_again, new.opened_at), else_=bucket.c.opened_at),
         },
     )
-    return tx.rows(statement.returning(bucket))
+    return statement.returning(bucket)
 
 
 def _row(tx: Tx, row: Mapping[str, Any], one: Hold, round_: int) -> dict[str, Any]:
@@ -172,26 +174,18 @@ def known_to(tx: Tx) -> datetime:
 
     Read before the matches that depend on it: what was routed up to then is seen by later reads.
     """
-    first = tx.scalar(
-        sa.select(event.c.time)
-        .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
-        .order_by(event.c.id)
-        .limit(1)
-    )
+    first = tx.scalar(_FIRST_PENDING)
     return tx.now if first is None else min(first, tx.now)
 
 
 def next_due(tx: Tx) -> datetime | None:
     """When the first bucket of an enabled trigger is due."""
-    # Not min(): the index gives the first without reading the others.
-    return tx.scalar(
-        _live(bucket.c.due_at).where(bucket.c.due_at.is_not(None)).order_by(bucket.c.due_at).limit(1)
-    )
+    return tx.scalar(_NEXT_DUE)
 
 
 def are_due(tx: Tx, known: datetime) -> bool:
     """Whether :func:`take_due` would find any. A look that locks nothing."""
-    return tx.scalar(_due(tx, known, sa.literal(1)).limit(1)) is not None
+    return tx.scalar(_ANY_DUE, {"now": tx.now, "known": known}) is not None
 
 
 def take_due(tx: Tx, known: datetime, limit: int) -> list[dict[str, Any]]:
@@ -199,37 +193,17 @@ def take_due(tx: Tx, known: datetime, limit: int) -> list[dict[str, Any]]:
 
     Each with its trigger's ``name``, ``version``, ``state``, ``changed_to`` (its ``changed`` now) and ``armed_at``.
     """
-    statement = (
-        _due(tx, known, *_COLUMNS).order_by(bucket.c.due_at, bucket.c.trigger_id, bucket.c.key).limit(limit)
-    )
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(of=bucket, skip_locked=True)
-    return tx.rows(statement)
-
-
-def _due(tx: Tx, known: datetime, *what: Any) -> sa.Select[Any]:
-    # The moment is said twice: with the first the index finds them, with the second it leaves out those too early.
-    ripe = sa.or_(bucket.c.kind != TIMED, bucket.c.due_at <= known)
-    return _live(*what).where(bucket.c.due_at <= tx.now, ripe)
+    return tx.rows(_TAKE_DUE, {"now": tx.now, "known": known, "limit": limit})
 
 
 def take_changed(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` buckets whose trigger has changed since they were decided about, or is deleted."""
-    statement = (
-        _live(*_COLUMNS)
-        .where(bucket.c.changed < trigger.c.changed)
-        .order_by(bucket.c.trigger_id, bucket.c.key)
-        .limit(limit)
-    )
-    return tx.rows(statement.with_for_update(of=bucket) if tx.dialect == "postgresql" else statement)
+    return tx.rows(_TAKE_CHANGED, {"limit": limit})
 
 
 def take(tx: Tx, place: Place) -> list[dict[str, Any]]:
     """Lock one bucket if it is there and nobody else has it: a list of it, or an empty one."""
-    statement = _live(*_COLUMNS).where(bucket.c.trigger_id == place[0], bucket.c.key == place[1])
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(of=bucket, skip_locked=True)
-    return tx.rows(statement)
+    return tx.rows(_TAKE_ONE, {"t": place[0], "k": place[1]})
 
 
 def arm(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
@@ -255,25 +229,9 @@ def held(tx: Tx, places: Sequence[Place]) -> dict[Place, list[dict[str, Any]]]:
     found: dict[Place, list[dict[str, Any]]] = {place: [] for place in places}
     for start in range(0, len(places), CHUNK):
         chunk = set(sorted(places)[start : start + CHUNK])
-        statement = (
-            sa.select(
-                *(
-                    hold.c[name]
-                    for name in ("trigger_id", "key", "trigger_version", "parts", "bytes", "round")
-                ),
-                hold.c.event_time,
-                hold.c.time.label("since"),
-                *(event.c[name] for name in _LIGHT),
-            )
-            .join(event, event.c.id == hold.c.event_id)
-            # Not pairs: SQLite would read the whole table for them. What other buckets have is left out below.
-            .where(
-                hold.c.trigger_id.in_(sorted({place[0] for place in chunk})),
-                hold.c.key.in_(sorted({place[1] for place in chunk})),
-            )
-            .order_by(hold.c.event_id)
-        )
-        for row in tx.rows(statement):
+        # Not pairs: SQLite would read the whole table for them. What other buckets have is left out below.
+        asked = {"ids": sorted({place[0] for place in chunk}), "keys": sorted({place[1] for place in chunk})}
+        for row in tx.rows(_HELD, asked):
             place = (row["trigger_id"], row["key"])
             if place in chunk:
                 found[place].append(row)
@@ -285,8 +243,7 @@ def whole(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     wanted = sorted(set(ids))
     for start in range(0, len(wanted), CHUNK):
-        statement = sa.select(event).where(event.c.id.in_(wanted[start : start + CHUNK]))
-        found |= {row["id"]: row for row in tx.rows(statement)}
+        found |= {row["id"]: row for row in tx.rows(_WHOLE, {"ids": wanted[start : start + CHUNK]})}
     return found
 
 
@@ -295,12 +252,10 @@ def settle(tx: Tx, over: Mapping[str, Collection[str]], left: Mapping[Place, Lef
     for trigger_id, ids in sorted(over.items()):
         gone = sorted(ids)
         for start in range(0, len(gone), CHUNK):
-            chunk = gone[start : start + CHUNK]
-            tx.execute(sa.delete(hold).where(hold.c.trigger_id == trigger_id, hold.c.event_id.in_(chunk)))
-    place = (bucket.c.trigger_id == sa.bindparam("t"), bucket.c.key == sa.bindparam("k"))
+            tx.execute(_OVER, {"t": trigger_id, "ids": gone[start : start + CHUNK]})
     empty = [{"t": t, "k": k} for (t, k), one in sorted(left.items()) if not one.count and not one.keep]
     if empty:
-        tx.execute(sa.delete(bucket).where(*place), empty)
+        tx.execute(_EMPTIED, empty)
     stay = [
         {
             "t": t,
@@ -317,33 +272,13 @@ def settle(tx: Tx, over: Mapping[str, Collection[str]], left: Mapping[Place, Lef
         if one.count or one.keep
     ]
     if stay:
-        columns = {
-            "due_at": "due",
-            "memory": "what",
-            "count": "n",
-            "bytes": "size",
-            "opened_at": "opened",
-            "kind": "of",
-            "changed": "seen",
-        }
-        values = {name: sa.bindparam(key, type_=bucket.c[name].type) for name, key in columns.items()}
-        tx.execute(sa.update(bucket).where(*place).values(round=bucket.c.round + 1, **values), stay)
+        tx.execute(_DECIDED, stay)
 
 
 def postpone(tx: Tx, places: Sequence[Place], until: datetime) -> None:
     """Look at locked buckets again only then: nothing could be decided about them."""
     if places:
-        tx.execute(
-            sa.update(bucket)
-            .where(bucket.c.trigger_id == sa.bindparam("t"), bucket.c.key == sa.bindparam("k"))
-            .values(
-                due_at=sa.bindparam("at", type_=bucket.c.due_at.type),
-                changed=sa.select(trigger.c.changed)
-                .where(trigger.c.id == bucket.c.trigger_id)
-                .scalar_subquery(),
-            ),
-            [{"t": t, "k": k, "at": until} for t, k in sorted(places)],
-        )
+        tx.execute(_POSTPONED, [{"t": t, "k": k, "at": until} for t, k in sorted(places)])
 
 
 _COLUMNS = (
@@ -360,3 +295,83 @@ def _live(*what: Any) -> sa.Select[Any]:
     """Of the buckets whose trigger decides: not those of a paused one, which wait until it is resumed or deleted."""
     statement: Any = sa.select(*what).select_from(bucket).join(trigger, trigger.c.id == bucket.c.trigger_id)
     return statement.where(trigger.c.state.in_(("enabled", "deleted")))
+
+
+# Asked in every turn of flow control, or for every batch of a router: built once.
+_LIMIT = sa.bindparam("limit", type_=sa.Integer)
+_IDS = sa.bindparam("ids", expanding=True, type_=Id)
+_AT = sa.bindparam("at", type_=Instant)
+_OF = hold.c.trigger_id == sa.bindparam("t", type_=Id)
+_PLACE = (bucket.c.trigger_id == sa.bindparam("t", type_=Id), bucket.c.key == sa.bindparam("k"))
+
+_FIRST_PENDING = (
+    sa.select(event.c.time)
+    .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
+    .order_by(event.c.id)
+    .limit(1)
+)
+# Not min(): the index gives the first without reading the others.
+_NEXT_DUE = _live(bucket.c.due_at).where(bucket.c.due_at.is_not(None)).order_by(bucket.c.due_at).limit(1)
+
+# The moment is said twice: with the first the index finds them, with the second it leaves out those too early.
+_DUE = (
+    bucket.c.due_at <= sa.bindparam("now", type_=Instant),
+    sa.or_(bucket.c.kind != TIMED, bucket.c.due_at <= sa.bindparam("known", type_=Instant)),
+)
+_ANY_DUE = _live(sa.literal(1)).where(*_DUE).limit(1)
+_TAKE_DUE = (
+    _live(*_COLUMNS)
+    .where(*_DUE)
+    .order_by(bucket.c.due_at, bucket.c.trigger_id, bucket.c.key)
+    .limit(_LIMIT)
+    .with_for_update(of=bucket, skip_locked=True)
+)
+_TAKE_CHANGED = (
+    _live(*_COLUMNS)
+    .where(bucket.c.changed < trigger.c.changed)
+    .order_by(bucket.c.trigger_id, bucket.c.key)
+    .limit(_LIMIT)
+    .with_for_update(of=bucket)
+)
+_TAKE_ONE = _live(*_COLUMNS).where(*_PLACE).with_for_update(of=bucket, skip_locked=True)
+_HELD = (
+    sa.select(
+        *(hold.c[name] for name in ("trigger_id", "key", "trigger_version", "parts", "bytes", "round")),
+        hold.c.event_time,
+        hold.c.time.label("since"),
+        *(event.c[name] for name in _LIGHT),
+    )
+    .join(event, event.c.id == hold.c.event_id)
+    .where(hold.c.trigger_id.in_(_IDS), hold.c.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(hold.c.event_id)
+)
+_WHOLE = sa.select(event).where(event.c.id.in_(_IDS))
+
+_DUE_AT = sa.update(bucket).where(*_PLACE).values(due_at=_AT)
+_OVER = sa.delete(hold).where(_OF, hold.c.event_id.in_(_IDS))
+_EMPTIED = sa.delete(bucket).where(*_PLACE)
+_LEFT = {
+    "due_at": "due",
+    "memory": "what",
+    "count": "n",
+    "bytes": "size",
+    "opened_at": "opened",
+    "kind": "of",
+    "changed": "seen",
+}
+_DECIDED = (
+    sa.update(bucket)
+    .where(*_PLACE)
+    .values(
+        round=bucket.c.round + 1,
+        **{name: sa.bindparam(key, type_=bucket.c[name].type) for name, key in _LEFT.items()},
+    )
+)
+_POSTPONED = (
+    sa.update(bucket)
+    .where(*_PLACE)
+    .values(
+        due_at=_AT,
+        changed=sa.select(trigger.c.changed).where(trigger.c.id == bucket.c.trigger_id).scalar_subquery(),
+    )
+)

@@ -27,7 +27,7 @@ import sqlalchemy as sa
 
 from engine import codec, events, latches
 from engine.controls import Controls, Key
-from engine.tables import execution, lane, slot
+from engine.tables import Id, Instant, execution, lane, slot
 from engine.tx import Tx
 
 # The rule of a slot: 0 and 1 are the trigger's concurrency limits, in their order.
@@ -133,7 +133,7 @@ def step_back(tx: Tx, execution_id: str) -> None:
 
 def next_due(tx: Tx) -> datetime | None:
     """When the next one that is held may stand in line; None when no time has to pass."""
-    return tx.scalar(sa.select(sa.func.min(execution.c.run_at)).where(HELD, execution.c.run_at > tx.now))
+    return tx.scalar(_NEXT_DUE, {"now": tx.now})
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def is_ready(tx: Tx) -> bool:
 
 def triggers(tx: Tx) -> list[str]:
     """The ids of the triggers whose executions are held."""
-    return [row["trigger_id"] for row in tx.rows(sa.select(execution.c.trigger_id).distinct().where(HELD))]
+    return list(tx.execute(_TRIGGERS).scalars())
 
 
 def grant(tx: Tx, limit: int) -> list[str]:
@@ -161,9 +161,7 @@ def grant(tx: Tx, limit: int) -> list[str]:
     locked = None
     if tx.dialect == "postgresql":
         keys = sorted({key for one in _waiters(tx, first, limit) for key, _, _ in one.lanes})
-        statement = sa.select(lane.c.key).where(lane.c.key.in_(keys)).order_by(lane.c.key)
-        statement = statement.with_for_update(key_share=True, skip_locked=True)
-        locked = set(tx.connection.execute(statement).scalars()) if keys else set()
+        locked = set(tx.execute(_LOCKED, {"keys": keys}).scalars()) if keys else set()
     # Read again under the locks: nobody else lets anybody in now.
     chosen = _fitting(_waiters(tx, first, limit), locked)
     return _let_in(tx, chosen)
@@ -188,17 +186,10 @@ def _let_in(tx: Tx, ids: Sequence[str]) -> list[str]:
         return []
     # Those that somebody else is changing (cancelling, expiring) are left for the next time. Executions before
     # slots, as everybody who ends one takes them.
-    statement = sa.select(execution.c.id).where(execution.c.id.in_(ids), HELD).order_by(execution.c.id)
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(skip_locked=True)
-    mine = [row["id"] for row in tx.rows(statement)]
+    mine = list(tx.execute(_STILL_HELD, {"ids": ids}).scalars())
     if mine:
-        tx.execute(
-            sa.update(slot)
-            .where(slot.c.execution_id.in_(mine), slot.c.taken_at.is_(None))
-            .values(taken_at=tx.now)
-        )
-        tx.execute(sa.update(execution).where(execution.c.id.in_(mine)).values(held=False))
+        tx.execute(_SLOTS_IN, {"ids": mine, "now": tx.now})
+        tx.execute(_LET_GO, {"ids": mine})
         tx.wake("executions")
     return mine
 
@@ -208,6 +199,16 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
 
     ``first`` is the first event that is not routed: who comes after it may not start yet.
     """
+    given = {"now": tx.now, "limit": limit}
+    rows = tx.rows(_FREE, given) if first is None else tx.rows(_FREE_BEFORE, {**given, "first": first})
+    found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for row in rows:
+        found[row["execution_id"]].append((row["lane"], row["taken"], row["capacity"]))
+    return [_Waiter(id_, tuple(lanes)) for id_, lanes in found.items()]
+
+
+def _free(*, behind: bool) -> Any:
+    """The statement of :func:`_waiters`; with ``behind`` some events are not routed."""
     load = (
         sa.select(slot.c.lane, sa.func.count().label("taken"))
         .where(sa.text("slot.taken_at IS NOT NULL"))
@@ -231,15 +232,15 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
         sa.text("slot.taken_at IS NULL"),
         slot.c.lane.in_(sa.select(room.c.lane)),
         HELD,
-        execution.c.run_at <= tx.now,
+        execution.c.run_at <= _NOW,
         sa.or_(
             execution.c.expires_at.is_(None),
-            execution.c.expires_at > tx.now,
+            execution.c.expires_at > _NOW,
             execution.c.started_at.is_not(None),
         ),
     ]
-    if first is not None:
-        due.append(slot.c.position <= first)
+    if behind:
+        due.append(slot.c.position <= sa.bindparam("first", type_=slot.c.position.type))
     line = (
         sa.select(
             slot.c.execution_id,
@@ -272,19 +273,40 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
             .scalar_subquery(),
         )
         .order_by(line.c.queue_at, line.c.position)
-        .limit(limit)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
         .cte("free")
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
-    rows = tx.rows(
+    return (
         sa.select(line.c.execution_id, line.c.lane, line.c.taken, line.c.capacity)
         .join(free, free.c.execution_id == line.c.execution_id)
         .order_by(line.c.queue_at, line.c.position, line.c.lane)
     )
-    found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-    for row in rows:
-        found[row["execution_id"]].append((row["lane"], row["taken"], row["capacity"]))
-    return [_Waiter(id_, tuple(lanes)) for id_, lanes in found.items()]
+
+
+# Asked in every turn of flow control: built once.
+_NOW = sa.bindparam("now", type_=Instant)
+_IDS = sa.bindparam("ids", expanding=True, type_=Id)
+_FREE = _free(behind=False)
+_FREE_BEFORE = _free(behind=True)
+_NEXT_DUE = sa.select(sa.func.min(execution.c.run_at)).where(HELD, execution.c.run_at > _NOW)
+_TRIGGERS = sa.select(execution.c.trigger_id).distinct().where(HELD)
+_LOCKED = (
+    sa.select(lane.c.key)
+    .where(lane.c.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(lane.c.key)
+    .with_for_update(key_share=True, skip_locked=True)
+)
+_STILL_HELD = (
+    sa.select(execution.c.id)
+    .where(execution.c.id.in_(_IDS), HELD)
+    .order_by(execution.c.id)
+    .with_for_update(skip_locked=True)
+)
+_SLOTS_IN = (
+    sa.update(slot).where(slot.c.execution_id.in_(_IDS), slot.c.taken_at.is_(None)).values(taken_at=_NOW)
+)
+_LET_GO = sa.update(execution).where(execution.c.id.in_(_IDS)).values(held=False)
 
 
 def retune(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
@@ -321,8 +343,7 @@ def sweep(tx: Tx, limit: int) -> int:
         tx.wake("flow")
     used = sa.exists(sa.select(slot.c.lane).where(slot.c.lane == lane.c.key))
     empty = sa.select(lane.c.key).where(sa.not_(used)).order_by(lane.c.key).limit(limit)
-    if tx.dialect == "postgresql":
-        empty = empty.with_for_update(skip_locked=True)
+    empty = empty.with_for_update(skip_locked=True)
     keys = list(tx.connection.execute(empty).scalars())
     if keys:
         # Asked again under the locks: somebody may have come in before them.

@@ -7,6 +7,7 @@ for each other in a line, never in a circle.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -34,17 +35,20 @@ def lock(
     wanted = {tuple(row[column.name] for column in columns): row for row in rows}
     if not wanted:
         return {}
-    ordered = [wanted[key] for key in sorted(wanted)]
-    if len(columns) == 1:
-        mine = columns[0].in_([key[0] for key in sorted(wanted)])
-    else:
-        mine = sa.tuple_(*columns).in_(sorted(wanted))
-    statement = sa.select(table).where(mine).order_by(*columns)
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(read=keep, key_share=True)
+    keys = sorted(wanted)
+    asked = {"keys": keys if len(columns) > 1 else [key[0] for key in keys]}
     for _ in range(TRIES):
-        tx.insert_missing(table, ordered)
-        found = {tuple(row[column.name] for column in columns): row for row in tx.rows(statement)}
+        tx.insert_missing(table, [wanted[key] for key in keys])
+        rows = tx.rows(_locking(table, keep), asked)
+        found = {tuple(row[column.name] for column in columns): row for row in rows}
         if len(found) == len(wanted):
             return found
     raise Unavailable(f"rows of {table.name} vanish while they are being locked", try_="it is tried again")
+
+
+@functools.cache
+def _locking(table: sa.Table, keep: bool) -> sa.Select[Any]:
+    columns = list(table.primary_key.columns)
+    one = columns[0] if len(columns) == 1 else sa.tuple_(*columns)
+    mine = one.in_(sa.bindparam("keys", expanding=True))
+    return sa.select(table).where(mine).order_by(*columns).with_for_update(read=keep, key_share=True)

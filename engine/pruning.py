@@ -176,14 +176,14 @@ def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[
             _bound(tx)
             if keeping.held(tx, [root], cutoff):
                 return
-            ids = list(tx.execute(_skipping(tx, deepest)).scalars())
+            ids = list(tx.execute(deepest.with_for_update(skip_locked=True)).scalars())
             if ids:
                 caused = sa.select(event.c.id).where(event.c.cause_execution_id.in_(ids))
             elif tx.scalar(sa.select(execution.c.id).where(execution.c.root_id == root).limit(1)) is None:
                 caused = rest
             else:
                 return
-            events = list(tx.execute(_skipping(tx, caused)).scalars())
+            events = list(tx.execute(caused.with_for_update(skip_locked=True)).scalars())
             if len(events) < int(tx.scalar(sa.select(sa.func.count()).select_from(caused.subquery())) or 0):
                 return
             horizon.reach(tx, horizon.TREES, cutoff)
@@ -300,14 +300,10 @@ def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
     free = set(roots)
     for table in (event, execution):
         mine = sa.select(table.c.id, table.c.root_id).where(table.c.root_id.in_(roots)).order_by(table.c.id)
-        got = Counter(str(row.root_id) for row in tx.execute(_skipping(tx, mine)))
+        got = Counter(str(row.root_id) for row in tx.execute(mine.with_for_update(skip_locked=True)))
         there = Counter(str(row.root_id) for row in tx.execute(mine))
         free -= {root for root in roots if got[root] != there[root]}
     return sorted(free)
-
-
-def _skipping(tx: Tx, statement: Any) -> Any:
-    return statement.with_for_update(skip_locked=True) if tx.dialect == "postgresql" else statement
 
 
 def _bound(tx: Tx) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from engine import codec
-from engine.tables import breaker, rate
+from engine.tables import Id, Instant, breaker, rate
 from engine.tx import Tx
 
 # Trips within the window that open the breaker, and how long it stays open (seconds).
@@ -52,29 +52,41 @@ def conform(next_at: datetime | None, now: datetime, per_minute: int, wanted: in
     return granted, moment
 
 
+# For every batch of a router: built once.
+_LOCKED = (
+    sa.select(rate)
+    .where(sa.tuple_(rate.c.trigger_id, rate.c.subject).in_(sa.bindparam("keys", expanding=True)))
+    .order_by(rate.c.trigger_id, rate.c.subject)
+    .with_for_update()
+)
+_MOVED = (
+    sa.update(rate)
+    .where(rate.c.trigger_id == sa.bindparam("t", type_=Id), rate.c.subject == sa.bindparam("s"))
+    .values(next_at=sa.bindparam("at", type_=Instant))
+)
+_OPEN = sa.select(breaker).where(
+    breaker.c.trigger_id.in_(sa.bindparam("ids", expanding=True)),
+    breaker.c.open_until > sa.bindparam("now", type_=Instant),
+)
+
+
 def take(tx: Tx, wanted: Mapping[tuple[str, str], tuple[int, int]]) -> dict[tuple[str, str], Allowance]:
     """Take from the rates of ``(trigger, subject)`` keys; ``wanted`` gives (how many, limit a minute) each."""
     if not wanted:
         return {}
     keys = sorted(wanted)
-    places = sa.tuple_(rate.c.trigger_id, rate.c.subject).in_(keys)
-    statement = sa.select(rate).where(places).order_by(rate.c.trigger_id, rate.c.subject)
     if tx.dialect == "postgresql":
         # Missing rows first: what does not exist cannot be locked.
         tx.insert_missing(rate, [{"trigger_id": t, "subject": s, "next_at": tx.now} for t, s in keys])
-        statement = statement.with_for_update()
-    known = {(row["trigger_id"], row["subject"]): row["next_at"] for row in tx.rows(statement)}
+    rows = tx.rows(_LOCKED, {"keys": keys})
+    known = {(row["trigger_id"], row["subject"]): row["next_at"] for row in rows}
     result: dict[tuple[str, str], Allowance] = {}
     for place in keys:
         count, limit = wanted[place]
         granted, moment = conform(known.get(place), tx.now, limit, count)
         result[place] = Allowance(granted, limit)
         if place in known:
-            tx.execute(
-                sa.update(rate)
-                .where(rate.c.trigger_id == place[0], rate.c.subject == place[1])
-                .values(next_at=moment)
-            )
+            tx.execute(_MOVED, {"t": place[0], "s": place[1], "at": moment})
         else:
             tx.insert(rate, [{"trigger_id": place[0], "subject": place[1], "next_at": moment}])
     return result
@@ -84,16 +96,14 @@ def open_breakers(tx: Tx, trigger_ids: Sequence[str]) -> dict[str, datetime]:
     """Those of the triggers whose breaker is open, and until when."""
     if not trigger_ids:
         return {}
-    rows = tx.rows(
-        sa.select(breaker).where(breaker.c.trigger_id.in_(trigger_ids), breaker.c.open_until > tx.now)
-    )
+    rows = tx.rows(_OPEN, {"ids": list(trigger_ids), "now": tx.now})
     return {row["trigger_id"]: row["open_until"] for row in rows}
 
 
 def trip(tx: Tx, trigger_id: str) -> datetime | None:
     """Count a trip of the rate. Returns until when the breaker is open if this one opened it."""
     statement = sa.select(breaker).where(breaker.c.trigger_id == trigger_id)
-    row = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+    row = tx.one(statement.with_for_update())
     fresh = row is None or (tx.now - row["since"]).total_seconds() > WINDOW
     trips = 1 if row is None or fresh else row["trips"] + 1
     values: dict[str, Any] = {"trips": trips, "since": tx.now if row is None or fresh else row["since"]}

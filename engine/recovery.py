@@ -52,16 +52,19 @@ def reap(
     return done
 
 
+_ANYTHING = sa.select(sa.literal(1))
+_AGE = sa.select(sa.extract("epoch", sa.func.clock_timestamp() - sa.func.pg_postmaster_start_time()))
+
+
 def server_age(database: Database) -> float | None:
     """Seconds since the database server was started. None for SQLite, which has no server, and where the time is not
     the server's own. Raises :class:`Unavailable`."""
     with database.read() as tx:
         if tx.dialect != "postgresql" or not isinstance(database.clock, ServerClock):
             # Nothing to be asked but whether it answers.
-            tx.scalar(sa.text("SELECT 1"))
+            tx.scalar(_ANYTHING)
             return None
-        since = sa.func.clock_timestamp() - sa.func.pg_postmaster_start_time()
-        return float(tx.scalar(sa.select(sa.extract("epoch", since))))
+        return float(tx.scalar(_AGE))
 
 
 def forget_workers(database: Database, after: float) -> list[str]:
@@ -100,13 +103,13 @@ _UNSEEN = sa.delete(worker).where(worker.c.seen_at < sa.bindparam("until", type_
 
 
 @functools.cache
-def _due(dialect: str, what: str) -> Any:
+def _due(what: str) -> Any:
     statement = sa.select(execution).where(_DUE[what]).order_by(execution.c.id).limit(BATCH)
-    return statement.with_for_update(skip_locked=True) if dialect == "postgresql" else statement
+    return statement.with_for_update(skip_locked=True)
 
 
 def _locked(tx: Tx, what: str, moment: datetime) -> list[dict[str, Any]]:
-    return tx.rows(_due(tx.dialect, what), {"moment": moment})
+    return tx.rows(_due(what), {"moment": moment})
 
 
 def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:

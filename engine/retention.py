@@ -36,8 +36,7 @@ def forget(database: Database, older: timedelta, batch: int = BATCH) -> dict[str
                 continue
         with database.write() as tx:
             old = sa.select(*keys).where(table.c.time < tx.now - older).order_by(table.c.time).limit(batch)
-            if tx.dialect == "postgresql":
-                old = old.with_for_update(skip_locked=True)
+            old = old.with_for_update(skip_locked=True)
             rows = [tuple(row.values()) for row in tx.rows(old)]
             if rows:
                 tx.execute(sa.delete(table).where(sa.tuple_(*keys).in_(rows)))

@@ -55,7 +55,7 @@ class Round:
 def find(tx: Tx, source_id: str) -> dict[str, Any] | None:
     """A schedule's row, locked until the commit; None before its first plan."""
     statement = sa.select(schedule).where(schedule.c.source_id == source_id)
-    return tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+    return tx.one(statement.with_for_update())
 
 
 def plan(
@@ -106,9 +106,7 @@ def due(tx: Tx, limit: int) -> list[dict[str, Any]]:
         .order_by(schedule.c.next_at, schedule.c.source_id)
         .limit(limit)
     )
-    return tx.rows(
-        statement.with_for_update(of=schedule, skip_locked=True) if tx.dialect == "postgresql" else statement
-    )
+    return tx.rows(statement.with_for_update(of=schedule, skip_locked=True))
 
 
 def write(tx: Tx, rounds: Sequence[Round]) -> dict[tuple[str, datetime], str]:

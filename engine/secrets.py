@@ -57,7 +57,7 @@ class Secrets:
             first = {"name": name, "sealed": b"", "version": 0, "created_at": tx.now, "updated_at": tx.now}
             created = tx.insert_new(secret, first)
             statement = sa.select(secret.c.version).where(secret.c.name == name)
-            version = tx.scalar(statement.with_for_update() if tx.dialect == "postgresql" else statement) + 1
+            version = tx.scalar(statement.with_for_update()) + 1
             sealed = self._seal(key, name, version, value)
             tx.execute(
                 sa.update(secret)

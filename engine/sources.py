@@ -309,10 +309,7 @@ def hold(tx: Tx, held: Held) -> None:
 
     Raises :class:`Stale`: from the commit of a pause or a change on, nothing more is written under the old row.
     """
-    statement = sa.select(source.c.id).where(_ours([held]))
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update()
-    if tx.scalar(statement) is None:
+    if tx.scalar(sa.select(source.c.id).where(_ours([held])).with_for_update()) is None:
         raise Stale(
             f"the {held.row['kind']} {held.row['name']} is no longer run here",
             f"it was changed, paused or deleted, or another process runs it; the fence {held.fence} is over",

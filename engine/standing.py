@@ -22,18 +22,20 @@ class Standing:
     lines: bool
 
 
+_VERSION = sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS).scalar_subquery()
+# Asked in every turn: built once.
+_LOOK = sa.select(
+    sa.func.coalesce(_VERSION, 0).label("version"),
+    sa.exists(sa.select(bucket.c.key)).label("buckets"),
+    sa.or_(
+        sa.exists(sa.select(cancellation.c.rule)),
+        sa.exists(sa.select(execution.c.id).where(HELD)),
+    ).label("lines"),
+)
+
+
 def look(tx: Tx) -> Standing:
     """What there is. It locks nothing."""
-    version = sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS).scalar_subquery()
-    row = tx.one(
-        sa.select(
-            sa.func.coalesce(version, 0).label("version"),
-            sa.exists(sa.select(bucket.c.key)).label("buckets"),
-            sa.or_(
-                sa.exists(sa.select(cancellation.c.rule)),
-                sa.exists(sa.select(execution.c.id).where(HELD)),
-            ).label("lines"),
-        )
-    )
+    row = tx.one(_LOOK)
     assert row is not None
     return Standing(int(row["version"]), bool(row["buckets"]), bool(row["lines"]))

@@ -48,7 +48,7 @@ class State:
             causes.hold(tx, cause)
             place = sa.and_(state.c.function == function, state.c.key == key)
             statement = sa.select(state.c.version).where(place)
-            row = tx.one(statement.with_for_update() if tx.dialect == "postgresql" else statement)
+            row = tx.one(statement.with_for_update())
             version = row["version"] if row else 0
             if expected_version is not None and expected_version != version:
                 raise Conflict(

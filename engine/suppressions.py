@@ -148,9 +148,7 @@ class Suppressions:
         with self._database.write() as tx:
             mine = sa.select(event).where(event.c.id == as_id(event_id, "event"))
             # It must not be pruned before its new execution is there.
-            row = tx.one(
-                mine.with_for_update(read=True, key_share=True) if tx.dialect == "postgresql" else mine
-            )
+            row = tx.one(mine.with_for_update(read=True, key_share=True))
             stopped = tx.one(
                 sa.select(firing, trigger.c.name, trigger_version.c.definition)
                 .join(trigger, trigger.c.id == firing.c.trigger_id)

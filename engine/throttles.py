@@ -34,6 +34,17 @@ def reserve(next_at: datetime | None, now: datetime, pace: Pace) -> tuple[dateti
     return max(now, expected - step(pace) * (pace.burst - 1)), expected + step(pace)
 
 
+_MOVED = (
+    sa.update(table)
+    .where(
+        table.c.trigger_id == sa.bindparam("t", type_=table.c.trigger_id.type),
+        table.c.control == sa.bindparam("c"),
+        table.c.key == sa.bindparam("k"),
+    )
+    .values(next_at=sa.bindparam("at", type_=table.c.next_at.type), dropped=sa.bindparam("n"))
+)
+
+
 @dataclass
 class _State:
     next_at: datetime
@@ -84,15 +95,15 @@ class Paces:
         """Store the moments and counts that have changed."""
         if self._changed:
             self._tx.execute(
-                sa.update(table)
-                .where(
-                    table.c.trigger_id == sa.bindparam("t", type_=table.c.trigger_id.type),
-                    table.c.control == self._control,
-                    table.c.key == sa.bindparam("k"),
-                )
-                .values(next_at=sa.bindparam("at", type_=table.c.next_at.type), dropped=sa.bindparam("n")),
+                _MOVED,
                 [
-                    {"t": key[0], "k": key[1], "at": self._known[key].next_at, "n": self._known[key].dropped}
+                    {
+                        "t": key[0],
+                        "c": self._control,
+                        "k": key[1],
+                        "at": self._known[key].next_at,
+                        "n": self._known[key].dropped,
+                    }
                     for key in sorted(self._changed)
                 ],
             )
@@ -106,9 +117,7 @@ def forget(tx: Tx, before: datetime, limit: int) -> int:
     """Delete keys whose moment was ``before``: they are as good as new. Returns how many."""
     old = sa.select(table.c.trigger_id, table.c.control, table.c.key).where(table.c.next_at < before)
     old = old.order_by(*table.primary_key.columns).limit(limit)
-    if tx.dialect == "postgresql":
-        old = old.with_for_update(skip_locked=True)
-    rows = tx.connection.execute(old).all()
+    rows = tx.execute(old.with_for_update(skip_locked=True)).all()
     if rows:
         keys = [tuple(row) for row in rows]
         tx.execute(sa.delete(table).where(sa.tuple_(*table.primary_key.columns).in_(keys)))

@@ -67,12 +67,13 @@ class Tx:
         if not rows:
             return set()
         # Rows beside the statement, not in it: it is compiled once for any number, and sent in pieces.
-        statement = _insert_missing(self.dialect, table).returning(column)
-        return set(self.connection.execute(statement, list(rows)).scalars())
+        return set(
+            self.connection.execute(_insert_returning(self.dialect, table, column), list(rows)).scalars()
+        )
 
     def upsert(self, table: sa.Table) -> Any:
-        """The dialect's INSERT for ``table``, which knows ``on_conflict_do_update`` and ``excluded``."""
-        return _insert_for(self.dialect)(table)
+        """The dialect's INSERT for ``table``, as :func:`insert_for` has it."""
+        return insert_for(self.dialect)(table)
 
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
@@ -86,10 +87,16 @@ def _insert(table: sa.Table) -> sa.Insert:
 
 @functools.cache
 def _insert_missing(dialect: str, table: sa.Table) -> Any:
-    return _insert_for(dialect)(table).on_conflict_do_nothing()
+    return insert_for(dialect)(table).on_conflict_do_nothing()
 
 
-def _insert_for(dialect: str) -> Any:
+@functools.cache
+def _insert_returning(dialect: str, table: sa.Table, column: Any) -> Any:
+    return _insert_missing(dialect, table).returning(column)
+
+
+def insert_for(dialect: str) -> Any:
+    """The dialect's ``insert``, whose statements know ``on_conflict_do_update`` and ``excluded``."""
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:

@@ -18,12 +18,9 @@ from engine.tx import Tx
 
 def load(tx: Tx, name: str, number: int | None) -> dict[str, Any] | None:
     """A version of a function that is not deleted, the active one without ``number``; None when missing."""
-    wanted = function.c.active if number is None else number
-    return tx.one(
-        joined().where(
-            function.c.name == name, function.c.state != "deleted", function_version.c.number == wanted
-        )
-    )
+    if number is None:
+        return tx.one(_ACTIVE, {"name": name})
+    return tx.one(_PINNED, {"name": name, "number": number})
 
 
 def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
@@ -56,15 +53,7 @@ def load_many(
     # Lists and not a chain of ORs: SQLite refuses expressions of more than a thousand levels.
     floating = [name for name, pin in wanted if pin is None]
     pinned = [(name, pin) for name, pin in wanted if pin is not None]
-    rows = tx.rows(
-        joined().where(
-            function.c.state != "deleted",
-            sa.or_(
-                sa.and_(function.c.name.in_(floating), function_version.c.number == function.c.active),
-                sa.tuple_(function.c.name, function_version.c.number).in_(pinned),
-            ),
-        )
-    )
+    rows = tx.rows(_MANY, {"floating": floating, "pinned": pinned})
     found: dict[tuple[str, int | None], dict[str, Any]] = {(row["name"], row["number"]): row for row in rows}
     found |= {(row["name"], None): row for row in rows if row["active"] == row["number"]}
     return {reference: found[reference] for reference in wanted if reference in found}
@@ -102,3 +91,16 @@ def same_source(tx: Tx, parsed: source.Source | str) -> dict[str, Any] | None:
 
 
 _BY_ID = joined().where(function_version.c.id == sa.bindparam("version_id"))
+_LIVE = joined().where(function.c.state != "deleted")
+_NAMED = _LIVE.where(function.c.name == sa.bindparam("name"))
+_ACTIVE = _NAMED.where(function_version.c.number == function.c.active)
+_PINNED = _NAMED.where(function_version.c.number == sa.bindparam("number", type_=sa.Integer))
+_MANY = _LIVE.where(
+    sa.or_(
+        sa.and_(
+            function.c.name.in_(sa.bindparam("floating", expanding=True)),
+            function_version.c.number == function.c.active,
+        ),
+        sa.tuple_(function.c.name, function_version.c.number).in_(sa.bindparam("pinned", expanding=True)),
+    )
+)

@@ -120,9 +120,7 @@ def conform(next_at: datetime | None, now: datetime, rate: Rate) -> tuple[float,
 def _pay(tx: Tx, row: Mapping[str, Any], rate: Rate) -> float:
     """Take one from the webhook's rate, or say how long there is nothing to take."""
     place = (pace.c.trigger_id == row["id"], pace.c.control == CONTROL, pace.c.key == "")
-    statement = sa.select(pace.c.next_at).where(*place)
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update()
+    statement = sa.select(pace.c.next_at).where(*place).with_for_update()
     next_at = tx.scalar(statement)
     if next_at is None:
         first = {"trigger_id": row["id"], "control": CONTROL, "key": "", "text": row["name"], "dropped": 0}

@@ -252,6 +252,24 @@ def test_threads_that_share_a_commit_each_get_their_own_result_or_error(world):
 
 
 @pytest.mark.postgres
+def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(migrated_postgres):
+    still, other = Database(migrated_postgres, idle_seconds=0.3), Database(migrated_postgres)
+    row = sa.update(tables.counter).where(tables.counter.c.name == "turns")
+    with other.write() as tx:
+        tx.insert(tables.counter, [{"name": "turns", "value": 0}])
+    with pytest.raises(Unavailable, match="lost|idle"), still.write() as tx:
+        tx.execute(row.values(value=1))
+        # It waits for the lock, as long as somebody has it.
+        with other.write() as beside:
+            beside.execute(row.values(value=2))
+        tx.execute(row.values(value=3))
+    with still.write() as tx:
+        assert tx.scalar(sa.select(tables.counter.c.value).where(tables.counter.c.name == "turns")) == 2
+    still.close()
+    other.close()
+
+
+@pytest.mark.postgres
 def test_transactions_that_lock_each_other_out_are_repeated(migrated_postgres):
     one, two = Database(migrated_postgres), Database(migrated_postgres)
     with one.write() as tx:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -275,6 +275,13 @@ class SimulatedDatabase(Database):
         self.world: World | None = None
         self.raw: Any = self.engine.raw_connection().driver_connection
         self.raw.create_function("sim_tx", 0, self._number)
+        # Open for all transactions: a pool is not what is played here, and asking it takes as long as a statement.
+        self._open = {
+            write: self.engine.connect().execution_options(functory_write=write) for write in (True, False)
+        }
+
+    def _connected(self, *, write: bool = False) -> AbstractContextManager[Connection]:
+        return nullcontext(self._open[write])
 
     def _number(self) -> int:
         return 0 if self.world is None else len(self.world.transactions)
