@@ -257,7 +257,7 @@ def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(migrated_p
     row = sa.update(tables.counter).where(tables.counter.c.name == "turns")
     with other.write() as tx:
         tx.insert(tables.counter, [{"name": "turns", "value": 0}])
-    with pytest.raises(Unavailable, match="lost|idle"), still.write() as tx:
+    with pytest.raises(Unavailable, match=r"lost|idle"), still.write() as tx:
         tx.execute(row.values(value=1))
         # It waits for the lock, as long as somebody has it.
         with other.write() as beside:
