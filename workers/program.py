@@ -39,6 +39,8 @@ log = structlog.get_logger("functory.worker")
 
 # As long as the broker does not answer at the start, it is waited for this long before the worker serves without it.
 PATIENCE_SECONDS = 3.0
+# How often Celery's main thread looks whether it is to end, in seconds.
+LOOK_SECONDS = 1.0
 # Celery's words between workers, which nobody here listens to. It sends heartbeats from its main thread and tries each
 # one for ever: while the broker was away, a worker that was asked to end did not hear of it.
 SILENT = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True, "task_events": False}
@@ -54,6 +56,7 @@ class Worker(CeleryWorker):
     ready: Callable[[Worker], None] = staticmethod(lambda _: None)
     heard: Callable[[], bytes] = staticmethod(lambda: b"")
     _refused: FunctoryError | None = None
+    _tick: Any = None
 
     def __init__(self, app: Any = None, hostname: str | None = None, **options: Any) -> None:
         super().__init__(app, hostname, **options | SILENT)
@@ -104,6 +107,10 @@ class Worker(CeleryWorker):
 
     def on_consumer_ready(self, consumer: Any) -> None:
         signals.worker_ready.send(sender=consumer)
+        if self._tick is not None:
+            self._tick.cancel()
+        # With no timer that is due, it would sleep until a message comes. Each new connection may have cleared them.
+        self._tick = consumer.timer.call_repeatedly(LOOK_SECONDS, lambda: None)
         self._watchdog.heard()
         self._tell()
 

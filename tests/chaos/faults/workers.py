@@ -108,7 +108,14 @@ def kill_child(chaos: Chaos) -> None:
             send([chaos.rng.choice(below)], signal.SIGKILL)
 
 
-@fault("prefork-kill9-child", arguments=PREFORK, traces=True, expect=interrupted)
+@fault(
+    "prefork-kill9-child",
+    # Without a broker Celery and its pools are not there.
+    brokers=("redis", "rabbitmq"),
+    arguments=PREFORK,
+    traces=True,
+    expect=interrupted,
+)
 def kill_prefork_child(chaos: Chaos) -> None:
     """A child of Celery's prefork pool, which has a slot of its own and all that belongs to it."""
 
