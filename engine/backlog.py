@@ -23,10 +23,10 @@ import sqlalchemy as sa
 from engine.tables import Id, Instant, execution
 from engine.tx import Tx
 
-# As the partial indexes have it: an equal condition with parameters would not find them.
+# As the partial index has it: SQLite would not find it by `held = 0`.
 WAITING = sa.text("execution.state = 'queued' AND NOT execution.held AND execution.dispatched_at IS NULL")
-SENT = sa.text("execution.state = 'queued' AND execution.dispatched_at IS NOT NULL")
-RUNNING = sa.text("execution.state = 'running'")
+SENT = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
+RUNNING = execution.c.state == "running"
 
 # A bound that holds for every row: without one, SQLite would not look into the index that has these rows only.
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)

@@ -173,7 +173,7 @@ class _Deed:
             sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
             .where(
                 execution.c.trigger_id == self.trigger["id"],
-                sa.text("execution.state IN ('queued', 'running')"),
+                execution.c.state.in_(executions.OPEN),
                 execution.c.event_id < self.event["id"],
             )
             .order_by(execution.c.id)

@@ -100,6 +100,10 @@ class ManualClock:
         """Move the clock forward by ``seconds``."""
         self._now += timedelta(seconds=seconds)
 
+    def set(self, now: datetime) -> None:
+        """Put the clock to ``now``."""
+        self._now = now
+
 
 def new_id() -> str:
     """A UUIDv7 (RFC 9562 section 5.7) in its canonical text form: unique and ordered by time."""

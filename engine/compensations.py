@@ -26,7 +26,7 @@ from engine.database import Database, Tx
 from engine.errors import Conflict, FunctoryError, Invalid, NotFound
 from engine.events import as_id
 from engine.settings import Settings
-from engine.tables import compensation, execution, span
+from engine.tables import Id, compensation, execution, span
 
 OPEN = ("waiting", "pending", "running")
 
@@ -299,9 +299,7 @@ def _change(tx: Tx, row: Mapping[str, Any], turn: _Turn, state: str, **values: A
 
 
 def _plan(tx: Tx, saga_id: str) -> list[dict[str, Any]]:
-    return tx.rows(
-        sa.select(compensation).where(compensation.c.saga_id == saga_id).order_by(compensation.c.position)
-    )
+    return tx.rows(_OF_SAGA, {"saga": saga_id})
 
 
 def _locked(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | None:
@@ -316,33 +314,7 @@ def _locked(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | Non
 
 def _ready(tx: Tx, limit: int) -> list[str]:
     """Sagas in which something can be done now."""
-    here, other = compensation, compensation.alias("other")
-    watched = sa.case(
-        (here.c.state == "waiting", here.c.step_id), (here.c.state == "running", here.c.execution_id)
-    )
-
-    def beside(*conditions: Any) -> sa.Exists:
-        return sa.exists().where(other.c.saga_id == here.c.saga_id, *conditions)
-
-    ended = sa.and_(here.c.state != "pending", execution.c.state.in_(executions.TERMINAL))
-    # Something is to be undone, so what is still open is to be stopped.
-    to_stop = sa.and_(
-        here.c.state == "waiting", execution.c.cancel_requested_at.is_(None), beside(other.c.compensate != "")
-    )
-    due = sa.and_(
-        here.c.state == "pending", sa.not_(beside(other.c.state.in_(("waiting", "running", "failed"))))
-    )
-    statement = (
-        sa.select(here.c.saga_id)
-        .distinct()
-        .outerjoin(execution, execution.c.id == watched)
-        # Written out: the partial index of open rows is found by this.
-        .where(sa.text("compensation.state IN ('waiting', 'pending', 'running')"))
-        .where(sa.or_(ended, to_stop, due))
-        .order_by(here.c.saga_id)
-        .limit(limit)
-    )
-    return [row["saga_id"] for row in tx.rows(statement)]
+    return [row["saga_id"] for row in tx.rows(_READY, {"limit": limit})]
 
 
 def _not_stuck(tx: Tx, saga: Mapping[str, Any]) -> Conflict:
@@ -375,3 +347,41 @@ def _count(turn: _Turn) -> None:
 def _words(state: str) -> str:
     """A state as the end of a sentence."""
     return {"failed": "failed", "timed_out": "timed out"}.get(state, f"is {state}")
+
+
+def _can_go_on() -> sa.Select[tuple[Any]]:
+    here, other = compensation, compensation.alias("other")
+    watched = sa.case(
+        (here.c.state == "waiting", here.c.step_id), (here.c.state == "running", here.c.execution_id)
+    )
+
+    def beside(*conditions: Any) -> sa.Exists:
+        return sa.exists().where(other.c.saga_id == here.c.saga_id, *conditions)
+
+    ended = sa.and_(here.c.state != "pending", execution.c.state.in_(executions.TERMINAL))
+    # Something is to be undone, so what is still open is to be stopped.
+    to_stop = sa.and_(
+        here.c.state == "waiting", execution.c.cancel_requested_at.is_(None), beside(other.c.compensate != "")
+    )
+    due = sa.and_(
+        here.c.state == "pending", sa.not_(beside(other.c.state.in_(("waiting", "running", "failed"))))
+    )
+    return (
+        sa.select(here.c.saga_id)
+        .distinct()
+        .select_from(here)
+        .outerjoin(execution, execution.c.id == watched)
+        .where(here.c.state.in_(OPEN))
+        .where(sa.or_(ended, to_stop, due))
+        .order_by(here.c.saga_id)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
+    )
+
+
+# Asked by every scheduler all the time: built once.
+_READY = _can_go_on()
+_OF_SAGA = (
+    sa.select(compensation)
+    .where(compensation.c.saga_id == sa.bindparam("saga", type_=Id))
+    .order_by(compensation.c.position)
+)

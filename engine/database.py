@@ -27,23 +27,19 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import Connection, Engine, RootTransaction, make_url
-from sqlalchemy.exc import (
-    DataError,
-    DBAPIError,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-)
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError
 
 from engine import clock as clocks
 from engine.carrier import Notifier, Watcher
-from engine.errors import Invalid, Unavailable, Uncertain
+from engine.errors import Unavailable
+from engine.trouble import Translated, is_deadlock, unknown
 from engine.tx import Tx
 from engine.wakeup import Wakeup
 
 # SQLite: how long another process's transaction is waited for.
 BUSY_MILLISECONDS = 30_000
+# SQLite: a new file that is locked while it is opened is tried again after this.
+SWITCH_SECONDS = 0.02
 # SQLite: statements that a connection keeps prepared. The engine has some 200; the driver's own 128 are not enough.
 PREPARED = 512
 # Transactions of one process that share a commit, at the most.
@@ -56,10 +52,6 @@ IDLE_SECONDS = 30.0
 # PostgreSQL's clock is asked again when the answer took longer, this often.
 CLOCK_SECONDS = 0.1
 CLOCK_TRIES = 5
-
-# PostgreSQL's classes of errors (manual, appendix A) that end a connection: a server that goes down or crashes (57P),
-# and the connection itself (08x).
-_CUT_OFF = frozenset({"57P", "080"})
 
 T = TypeVar("T")
 
@@ -91,6 +83,7 @@ class Database:
         self.dialect = self._url.get_backend_name()
         # The URL without its password.
         self.name = self._url.render_as_string(hide_password=True)
+        self._translated = Translated(self.name)
         self.wakeup = wakeup or Wakeup()
         self._pool_size = pool_size
         self._idle_seconds = idle_seconds
@@ -156,10 +149,10 @@ class Database:
         Where the connection is lost in the middle of the commit, that error says so: it may have been carried out.
         """
         # The clock may ask the server: before the transaction, so that it never waits inside one.
-        with _translated(self.name):
+        with self._translated:
             now = self.clock.now()
         with (
-            _translated(self.name),
+            self._translated,
             self._writer,
             self._connected(write=True) as connection,
             self._begin(connection) as transaction,
@@ -167,10 +160,12 @@ class Database:
             tx = Tx(connection, now, self.new_id, self.dialect)
             yield tx
             try:
-                with _told_if_unknown(self.name):
-                    transaction.commit()
-            except BaseException:
+                transaction.commit()
+            except BaseException as error:
                 _abandon(connection)
+                uncertain = unknown(self.name, error)
+                if uncertain is not None:
+                    raise uncertain from error
                 raise
         self._after_commit(tx)
 
@@ -222,7 +217,7 @@ class Database:
                     topics = set(tx.topics)
                     savepoint = tx.connection.begin_nested()
                     try:
-                        with _translated(self.name):
+                        with self._translated:
                             ticket.result = ticket.work(tx)
                             savepoint.commit()
                     except Unavailable:
@@ -242,7 +237,7 @@ class Database:
     def read(self, *, snapshot: bool = False) -> Iterator[Tx]:
         """A reading transaction: one consistent snapshot on SQLite; on PostgreSQL READ COMMITTED, or with ``snapshot``
         one as well."""
-        with _translated(self.name):
+        with self._translated:
             now = self.clock.now()
             with self._connected() as connection, self._begin(connection):
                 tx = Tx(connection, now, self.new_id, self.dialect)
@@ -253,7 +248,7 @@ class Database:
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:
         """A bare connection, for migrations. Raises :class:`Unavailable`."""
-        with _translated(self.name), self._connected(write=write) as connection:
+        with self._translated, self._connected(write=write) as connection:
             if self.dialect == "sqlite":
                 hooks.listen(connection, "begin", _begin_sqlite)
             yield connection
@@ -384,12 +379,28 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # Transactions are begun by _begin_sqlite; the driver must not begin its own.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _use_the_log(cursor)
     # FULL: a committed transaction survives a power cut, as the promise says.
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
     cursor.close()
+
+
+def _use_the_log(cursor: sqlite3.Cursor) -> None:
+    """Switch to the write-ahead log. For a file that another process writes to or switches just now, SQLite does not
+    wait as it does for every other statement."""
+    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # The lower byte is the code, the rest says more of it (sqlite.org/rescode.html).
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(SWITCH_SECONDS)
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -404,75 +415,9 @@ def _begin_sqlite(connection: Connection) -> None:
         ) from error
 
 
-@contextlib.contextmanager
-def _translated(name: str) -> Iterator[None]:
-    """Turn a driver's word for "cannot be used now" into :class:`Unavailable`, and its word for "no such
-    value" (a NUL or a lone surrogate in a key, a number beyond 64 bits) into :class:`Invalid`."""
-    try:
-        yield
-    except PoolTimeout:
-        raise Unavailable(
-            f"no free connection to {name}",
-            "all connections of the pool are in use",
-            "lower FUNCTORY_WORKER_SLOTS or look for long transactions",
-        ) from None
-    except (OperationalError, InterfaceError) as error:
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-        raise Unavailable(f"the database {name} cannot be used", reason, _mend(reason)) from error
-    except DataError as error:
-        reason = str(error.orig).strip().splitlines()[0]
-        raise Invalid("the database cannot hold that value", reason) from error
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise Invalid("the database cannot hold that value", str(error)) from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise Unavailable(
-                f"the connection to {name} was lost", str(error.orig), "it is retried"
-            ) from error
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-        if isinstance(error, ProgrammingError) and "does not exist" in reason:
-            raise Unavailable(f"the database {name} cannot be used", reason, _mend(reason)) from error
-        raise
-
-
-@contextlib.contextmanager
-def _told_if_unknown(name: str) -> Iterator[None]:
-    """Say of a failed commit when nobody can know whether it was carried out: the server gave no answer."""
-    try:
-        yield
-    except (OperationalError, InterfaceError) as error:
-        state = getattr(error.orig, "sqlstate", None) or ""
-        if getattr(error.orig, "sqlite_errorcode", None) or (state and state[:3] not in _CUT_OFF):
-            raise
-        raise Uncertain(
-            f"it is not known whether the database {name} has stored it",
-            str(error.orig).strip().splitlines()[0],
-            "look before you repeat it; with the same idempotency key or dedup_key it is not done twice",
-        ) from error
-
-
 def _abandon(connection: Connection) -> None:
     """End a transaction whose commit failed. SQLAlchemy takes it for ended, and it may be open still (SQLite's is when
     the disk is full): its locks must not go into the pool."""
     with contextlib.suppress(Exception):
         raw: Any = connection.connection.dbapi_connection
         raw.rollback()
-
-
-def is_deadlock(error: BaseException | None) -> bool:
-    """PostgreSQL's deadlock_detected and serialization_failure (manual, appendix A)."""
-    cause = error.__cause__ if isinstance(error, Unavailable) else None
-    return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in ("40P01", "40001")
-
-
-def _mend(reason: str) -> str:
-    lowered = reason.lower()
-    if "full" in lowered or "no space" in lowered:
-        return "free disk space; nothing was written"
-    if "no such table" in lowered or "does not exist" in lowered:
-        return "functory db upgrade"
-    if "deadlock" in lowered:
-        return "it is tried again; nothing was written"
-    if "locked" in lowered:
-        return "another process holds the file; try again"
-    return "check that the server runs and that FUNCTORY_DATABASE_URL is right"

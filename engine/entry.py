@@ -17,7 +17,7 @@ from engine.admission import Fire, Refused, Suppress
 from engine.controls import Once
 from engine.durations import text
 from engine.holds import Hold
-from engine.tables import once
+from engine.tables import Instant, once
 from engine.throttles import Paces
 from engine.tx import Tx
 
@@ -58,6 +58,13 @@ def enter(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Refused]]
     return kept, refused
 
 
+_OLD = (
+    sa.select(once.c.trigger_id, once.c.key)
+    .where(once.c.expires_at <= sa.bindparam("now", type_=Instant))
+    .order_by(*once.primary_key.columns)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+    .with_for_update(skip_locked=True)
+)
 _USED = (
     sa.update(once)
     .where(
@@ -118,9 +125,7 @@ class _Keys:
 
 def forget(tx: Tx, limit: int) -> int:
     """Delete keys that no longer count. Returns how many."""
-    old = sa.select(once.c.trigger_id, once.c.key).where(once.c.expires_at <= tx.now)
-    old = old.order_by(*once.primary_key.columns).limit(limit)
-    keys = [tuple(row) for row in tx.execute(old.with_for_update(skip_locked=True)).all()]
+    keys = [tuple(row) for row in tx.execute(_OLD, {"now": tx.now, "limit": limit}).all()]
     if keys:
         tx.execute(sa.delete(once).where(sa.tuple_(*once.primary_key.columns).in_(keys)))
     return len(keys)

@@ -19,7 +19,7 @@ from engine import audit, causes, codec, horizon
 from engine.causes import Cause
 from engine.database import Database, Tx
 from engine.errors import Invalid, NotFound
-from engine.tables import Id, Instant, event, outbox
+from engine.tables import Id, Instant, Words, event, outbox
 
 TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
@@ -196,9 +196,6 @@ class Events:
         for column, value in ((event.c.type, type_), (event.c.subject, subject), (event.c.state, state)):
             if value is not None:
                 statement = statement.where(column == value)
-        if state in ("pending", "quarantined"):
-            # As the partial indexes have it: an open state is found without reading what is closed.
-            statement = statement.where(sa.text(f"event.state = '{state}'"))
         if root_id is not None:
             statement = statement.where(event.c.root_id == as_id(root_id, "root"))
         if before is not None:
@@ -249,7 +246,7 @@ class Events:
     def _release(self, which: Sequence[Any], author: str) -> int:
         """Those of ``which`` that are quarantined, at most ``RELEASED`` of them, each with its line in the audit."""
         with self._database.write() as tx:
-            some = sa.select(event.c.id).where(sa.text("event.state = 'quarantined'"), *which)
+            some = sa.select(event.c.id).where(event.c.state == "quarantined", *which)
             some = some.order_by(event.c.id).limit(RELEASED)
             rows = tx.rows(
                 sa.update(event)
@@ -266,7 +263,7 @@ class Events:
 
 def quarantined(tx: Tx) -> int:
     """How many events no router could decide about."""
-    count = sa.select(sa.func.count()).select_from(event).where(sa.text("event.state = 'quarantined'"))
+    count = sa.select(sa.func.count()).select_from(event).where(event.c.state == "quarantined")
     return int(tx.scalar(count) or 0)
 
 
@@ -339,9 +336,20 @@ def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
 
 _FIRST = (
     sa.select(event.c.id)
-    .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
+    .where(event.c.state == "pending", event.c.route_attempts == 0)
     .order_by(event.c.id)
     .limit(1)
+)
+_TRIED = sa.select(event.c.route_attempts).where(event.c.id == sa.bindparam("own", type_=Id))
+_FAILED = (
+    sa.update(event)
+    .where(event.c.id == sa.bindparam("own", type_=Id), event.c.state == "pending")
+    .values(
+        state=sa.bindparam("new"),
+        route_attempts=sa.bindparam("tried"),
+        route_after=sa.bindparam("after", type_=Instant),
+        problem=sa.bindparam("why", type_=Words),
+    )
 )
 _ROUTED = (
     sa.update(event)
@@ -365,14 +373,17 @@ def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
 
 def mark_failed(tx: Tx, id_: str, problem: str) -> str:
     """pending → pending with backoff, or → quarantined at the fifth failure. Returns the new state."""
-    attempts = int(tx.scalar(sa.select(event.c.route_attempts).where(event.c.id == id_)) or 0) + 1
+    attempts = int(tx.scalar(_TRIED, {"own": id_}) or 0) + 1
     state = "quarantined" if attempts >= MAX_ROUTE_ATTEMPTS else "pending"
     tx.execute(
-        sa.update(event)
-        .where(event.c.id == id_, event.c.state == "pending")
-        .values(
-            state=state, route_attempts=attempts, route_after=_later(tx.now, attempts), problem=problem[:2000]
-        )
+        _FAILED,
+        {
+            "own": id_,
+            "new": state,
+            "tried": attempts,
+            "after": _later(tx.now, attempts),
+            "why": problem[:2000],
+        },
     )
     return state
 

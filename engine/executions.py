@@ -39,10 +39,18 @@ from engine.database import Database, Tx
 from engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
 from engine.events import as_id
 from engine.settings import Settings
-from engine.tables import attempt, execution, log, span
+from engine.tables import Id, attempt, execution, log, span
 
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 OPEN = ("queued", "running")
+
+# Asked for at every start: built once.
+_KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
+_STEP = sa.select(execution).where(
+    execution.c.parent_id == sa.bindparam("parent", type_=Id),
+    execution.c.step_key == sa.bindparam("key"),
+    execution.c.state.in_((*OPEN, "succeeded")),
+)
 
 # Who waits for more executions than this asks about them at most every so often.
 MANY = 16
@@ -417,7 +425,7 @@ def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
     """The execution that was started with this key. Raises :class:`Conflict` when it is another function's."""
     if key is None:
         return None
-    known = tx.one(sa.select(execution).where(execution.c.idempotency_key == key))
+    known = tx.one(_KEYED, {"key": key})
     if known is not None and known["function"] != function:
         raise Conflict(
             "the idempotency_key was used for another function",
@@ -431,13 +439,7 @@ def _of_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, An
     """The open or succeeded execution of a durable call that some attempt of the parent has made."""
     if parent is None or step_key is None:
         return None
-    return tx.one(
-        sa.select(execution).where(
-            execution.c.parent_id == parent.execution_id,
-            execution.c.step_key == step_key,
-            execution.c.state.in_((*OPEN, "succeeded")),
-        )
-    )
+    return tx.one(_STEP, {"parent": parent.execution_id, "key": step_key})
 
 
 def _inactive(tx: Tx, function: str) -> bool:

@@ -306,7 +306,7 @@ _PLACE = (bucket.c.trigger_id == sa.bindparam("t", type_=Id), bucket.c.key == sa
 
 _FIRST_PENDING = (
     sa.select(event.c.time)
-    .where(sa.text("state = 'pending'"), event.c.route_attempts == 0)
+    .where(event.c.state == "pending", event.c.route_attempts == 0)
     .order_by(event.c.id)
     .limit(1)
 )

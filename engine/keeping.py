@@ -23,6 +23,25 @@ from engine.tables import (
 OPEN = ("queued", "running")
 UNDONE = ("done", "skipped")
 
+# Of several reasons the one that is told: what has to be done first; what only takes time comes last.
+_RANKS = {
+    reason: rank
+    for rank, reason in enumerate(
+        (
+            "an execution is open",
+            "an event is pending",
+            "an event is quarantined",
+            "a match waits",
+            "an event is not published",
+            "a cancellation waits",
+            "a place in a lane is taken",
+            "a compensation is open",
+            "it fired together with what is young",
+            "it is young",
+        )
+    )
+}
+
 
 def held(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
     """Those of ``roots`` that may not go, each with the reason."""
@@ -75,8 +94,7 @@ def held(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
     found: dict[str, str] = {}
     for row in tx.rows(sa.union(*reasons)):
         root, reason = str(row["root"]), row["reason"]
-        # What holds it for longest is what people want to know.
-        if reason != "it is young" or root not in found:
+        if root not in found or _RANKS[reason] < _RANKS[found[root]]:
             found[root] = reason
     return found
 

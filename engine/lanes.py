@@ -115,7 +115,7 @@ def enter(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], Place, datetime, boo
 
 def leave(tx: Tx, execution_id: str) -> None:
     """An execution has ended: give all its places back."""
-    tx.execute(sa.delete(slot).where(slot.c.execution_id == execution_id))
+    tx.execute(_LEFT, {"id": execution_id})
     tx.wake("flow")
 
 
@@ -287,8 +287,38 @@ def _free(*, behind: bool) -> Any:
 # Asked in every turn of flow control: built once.
 _NOW = sa.bindparam("now", type_=Instant)
 _IDS = sa.bindparam("ids", expanding=True, type_=Id)
+_LIMIT = sa.bindparam("limit", type_=sa.Integer)
 _FREE = _free(behind=False)
 _FREE_BEFORE = _free(behind=True)
+_LEFT = sa.delete(slot).where(slot.c.execution_id == sa.bindparam("id", type_=Id))
+_RETUNED = (
+    sa.update(slot)
+    .where(
+        slot.c.execution_id.in_(
+            sa.select(execution.c.id).where(execution.c.trigger_id == sa.bindparam("trigger", type_=Id), HELD)
+        ),
+        slot.c.rule == sa.bindparam("of"),
+        slot.c.taken_at.is_(None),
+        slot.c.capacity != sa.bindparam("most"),
+    )
+    .values(capacity=sa.bindparam("most"))
+)
+_ENDED = sa.delete(slot).where(
+    slot.c.execution_id.in_(
+        sa.select(slot.c.execution_id)
+        .join(execution, execution.c.id == slot.c.execution_id)
+        .where(sa.not_(_OPEN))
+        .limit(_LIMIT)
+    )
+)
+_USED = sa.exists(sa.select(slot.c.lane).where(slot.c.lane == lane.c.key))
+_EMPTY = (
+    sa.select(lane.c.key)
+    .where(sa.not_(_USED))
+    .order_by(lane.c.key)
+    .limit(_LIMIT)
+    .with_for_update(skip_locked=True)
+)
 _NEXT_DUE = sa.select(sa.func.min(execution.c.run_at)).where(HELD, execution.c.run_at > _NOW)
 _TRIGGERS = sa.select(execution.c.trigger_id).distinct().where(HELD)
 _LOCKED = (
@@ -312,42 +342,22 @@ _LET_GO = sa.update(execution).where(execution.c.id.in_(_IDS)).values(held=False
 def retune(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
     """A trigger's limits are now these, by rule: they hold for what waits already. A rule that is not there any more
     holds nobody back."""
-    waiting = sa.select(execution.c.id).where(execution.c.trigger_id == trigger_id, HELD)
     for rule in (0, 1, OVERLAP):
-        capacity = capacities.get(rule, UNLIMITED)
-        changed = tx.execute(
-            sa.update(slot)
-            .where(
-                slot.c.execution_id.in_(waiting),
-                slot.c.rule == rule,
-                slot.c.taken_at.is_(None),
-                slot.c.capacity != capacity,
-            )
-            .values(capacity=capacity)
-        ).rowcount
-        if changed:
+        given = {"trigger": trigger_id, "of": rule, "most": capacities.get(rule, UNLIMITED)}
+        if tx.execute(_RETUNED, given).rowcount:
             tx.wake("flow")
 
 
 def sweep(tx: Tx, limit: int) -> int:
     """Give back the places of executions that have ended, whatever went wrong there, and delete lanes that nobody is
     in. Returns how many."""
-    ended = (
-        sa.select(slot.c.execution_id)
-        .join(execution, execution.c.id == slot.c.execution_id)
-        .where(sa.not_(_OPEN))
-        .limit(limit)
-    )
-    done = tx.execute(sa.delete(slot).where(slot.c.execution_id.in_(ended))).rowcount
+    done = tx.execute(_ENDED, {"limit": limit}).rowcount
     if done:
         tx.wake("flow")
-    used = sa.exists(sa.select(slot.c.lane).where(slot.c.lane == lane.c.key))
-    empty = sa.select(lane.c.key).where(sa.not_(used)).order_by(lane.c.key).limit(limit)
-    empty = empty.with_for_update(skip_locked=True)
-    keys = list(tx.connection.execute(empty).scalars())
+    keys = list(tx.execute(_EMPTY, {"limit": limit}).scalars())
     if keys:
         # Asked again under the locks: somebody may have come in before them.
-        done += tx.execute(sa.delete(lane).where(lane.c.key.in_(keys), sa.not_(used))).rowcount
+        done += tx.execute(sa.delete(lane).where(lane.c.key.in_(keys), sa.not_(_USED))).rowcount
     return done
 
 

@@ -8,6 +8,7 @@ that can. Code that is older than its schema asks for that; code that is newer n
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from importlib.resources import as_file, files
 
@@ -15,9 +16,10 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.engine import Connection
 
-from engine.database import Database, is_deadlock
+from engine.database import Database
 from engine.errors import Conflict, Unavailable
 from engine.tables import counter
+from engine.trouble import is_deadlock
 
 log = structlog.get_logger("functory.migrate")
 
@@ -36,6 +38,8 @@ DEADLOCK_PAUSE = 0.5
 
 # PostgreSQL: one migration at a time, whoever else starts (an arbitrary, fixed number).
 _LOCK = 7_402_026
+# Alembic keeps what it works on in globals of its modules: one migration at a time in this process, too.
+_one_at_a_time = threading.Lock()
 
 
 def current(database: Database) -> str | None:
@@ -128,6 +132,7 @@ def _run(database: Database, verb: str, revision: str) -> None:
     from alembic.config import Config
 
     with (
+        _one_at_a_time,
         as_file(files("migrations")) as folder,
         database.connection(write=True) as connection,
         contextlib.ExitStack() as stack,

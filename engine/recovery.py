@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from engine import endings, events, lanes, sagas
 from engine.clock import ServerClock
 from engine.database import Database, Tx
-from engine.tables import Instant, attempt, execution, worker
+from engine.tables import Id, Instant, Json, attempt, execution, worker
 
 # Rows of one round: a transaction that stays short, whatever happened.
 BATCH = 200
@@ -102,6 +102,35 @@ _DUE = {
 _UNSEEN = sa.delete(worker).where(worker.c.seen_at < sa.bindparam("until", type_=Instant)).returning(worker)
 
 
+_REQUEUED = (
+    sa.update(execution)
+    .where(
+        execution.c.id == sa.bindparam("own", type_=Id),
+        execution.c.fence == sa.bindparam("of"),
+        execution.c.state == "running",
+    )
+    .values(
+        state="queued",
+        fence=execution.c.fence + 1,
+        run_at=sa.bindparam("now", type_=Instant),
+        queue_at=sa.bindparam("now", type_=Instant),
+        dispatched_at=None,
+        dispatch_count=0,
+        lease_until=None,
+        worker_id=None,
+    )
+)
+_ENDED = (
+    sa.update(attempt)
+    .where(attempt.c.execution_id == sa.bindparam("own", type_=Id), attempt.c.fence == sa.bindparam("of"))
+    .values(
+        ended_at=sa.bindparam("now", type_=Instant),
+        outcome=sa.bindparam("how"),
+        error=sa.bindparam("why", type_=Json),
+    )
+)
+
+
 @functools.cache
 def _due(what: str) -> Any:
     statement = sa.select(execution).where(_DUE[what]).order_by(execution.c.id).limit(BATCH)
@@ -113,20 +142,7 @@ def _locked(tx: Tx, what: str, moment: datetime) -> list[dict[str, Any]]:
 
 
 def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
-    changed = tx.execute(
-        sa.update(execution)
-        .where(execution.c.id == row["id"], execution.c.fence == row["fence"], execution.c.state == "running")
-        .values(
-            state="queued",
-            fence=execution.c.fence + 1,
-            run_at=tx.now,
-            queue_at=tx.now,
-            dispatched_at=None,
-            dispatch_count=0,
-            lease_until=None,
-            worker_id=None,
-        )
-    ).rowcount
+    changed = tx.execute(_REQUEUED, {"own": row["id"], "of": row["fence"], "now": tx.now}).rowcount
     if changed:
         error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
         _end_attempt(tx, row, "lost", error)
@@ -158,8 +174,5 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
 
 
 def _end_attempt(tx: Tx, row: Mapping[str, Any], outcome: str, error: Mapping[str, Any]) -> None:
-    tx.execute(
-        sa.update(attempt)
-        .where(attempt.c.execution_id == row["id"], attempt.c.fence == row["fence"])
-        .values(ended_at=tx.now, outcome=outcome, error=dict(error))
-    )
+    given = {"own": row["id"], "of": row["fence"], "now": tx.now, "how": outcome, "why": dict(error)}
+    tx.execute(_ENDED, given)

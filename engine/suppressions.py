@@ -18,13 +18,32 @@ from engine.admission import Refused, Suppress
 from engine.database import Database
 from engine.errors import Conflict, NotFound
 from engine.events import as_id
-from engine.tables import event, execution, firing, suppression, trigger, trigger_version
+from engine.tables import Instant, event, execution, firing, suppression, trigger, trigger_version
 from engine.tx import Tx
 
 # Reasons that are a guard's: told as an event, shown on the execution whose next step was stopped.
 GUARDS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
 
 Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
+
+# Asked for every batch in which something was stopped: built once.
+_KNOWN = sa.select(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).where(
+    sa.tuple_(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).in_(
+        sa.bindparam("keys", expanding=True)
+    )
+)
+_COUNTED = (
+    sa.update(suppression)
+    .where(
+        suppression.c.trigger_id == sa.bindparam("t"),
+        suppression.c.root_id == sa.bindparam("r"),
+        suppression.c.reason == sa.bindparam("w"),
+    )
+    .values(
+        count=suppression.c.count + sa.bindparam("n"),
+        last_at=sa.bindparam("at", type_=Instant),
+    )
+)
 
 
 def record(tx: Tx, refused: Sequence[Refused]) -> tuple[list[dict[str, Any]], list[Recorded]]:
@@ -33,11 +52,7 @@ def record(tx: Tx, refused: Sequence[Refused]) -> tuple[list[dict[str, Any]], li
         return [], []
     counts: Counter[tuple[str, str, str]] = Counter(_key(row, stop) for row, stop in refused)
     first = {_key(row, stop): row for row, stop in reversed(refused)}
-    places = sa.tuple_(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason)
-    known = {
-        (r["trigger_id"], r["root_id"], r["reason"])
-        for r in tx.rows(sa.select(suppression).where(places.in_(sorted(counts))))
-    }
+    known = {(r["trigger_id"], r["root_id"], r["reason"]) for r in tx.rows(_KNOWN, {"keys": sorted(counts)})}
     tx.insert_missing(
         suppression,
         [
@@ -55,16 +70,7 @@ def record(tx: Tx, refused: Sequence[Refused]) -> tuple[list[dict[str, Any]], li
         ],
     )
     tx.execute(
-        sa.update(suppression)
-        .where(
-            suppression.c.trigger_id == sa.bindparam("t"),
-            suppression.c.root_id == sa.bindparam("r"),
-            suppression.c.reason == sa.bindparam("w"),
-        )
-        .values(
-            count=suppression.c.count + sa.bindparam("n"),
-            last_at=sa.bindparam("at", type_=suppression.c.last_at.type),
-        ),
+        _COUNTED,
         [
             {"t": key[0], "r": key[1], "w": key[2], "n": count, "at": tx.now}
             for key, count in sorted(counts.items())

@@ -34,6 +34,13 @@ def reserve(next_at: datetime | None, now: datetime, pace: Pace) -> tuple[dateti
     return max(now, expected - step(pace) * (pace.burst - 1)), expected + step(pace)
 
 
+_OLD = (
+    sa.select(table.c.trigger_id, table.c.control, table.c.key)
+    .where(table.c.next_at < sa.bindparam("before", type_=table.c.next_at.type))
+    .order_by(*table.primary_key.columns)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+    .with_for_update(skip_locked=True)
+)
 _MOVED = (
     sa.update(table)
     .where(
@@ -115,9 +122,7 @@ class Paces:
 
 def forget(tx: Tx, before: datetime, limit: int) -> int:
     """Delete keys whose moment was ``before``: they are as good as new. Returns how many."""
-    old = sa.select(table.c.trigger_id, table.c.control, table.c.key).where(table.c.next_at < before)
-    old = old.order_by(*table.primary_key.columns).limit(limit)
-    rows = tx.execute(old.with_for_update(skip_locked=True)).all()
+    rows = tx.execute(_OLD, {"before": before, "limit": limit}).all()
     if rows:
         keys = [tuple(row) for row in rows]
         tx.execute(sa.delete(table).where(sa.tuple_(*table.primary_key.columns).in_(keys)))

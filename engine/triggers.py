@@ -207,8 +207,7 @@ def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
     Deleted ones are among them, unless everything is asked for (a ``version`` below 0). The counter's row is held
     until a change is committed, so none with a lower number becomes visible later.
     """
-    statement = _joined().where(trigger.c.changed > version)
-    return tx.rows(statement if version >= 0 else statement.where(trigger.c.state != "deleted"))
+    return tx.rows(_CHANGED if version >= 0 else _ALIVE, {"version": version})
 
 
 def _joined(*more: Any) -> sa.Select[Any]:
@@ -218,3 +217,8 @@ def _joined(*more: Any) -> sa.Select[Any]:
         trigger_version,
         sa.and_(trigger_version.c.trigger_id == trigger.c.id, trigger_version.c.number == trigger.c.version),
     )
+
+
+# Asked by every router in every round: built once.
+_CHANGED = _joined().where(trigger.c.changed > sa.bindparam("version"))
+_ALIVE = _CHANGED.where(trigger.c.state != "deleted")

@@ -44,10 +44,12 @@ class Alone:
         return orders.status
 
     def _drain(self, grace: float) -> None:
-        if self._executor is not None:
-            self._executor.drain(grace)
+        # A second signal may close it meanwhile.
+        executor = self._executor
+        if executor is not None:
+            executor.drain(grace)
             until = time.monotonic() + grace
-            while not self._executor.idle and time.monotonic() < until:
+            while not executor.idle and time.monotonic() < until:
                 time.sleep(0.02)
         self._drained.set()
 

@@ -13,7 +13,7 @@ from engine.tables import event, execution, firing, hold, switch, trigger_versio
 # Events before the first one that waits which tell whether a router is on its way to it.
 BEFORE = 200
 
-_PENDING = sa.text("event.state = 'pending'")
+_PENDING = event.c.state == "pending"
 # A router that is halted leaves events pending: that is what the switch is for.
 ROUTING = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == switches.TRIGGERS)))
 

@@ -30,9 +30,9 @@ from engine.tables import (
 # How far a lease may end beyond its length: it is renewed between our look at the clock and our look at the rows.
 LEASE_SLACK = 5.0
 
-_QUEUED = sa.text("execution.state = 'queued'")
-_RUNNING = sa.text("execution.state = 'running'")
-_UNDOING = sa.text("compensation.state IN ('waiting', 'pending', 'running')")
+_QUEUED = execution.c.state == "queued"
+_RUNNING = execution.c.state == "running"
+_UNDOING = compensation.c.state.in_(("waiting", "pending", "running"))
 _RESTS = "execution {id} of {name} "
 
 
@@ -306,12 +306,7 @@ def _moving(look: Look) -> Any:
     alive = worker.c.seen_at > look.now(-look.lease)
     slots = sa.select(sa.func.coalesce(sa.func.sum(worker.c.slots), 0)).where(alive).scalar_subquery()
     busy = execution.alias("busy")
-    running = (
-        sa.select(sa.func.count())
-        .where(sa.text("busy.state = 'running'"))
-        .select_from(busy)
-        .scalar_subquery()
-    )
+    running = sa.select(sa.func.count()).where(busy.c.state == "running").select_from(busy).scalar_subquery()
     return sa.or_(claimed, sa.and_(slots > 0, running >= slots))
 
 
@@ -319,11 +314,7 @@ def _all_routed(look: Look) -> Any:
     """Whether no event waits from before: flow control goes by the order of events."""
     waiting = event.alias("waiting")
     return sa.not_(
-        sa.exists(
-            sa.select(waiting.c.id)
-            .where(sa.text("waiting.state = 'pending'"))
-            .where(waiting.c.time < look.now())
-        )
+        sa.exists(sa.select(waiting.c.id).where(waiting.c.state == "pending", waiting.c.time < look.now()))
     )
 
 

@@ -54,7 +54,8 @@ class Hook:
             with contextlib.suppress(FileNotFoundError):
                 self._armed.unlink()
             os.write(1, f"{SAID}stops {where}\n".encode())
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: one for the process is taken by any thread, and this one goes on for a moment.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def before_commit(hook: Hook, loop: str) -> None:
@@ -110,6 +111,33 @@ def stop_before_claim_commits(hook: Hook) -> None:
         return found
 
     Attempts._claim = claimed  # type: ignore[method-assign]
+
+
+def stop_before_pulse_commits(hook: Hook) -> None:
+    """Stop when the rows of a heartbeat are locked and it is not committed."""
+    from engine.attempts import Attempts, Pulse
+    from engine.database import Database
+    from engine.tx import Tx
+
+    beating = threading.local()
+    heartbeat, write = Attempts.heartbeat, Database.write
+
+    def beat(self: Attempts, claims: Any) -> Pulse:
+        beating.now = True
+        try:
+            return heartbeat(self, claims)
+        finally:
+            beating.now = False
+
+    @contextlib.contextmanager
+    def written(self: Database) -> Iterator[Tx]:
+        with write(self) as tx:
+            yield tx
+            if getattr(beating, "now", False):
+                hook.stop("before the commit of a heartbeat")
+
+    Attempts.heartbeat = beat  # type: ignore[method-assign]
+    Database.write = written  # type: ignore[method-assign]
 
 
 def deaf(hook: Hook) -> None:
@@ -175,6 +203,7 @@ HOOKS: dict[str, Callable[[Hook], None]] = {
     "reaper-before-commit": lambda hook: before_commit(hook, "reaper"),
     "ticker-before-commit": lambda hook: before_commit(hook, "ticker"),
     "worker-before-claim-commit": stop_before_claim_commits,
+    "worker-before-heartbeat-commit": stop_before_pulse_commits,
     "worker-deaf": deaf,
     "worker-blind": blind,
 }

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import shutil
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -486,3 +487,33 @@ def test_what_another_process_writes_into_the_file_wakes_this_one(tmp_path, migr
         raise AssertionError("never woken")
     here.close()
     there.close()
+
+
+def test_a_new_file_is_waited_for_while_another_process_writes_to_it(tmp_path: Path):
+    # SQLite itself refuses at once to switch a file to its log that somebody writes to, whatever the timeout.
+    other = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE something (x)")
+    other.execute("BEGIN IMMEDIATE")
+    database = Database(f"sqlite:///{tmp_path}/new.db")
+    opened: list[float] = []
+    opening = threading.Thread(target=lambda: opened.append(database.ping()))
+    opening.start()
+    opening.join(0.3)
+    assert opening.is_alive() and not opened
+    other.execute("COMMIT")
+    opening.join(30)
+    assert opened
+    other.close()
+    database.close()
+
+
+def test_a_new_file_that_stays_locked_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("engine.database.BUSY_MILLISECONDS", 200)
+    other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)
+    other.execute("CREATE TABLE something (x)")
+    other.execute("BEGIN IMMEDIATE")
+    database = Database(f"sqlite:///{tmp_path}/new.db")
+    with pytest.raises(Unavailable, match="locked"):
+        database.ping()
+    other.close()
+    database.close()

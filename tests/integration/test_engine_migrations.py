@@ -95,7 +95,14 @@ def test_processes_that_start_together_on_a_new_database_all_find_it_migrated(em
     command = [sys.executable, "-c", PROCESS, empty_url]
     root = Path(migrate.__file__).parents[1]
     processes = [
-        subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            command,
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(3)
     ]
     for process in processes:
@@ -105,7 +112,8 @@ def test_processes_that_start_together_on_a_new_database_all_find_it_migrated(em
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    assert [process.communicate(timeout=60) and process.returncode for process in processes] == [0, 0, 0]
+    said = [process.communicate(timeout=100)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], said
     database = Database(empty_url)
     assert tables_of(database) == set(tables.metadata.tables)
     database.close()

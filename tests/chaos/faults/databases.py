@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable
+
+import psycopg
 
 from tests.chaos.counts import Counts
 from tests.chaos.fault import Chaos, Impossible, fault
@@ -77,9 +80,11 @@ def _cut(chaos: Chaos, cut: Callable[[int], None]) -> None:
     until = time.monotonic() + CUT_SECONDS
     chaos.mark()
     while time.monotonic() < until:
-        backends = chaos.postgres.backends(chaos.settings.database)
-        if backends:
-            cut(chaos.rng.choice(backends))
+        # Right after a crash it may not let anybody in yet.
+        with contextlib.suppress(psycopg.OperationalError):
+            backends = chaos.postgres.backends(chaos.settings.database)
+            if backends:
+                cut(chaos.rng.choice(backends))
         chaos.pause(0.02, 0.2)
     recovered(chaos)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import psutil
@@ -168,6 +168,14 @@ def sleep_through_lease(chaos: Chaos, victim: Role, sleeping: list[int]) -> bool
     """SIGSTOP until everything that the victim held was lost, and a little longer. False when it held nothing."""
     send(sleeping, signal.SIGSTOP)
     chaos.mark()
+    try:
+        return outlast(chaos, victim)
+    finally:
+        send(reversed(sleeping), signal.SIGCONT)
+
+
+def outlast(chaos: Chaos, victim: Role) -> bool:
+    """Wait until everything that a stopped victim holds was lost, and a little longer. False when it holds nothing."""
     with chaos.database.read() as tx:
         held = tx.rows(
             sa.select(execution.c.id, execution.c.fence).where(
@@ -183,12 +191,9 @@ def sleep_through_lease(chaos: Chaos, victim: Role, sleeping: list[int]) -> bool
         with chaos.database.read() as tx:
             return tx.scalar(lost) == len(keys)
 
-    try:
-        if keys:
-            chaos.wait(all_lost, "the loss of what the sleeper held")
-            chaos.pause(0, 2)
-    finally:
-        send(reversed(sleeping), signal.SIGCONT)
+    if keys:
+        chaos.wait(all_lost, "the loss of what the sleeper held")
+        chaos.pause(0, 2)
     return bool(keys)
 
 
@@ -252,18 +257,48 @@ def hook_claim(chaos: Chaos) -> None:
 def stop_before_claim_commits(chaos: Chaos) -> None:
     """A worker stops between its claim and the commit, longer than lease and redispatch."""
     chaos.armed.touch()
-
-    def stopped() -> list[int]:
-        return [
-            role.pid for role in chaos.workers if psutil.Process(role.pid).status() == psutil.STATUS_STOPPED
-        ]
-
-    sleeping = chaos.wait(stopped, "a stop between claim and commit")
+    sleeping = chaos.wait(lambda: stopped(chaos), "a stop between claim and commit")
     chaos.mark()
     chaos.armed.unlink(missing_ok=True)
     chaos.pause(chaos.settings.lease_seconds + 1, chaos.settings.lease_seconds + 3)
     # Both workers may have been in the middle of a claim when the hook was armed.
-    send({*sleeping, *stopped()}, signal.SIGCONT)
+    wake([*sleeping, *stopped(chaos)])
+
+
+def stopped(chaos: Chaos) -> list[Role]:
+    """The workers that stand still."""
+    return [role for role in chaos.workers if psutil.Process(role.pid).status() == psutil.STATUS_STOPPED]
+
+
+def wake(sleeping: Iterable[Role]) -> None:
+    """Let them go on."""
+    send([role.pid for role in sleeping], signal.SIGCONT)
+
+
+def hook_pulse(chaos: Chaos) -> None:
+    """Hook the heartbeats of the workers."""
+    chaos.hook("worker", "worker-before-heartbeat-commit", 1.0)
+
+
+@fault("worker-stop-in-heartbeat", prepare=hook_pulse, expect=zombie_refused)
+def stop_in_heartbeat(chaos: Chaos) -> None:
+    """A worker stops with the rows of all that it runs locked, until others have got them: the database frees them."""
+    chaos.pause(0, 2)
+    for _ in range(BLOWS):
+        chaos.armed.touch()
+        victim, *_ = chaos.wait(lambda: stopped(chaos), "a stop inside of a heartbeat")
+        chaos.mark()
+        chaos.armed.unlink(missing_ok=True)
+        try:
+            # Both may have been in the middle of one when the hook was armed; somebody has to be there for the work.
+            chaos.pause(0.5, 1)
+            wake(role for role in stopped(chaos) if role.pid != victim.pid)
+            # What it beat for may have ended before it stopped.
+            if outlast(chaos, victim):
+                break
+        finally:
+            wake([victim])
+    chaos.wait(lambda: chaos.lines(ZOMBIE), "the zombie's discovery")
 
 
 def hook_ears(chaos: Chaos) -> None:

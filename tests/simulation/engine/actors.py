@@ -49,6 +49,7 @@ class Role(Process):
         self._work = work
         self._topic = topic
         self._idle = idle
+        self._asks_when = ":now" in idle
         self._poll = poll
 
     def actors(self) -> Iterator[tuple[str, Steps]]:
@@ -56,8 +57,10 @@ class Role(Process):
 
     def _moment(self) -> tuple[dict[str, str], ...]:
         """Now, as SQLite has it in its columns, for those who ask."""
+        if not self._asks_when:
+            return ()
         now = self.world.database.clock.now()
-        return ({"now": f"{now:%Y-%m-%d %H:%M:%S.%f}"},) if ":now" in self._idle else ()
+        return ({"now": f"{now:%Y-%m-%d %H:%M:%S.%f}"},)
 
     def _loop(self) -> Steps:
         world = self.world

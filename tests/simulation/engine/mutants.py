@@ -223,7 +223,7 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "reaper does not raise the fence",
-        [Edit("engine.recovery", "_requeue", "fence=execution.c.fence + 1,\n", "\n")],
+        [Edit("engine.recovery", "_REQUEUED", "fence=execution.c.fence + 1,\n", "\n")],
     ),
     Mutant(
         "a release counts as an attempt",

@@ -51,12 +51,16 @@ class Outcome:
 
 
 class Simulation:
-    """Runs seeds; it keeps the template of every deck."""
+    """Runs seeds; it keeps the template of every deck.
 
-    def __init__(self, alter: Alter | None = None) -> None:
+    With ``usual``, every statement goes through SQLAlchemy's connection, and takes three times as long.
+    """
+
+    def __init__(self, alter: Alter | None = None, *, usual: bool = False) -> None:
         # A simulated crash is no news.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         self._alter = alter
+        self._usual = usual
         self._templates: dict[int, Template] = {}
 
     def prepare(self) -> None:
@@ -66,7 +70,7 @@ class Simulation:
 
     def _template(self, number: int) -> Template:
         if number not in self._templates:
-            self._templates[number] = Template(MAKERS[number](), self._alter)
+            self._templates[number] = Template(MAKERS[number](), self._alter, usual=self._usual)
         return self._templates[number]
 
     def run(self, seed: int, *, trace: bool = False) -> Outcome:

@@ -62,9 +62,9 @@ def _schema() -> list[str]:
 class Template:
     """A deck's database, ready for its next seed."""
 
-    def __init__(self, deck: Deck, alter: Alter | None = None) -> None:
+    def __init__(self, deck: Deck, alter: Alter | None = None, *, usual: bool = False) -> None:
         self.deck = deck
-        self.database = database = SimulatedDatabase()
+        self.database = database = SimulatedDatabase(usual=usual)
         database.clock = ManualClock(START)
         numbers = itertools.count(1)
         # Before all ids of a run, and the same in every process.
@@ -75,12 +75,15 @@ class Template:
         if alter is not None:
             alter(raw)
         self._save()
-        kept = [table for table in tables.metadata.tables if raw.execute(f"SELECT 1 FROM {table}").fetchone()]
+        # What refers to others is deleted before them and put back after them: to turn the keys off for a while would
+        # have SQLite prepare every statement anew.
+        order = [table.name for table in tables.metadata.sorted_tables]
+        kept = [table for table in order if raw.execute(f"SELECT 1 FROM {table}").fetchone()]
         for table in kept:
             raw.execute(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
         raw.executescript(JOURNAL)
         self._kept = kept
-        self._reset = [f"DELETE FROM {table}" for table in reversed(list(tables.metadata.tables))]
+        self._reset = [f"DELETE FROM {table}" for table in reversed(order)]
 
     def _save(self) -> None:
         database, deck = self.database, self.deck
@@ -112,7 +115,6 @@ class Template:
         """As it was in the beginning."""
         database, raw = self.database, self.database.raw
         database.world = None
-        raw.execute("PRAGMA foreign_keys=OFF")
         raw.execute("BEGIN")
         for statement in self._reset:
             raw.execute(statement)
@@ -120,5 +122,4 @@ class Template:
             raw.execute(f"INSERT INTO {table} SELECT * FROM kept_{table}")
         raw.execute("DELETE FROM sim_journal")
         raw.execute("COMMIT")
-        raw.execute("PRAGMA foreign_keys=ON")
         return database

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -21,6 +21,7 @@ from engine.clock import ManualClock
 from engine.database import Database
 from engine.errors import Unavailable
 from engine.tx import Tx
+from tests.simulation.engine.direct import Direct, Transaction
 
 if TYPE_CHECKING:
     from tests.simulation.engine.broker import Broker
@@ -210,7 +211,7 @@ class World:
         """Move the clock."""
         if at > self.now:
             self.now = at
-            self._clock.advance((START + timedelta(seconds=at) - self._clock.now()).total_seconds())
+            self._clock.set(START + timedelta(seconds=at))
 
     def _step(self, actor: Actor) -> None:
         self.current = actor
@@ -268,9 +269,12 @@ class _Doomed:
 
 
 class SimulatedDatabase(Database):
-    """SQLite in memory whose transactions may fail, for good or for the process that has begun them."""
+    """SQLite in memory whose transactions may fail, for good or for the process that has begun them.
 
-    def __init__(self) -> None:
+    With ``usual``, every statement goes through SQLAlchemy's connection.
+    """
+
+    def __init__(self, *, usual: bool = False) -> None:
         super().__init__("sqlite:///:memory:")
         self.world: World | None = None
         self.raw: Any = self.engine.raw_connection().driver_connection
@@ -279,9 +283,15 @@ class SimulatedDatabase(Database):
         self._open = {
             write: self.engine.connect().execution_options(functory_write=write) for write in (True, False)
         }
+        self._direct: dict[bool, Any] = {} if usual else {w: Direct(self._open[w]) for w in self._open}
 
-    def _connected(self, *, write: bool = False) -> AbstractContextManager[Connection]:
+    def _connected(self, *, write: bool = False) -> Any:
         return nullcontext(self._open[write])
+
+    def _begin(self, connection: Connection) -> Any:
+        if not self._direct:
+            return super()._begin(connection)
+        return Transaction(self.raw, write=connection is self._open[True])
 
     def _number(self) -> int:
         return 0 if self.world is None else len(self.world.transactions)
@@ -301,6 +311,7 @@ class SimulatedDatabase(Database):
         place, fate = world.plan.fate()
         world.transactions.append((world.now, world.current.name if world.current else "-"))
         with super().write() as tx:
+            tx.connection = self._direct.get(True, tx.connection)
             if fate is not None and place > 0:
                 tx.connection = _Doomed(tx.connection, place, fate)  # type: ignore[assignment]
             yield tx
@@ -314,6 +325,7 @@ class SimulatedDatabase(Database):
         if self.world is not None:
             self._answer(self.world)
         with super().read(snapshot=snapshot) as tx:
+            tx.connection = self._direct.get(False, tx.connection)
             yield tx
 
     def _answer(self, world: World) -> None:

@@ -1,0 +1,119 @@
+"""Functions and their versions, the packages that they need, what they may do and what they keep."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
+
+from engine.tables.columns import Id, Instant, Json, State, Words
+from engine.tables.schema import metadata
+
+function = Table(
+    "function",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", sa.String(200), nullable=False, unique=True),
+    Column("state", State(("enabled", "disabled", "deleted")), nullable=False),
+    Column("active", sa.Integer),  # number of the active version; none before the first activation
+    Column("latest", sa.Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+function_version = Table(
+    "function_version",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("function_id", Id, ForeignKey("function.id"), nullable=False),
+    Column("number", sa.Integer, nullable=False),
+    Column("source", Words, nullable=False),
+    Column("source_sha256", sa.String(64), nullable=False),
+    Column(
+        "sha256", sa.String(64), nullable=False
+    ),  # of everything below and the source: equal content, equal hash
+    Column("is_async", sa.Boolean, nullable=False),
+    Column("parameters", Json, nullable=False),
+    Column("input_schema", Json),
+    Column("output_schema", Json),
+    Column("declared", Json, nullable=False),  # which schemas the author declared himself
+    Column("imports", Json, nullable=False),
+    Column("dependencies", Json, nullable=False),
+    Column("secrets", Json, nullable=False),
+    Column("permissions", Json, nullable=False),
+    Column("metadata", Json, nullable=False),
+    Column("output_patterns", Json, nullable=False),
+    Column("limits", Json, nullable=False),
+    Column("warnings", Json, nullable=False),
+    # Packages that it needs beyond its imports, what it asks to be granted, whether its runner stays warm.
+    Column("requirements", Json, nullable=False, server_default=sa.text("'[]'")),
+    Column("grants", Json, nullable=False, server_default=sa.text("'{}'")),
+    Column("reuse", sa.Boolean, nullable=False, server_default=sa.false()),
+    # The function (name or name@number) that undoes what a success of this one did.
+    Column("compensate", sa.String(220)),
+    # What the static checks found; advice, no content.
+    Column("findings", Json, nullable=False, server_default=sa.text("'[]'")),
+    # Of table environment; none for the standard library alone. Why there is none when one is needed.
+    Column("environment", sa.String(64)),
+    Column("environment_error", Words),
+    Column("author", Words, nullable=False),
+    Column("cause_execution_id", Id),
+    Column("created_at", Instant, nullable=False),
+    UniqueConstraint("function_id", "number"),
+)
+
+# Packages, pinned with hashes. The key is the hash of the lock, the Python and the platform it was made for.
+environment = Table(
+    "environment",
+    metadata,
+    Column("key", sa.String(64), primary_key=True),
+    Column("requirements", Json, nullable=False),  # as they were asked for
+    Column("lock", Words, nullable=False),
+    Column("python", sa.String(16), nullable=False),  # 3.11
+    Column("platform", sa.String(64), nullable=False),  # linux-x86_64
+    Column("created_at", Instant, nullable=False),
+)
+
+# Which environment a request (what was asked for, where, for which Python) was answered with: the same request
+# gets the same packages again, until somebody asks for newer ones.
+resolution = Table(
+    "resolution",
+    metadata,
+    Column("request", sa.String(64), primary_key=True),
+    Column("environment", sa.String(64), ForeignKey("environment.key"), nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+# What an operator granted beyond the author's declaration, bound to the content of one version.
+widening = Table(
+    "widening",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("function", sa.String(200), nullable=False),
+    Column("sha256", sa.String(64), nullable=False),
+    Column("kind", sa.String(16), nullable=False),  # secret, host, read, write, permission, subprocess
+    Column("value", Words, nullable=False),
+    Column("author", Words, nullable=False),
+    Column("reason", Words, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    UniqueConstraint("function", "sha256", "kind", "value"),
+)
+
+secret = Table(
+    "secret",
+    metadata,
+    Column("name", sa.String(200), primary_key=True),
+    Column("sealed", sa.LargeBinary, nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+state = Table(
+    "state",
+    metadata,
+    Column("function", sa.String(200), primary_key=True),
+    Column("key", sa.String(255), primary_key=True),
+    Column("value", Json(null=True), nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)

@@ -1,0 +1,58 @@
+"""What the engine knows of itself: counters, switches, what operators did, workers, the last verification."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import Column, Table
+
+from engine.tables.columns import Id, Instant, Json, Words
+from engine.tables.schema import metadata
+
+counter = Table(
+    "counter",
+    metadata,
+    Column("name", sa.String(64), primary_key=True),
+    Column("value", sa.BigInteger, nullable=False),
+)
+
+# Switches that stop a part of the engine: a row that is there is a switch that is thrown.
+switch = Table(
+    "switch",
+    metadata,
+    Column("name", sa.String(64), primary_key=True),
+    Column("note", Words),
+    Column("author", Words, nullable=False),
+    Column("time", Instant, nullable=False),
+)
+
+# What operators did, and what was allowed or widened: who, when, what, to which thing.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("time", Instant, nullable=False),
+    Column("author", Words, nullable=False),
+    Column("action", sa.String(64), nullable=False),
+    Column("subject", Words, nullable=False),
+    Column("data", Json),
+)
+
+worker = Table(
+    "worker",
+    metadata,
+    Column("id", sa.String(200), primary_key=True),
+    Column("slots", sa.Integer, nullable=False),
+    Column("isolation", sa.String(16), nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("seen_at", Instant, nullable=False),
+)
+
+# What the invariants came to when they were asked last (engine.invariants.watch).
+verification = Table(
+    "verification",
+    metadata,
+    Column("code", sa.String(8), primary_key=True),  # I1 … I15
+    Column("count", sa.BigInteger, nullable=False),
+    Column("examples", Json, nullable=False),
+    Column("time", Instant, nullable=False),
+)

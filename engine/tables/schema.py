@@ -1,0 +1,21 @@
+"""What the tables belong to, and how their keys and indexes are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Index, MetaData, Table, text
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def partial(name: str, table: Table, columns: list[Any], where: str) -> Index:
+    """A partial index over the rows that are still open."""
+    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))

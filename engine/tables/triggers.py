@@ -1,0 +1,74 @@
+"""Triggers and their versions, and what the guards remember of them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Table
+
+from engine.tables.columns import Id, Instant, Json, State, Words
+from engine.tables.schema import metadata
+
+trigger = Table(
+    "trigger",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", sa.String(200), nullable=False, unique=True),
+    Column("state", State(("enabled", "paused", "shadow", "deleted")), nullable=False),
+    Column("origin", sa.String(16), nullable=False),  # user, agent
+    Column("version", sa.Integer, nullable=False),
+    Column("note", Words),
+    # The counter's value at the last change: a router asks for what is above the value that it knows.
+    Column("changed", sa.BigInteger, nullable=False, index=True),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+trigger_version = Table(
+    "trigger_version",
+    metadata,
+    Column("trigger_id", Id, ForeignKey("trigger.id"), primary_key=True),
+    Column("number", sa.Integer, primary_key=True),
+    Column("definition", Json, nullable=False),
+    Column("sha256", sa.String(64), nullable=False),
+    Column("author", Words, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+budget = Table(
+    "budget",
+    metadata,
+    Column("root_id", Id, primary_key=True),
+    Column("used", sa.Integer, nullable=False),
+    Column("maximum", sa.Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+rate = Table(
+    "rate",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("subject", sa.String(32), primary_key=True),  # a hash; empty without a subject
+    Column("next_at", Instant, nullable=False),
+)
+
+breaker = Table(
+    "breaker",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("trips", sa.Integer, nullable=False),
+    Column("since", Instant, nullable=False),
+    Column("open_until", Instant),
+)
+
+# What one root's suppressions come to, so that a bomb is one line with a count.
+suppression = Table(
+    "suppression",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("root_id", Id, primary_key=True),
+    Column("reason", sa.String(32), primary_key=True),
+    Column("count", sa.Integer, nullable=False),
+    Column("first_event_id", Id, nullable=False),
+    Column("first_at", Instant, nullable=False),
+    Column("last_at", Instant, nullable=False),
+)
