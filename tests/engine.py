@@ -204,6 +204,23 @@ def migrated_postgres(postgres_server: Any) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def emptied_postgres(migrated_postgres: str) -> str:
+    """The URL of a migrated PostgreSQL database without a row, whatever an earlier test left there.
+
+    Emptied, not made anew: CREATE and DROP DATABASE take a second each on a busy disk.
+    """
+    database = Database(migrated_postgres)
+    with database.write() as tx:
+        # A test that failed may have left a session with locks behind.
+        others = "datname = current_database() AND pid <> pg_backend_pid()"
+        tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
+        for table in reversed(tables.metadata.sorted_tables):
+            tx.execute(sa.delete(table))
+    database.close()
+    return migrated_postgres
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database without any table, on SQLite and on PostgreSQL."""
@@ -220,17 +237,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         shutil.copy(request.getfixturevalue("migrated_file"), file)
         yield f"sqlite:///{file}"
         return
-    # Emptied, not made anew: CREATE and DROP DATABASE take a second each on a busy disk.
-    url = request.getfixturevalue("migrated_postgres")
-    database = Database(url)
-    with database.write() as tx:
-        # A test that failed may have left a session with locks behind.
-        others = "datname = current_database() AND pid <> pg_backend_pid()"
-        tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
-        for table in reversed(tables.metadata.sorted_tables):
-            tx.execute(sa.delete(table))
-    database.close()
-    yield url
+    yield request.getfixturevalue("emptied_postgres")
 
 
 @pytest.fixture

@@ -200,8 +200,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 
 
 @pytest.mark.postgres
-def test_a_restart_of_the_server_is_survived_by_pool_clock_and_wakeups(postgres_server, migrated_postgres):
-    database, other = Database(migrated_postgres), Database(migrated_postgres)
+def test_a_restart_of_the_server_is_survived_by_pool_clock_and_wakeups(postgres_server, emptied_postgres):
+    database, other = Database(emptied_postgres), Database(emptied_postgres)
     database.watch()
 
     def heard() -> bool:
@@ -253,17 +253,22 @@ def test_threads_that_share_a_commit_each_get_their_own_result_or_error(world):
 
 
 @pytest.mark.postgres
-def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(migrated_postgres):
-    still, other = Database(migrated_postgres, idle_seconds=0.3), Database(migrated_postgres)
+def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(emptied_postgres):
+    # Long beside the pauses of a busy machine: at those, too, a transaction stands still.
+    still, other = Database(emptied_postgres, idle_seconds=2), Database(emptied_postgres)
     row = sa.update(tables.counter).where(tables.counter.c.name == "turns")
     with other.write() as tx:
         tx.insert(tables.counter, [{"name": "turns", "value": 0}])
+    done: list[str] = []
     with pytest.raises(Unavailable, match=r"lost|idle"), still.write() as tx:
         tx.execute(row.values(value=1))
+        done.append("locked")
         # It waits for the lock, as long as somebody has it.
         with other.write() as beside:
             beside.execute(row.values(value=2))
+        done.append("written beside")
         tx.execute(row.values(value=3))
+    assert done == ["locked", "written beside"]
     with still.write() as tx:
         assert tx.scalar(sa.select(tables.counter.c.value).where(tables.counter.c.name == "turns")) == 2
     still.close()
@@ -271,10 +276,9 @@ def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(migrated_p
 
 
 @pytest.mark.postgres
-def test_transactions_that_lock_each_other_out_are_repeated(migrated_postgres):
-    one, two = Database(migrated_postgres), Database(migrated_postgres)
+def test_transactions_that_lock_each_other_out_are_repeated(emptied_postgres):
+    one, two = Database(emptied_postgres), Database(emptied_postgres)
     with one.write() as tx:
-        tx.execute(sa.text("DELETE FROM counter"))
         tx.insert(tables.counter, [{"name": name, "value": 0} for name in ("a", "b")])
     barrier = threading.Barrier(2, timeout=20)
     met: list[str] = []
