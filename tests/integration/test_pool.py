@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tests.integration.runner_world import FakeHost, alive, children, code, job, printed, until
+from workers.sandbox import scratch
 from workers.sandbox.job import Grants, Limits
 from workers.sandbox.pool import Options
 from workers.sandbox.runner import Runner
@@ -51,6 +54,24 @@ def test_a_spare_that_died_waiting_costs_no_execution():
         until(lambda: (there := spares(runner)) and not spent & set(there))
         os.kill(int(spares(runner)[0]), signal.SIGKILL)
         assert isinstance(result(runner, job(HASH)), int)
+
+
+def test_a_zygote_whose_folder_is_gone_is_replaced_and_costs_no_execution():
+    """So it is between the end of a zygote and the end of the process that cleans up after it."""
+
+    def folders() -> set[Path]:
+        return set(Path(tempfile.gettempdir()).glob(f"functory-run-{os.getpid()}-*"))
+
+    before = folders()
+    # Tiers A and B mount a folder for each child, and need no other.
+    with Runner(tier="none", options=Options(spares=0)) as runner:
+        first = result(runner, job(HASH))
+        (folder,) = folders() - before
+        scratch.remove(str(folder))
+        second = result(runner, job(HASH))
+        assert second != first
+        assert result(runner, job(HASH)) == second
+    assert folders() <= before
 
 
 def test_a_spare_made_for_other_limits_is_not_taken():

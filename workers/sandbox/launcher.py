@@ -111,6 +111,7 @@ class Launcher:
         self.forks = 0
         self.pid = 0
         self._lock = threading.Lock()
+        self._discarding = threading.Lock()
         self._serial = count(1)
         self._slots = list(range(SLOTS, 0, -1))
         self._handle: int | None = None
@@ -183,14 +184,21 @@ class Launcher:
         """It has no children."""
         return self.living() == 0
 
-    def new_scratch(self) -> str:
-        """A fresh empty folder for one child, in tiers that mount none; whoever asks for it removes it."""
+    def new_scratch(self) -> str | None:
+        """A fresh empty folder for one child, in tiers that mount none; whoever asks for it removes it.
+
+        None (and ``broken``) when the zygote has ended: its shim takes the folder of all away before it ends itself.
+        """
         if self.tier in ("A", "B"):
             return ""
         path = f"{self.base}/{next(self._serial)}"
-        Path(path).mkdir(mode=0o700)
-        if self._first_id:
-            os.chown(path, self._first_id, self._first_id)
+        try:
+            Path(path).mkdir(mode=0o700)
+            if self._first_id:
+                os.chown(path, self._first_id, self._first_id)
+        except FileNotFoundError:
+            self.broken = True
+            return None
         return path
 
     def fork(self, request: Fork, fds: list[int]) -> bool:
@@ -224,6 +232,11 @@ class Launcher:
     def discard(self) -> None:
         """Kill the zygote and wait until it is gone; the kernel kills its children with it."""
         self.broken = True
+        # Several lose their children at once. Nobody may take the folders away while a child lives that looks for one.
+        with self._discarding:
+            self._discard()
+
+    def _discard(self) -> None:
         with self._lock:
             handle, self._handle = self._handle, None
         if handle is not None:
@@ -244,6 +257,7 @@ class Launcher:
         """In a forked copy of the worker: let go of what belongs to the original, and end nothing."""
         self.broken = True
         self._lock = threading.Lock()
+        self._discarding = threading.Lock()
         with contextlib.suppress(OSError):
             os.close(self._control.detach())
         if self._handle is not None:

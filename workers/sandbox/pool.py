@@ -299,11 +299,14 @@ class Pool:
             raise Unavailable("no process for the execution", "one zygote has too many children")
         group = None
         broker = None
-        folder = ""
+        folder: str | None = None
         try:
+            folder = launcher.new_scratch()
+            if folder is None:
+                self._give_slot(launcher, slot)
+                return None
             if self._groups is not None:
                 group = self._groups.take(bounds.memory_bytes, bounds.threads + bounds.processes)
-            folder = launcher.new_scratch()
             if launcher.kind.hosts:
                 broker = self._broker.open(
                     f"{launcher.pid}/{slot}", launcher.kind.hosts, self._options.traffic_bytes
@@ -314,7 +317,7 @@ class Pool:
                 group.give_back()
             if folder:
                 scratch.remove(folder)
-            launcher.give_slot(slot)
+            self._give_slot(launcher, slot)
             raise
         if child.fork():
             return child
@@ -358,7 +361,11 @@ class Pool:
         launcher = child.launcher
         if launcher.kind.hosts:
             self._broker.close(_door(child))
-        launcher.give_slot(child.slot)
+        self._give_slot(launcher, child.slot)
+
+    def _give_slot(self, launcher: Launcher, slot: int) -> None:
+        """One child less; a zygote that is retired ends with its last."""
+        launcher.give_slot(slot)
         with self._lock:
             done = launcher in self._retired and launcher.idle()
             if done:
