@@ -204,6 +204,16 @@ def migrated_postgres(postgres_server: Any) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world in memory: the machine's disk has nothing to do with what is decided."""
+    world = World("sqlite:///:memory:", tmp_path_factory.mktemp("home"))
+    with world.database.connection(write=True) as connection, connection.begin():
+        tables.metadata.create_all(connection)
+    yield world
+    world.close()
+
+
 @pytest.fixture
 def emptied_postgres(migrated_postgres: str) -> str:
     """The URL of a migrated PostgreSQL database without a row, whatever an earlier test left there.

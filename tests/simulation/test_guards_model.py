@@ -10,7 +10,6 @@ the rest which. In the end nothing runs any more, and no tree is larger than its
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -343,16 +342,6 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                 self.model.drain()
 
     return Machine
-
-
-@pytest.fixture(scope="module")
-def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world in memory: the machine's disk has nothing to do with what is decided."""
-    world = World("sqlite:///:memory:", tmp_path_factory.mktemp("home"))
-    with world.database.connection(write=True) as connection, connection.begin():
-        tables.metadata.create_all(connection)
-    yield world
-    world.close()
 
 
 # To the very edge of each guard, and one step further.

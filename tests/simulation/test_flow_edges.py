@@ -1,0 +1,153 @@
+"""Each flow control at its edge, with the plain model beside it; and that the model sees one that is wrong there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine import World
+from tests.simulation.engine.mutants import Edit, Mutant
+from tests.simulation.flow import FLOWS, Simulation
+
+pytest_plugins = ["tests.engine"]
+
+# To the very edge of each control, and one step further. A letter writes an event with that key and routes it, with a
+# "?" before it it is only written; +N writes one with that priority; "r" routes what is not, "t" is a turn, "c" a
+# claim, "f" ends what runs well, "x" badly, and a number lets so many seconds pass.
+EDGES: dict[str, str] = {
+    "throttle": "a a b 10 t c a 9 t c 1 t c a",
+    "throttle with a burst": "a a a a 10 a 30 a a a a",
+    "rate limit": "a a b 5 a 5 a a",
+    "rate limit with a burst": "a a a 9 a 1 a a",
+    "idempotency": "a b 10 a 19 a 1 a a",
+    "one at a time": "?a a t c r t c f t c a x t c f t 5 t c f",
+    "two at a time": "a a a a t c c t f t c x t c",
+    "two narrow limits": "a b a b t c t c f t c",
+    "two limits": "a a b b t c c f t c f t",
+    "a function's limit": "a a b t c c t f t c",
+    "a shared limit": "a a b t c c c t f t c",
+    "throttle and one at a time": "a a a t c 10 t f t c",
+    "priority": "a b +300 a +600 t c f t c f t c f",
+    "skip": "a a c x a 5 c f a",
+    "buffer one": "a a a t c a a f t c f",
+    "buffer all": "a a a t c f t c x t 5 t c f",
+    "cancel other": "a a a t c a f t c ?a a r",
+    "terminate other": "a a c a f ?a a r",
+    "singleton": "a a t c a f t c ?a a r",
+    "singleton, one at a time": "a a b t c b f t c a f a",
+}
+
+
+def walk_along(world: World, name: str) -> None:
+    """A story that goes to the edge of one flow control, with the model beside it."""
+    simulation = Simulation(world, FLOWS[name])
+    for step in EDGES[name].split():
+        if step.isdecimal():
+            world.advance(int(step))
+        elif step[0] == "+":
+            simulation.emit("b", int(step))
+        elif step == "t":
+            while simulation.turn(0):
+                pass
+        elif step == "c":
+            simulation.claim()
+        elif step in "fx" and simulation.running:
+            simulation.finish(0, "succeeded" if step == "f" else "failed", False)
+        elif step.strip("?") in "ab":
+            simulation.emit(step[-1], 0)
+        if step in ("a", "b", "r") or step[0] == "+":
+            for one in [simulation.model.events[-1]] if step != "r" else simulation.pending():
+                simulation.route(one, 0)
+        simulation.check_limits()
+    simulation.check_decisions()
+    simulation.drain()
+    simulation.check_decisions()
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_each_flow_control_holds_at_its_edge(memory: World, name: str) -> None:
+    walk_along(memory, name)
+
+
+# Defects: under which flow control each shows, and where it is.
+WRONG: dict[str, tuple[str, Edit]] = {
+    "a burst of one more": (
+        "throttle with a burst",
+        Edit("engine.throttles", "reserve", "pace.burst - 1", "pace.burst"),
+    ),
+    "what is dropped counts": (
+        "rate limit",
+        Edit(
+            "engine.throttles",
+            "Paces.conforms",
+            "return False",
+            "state.next_at = following\n        return False",
+        ),
+    ),
+    "a window is longer by an instant": (
+        "idempotency",
+        Edit("engine.entry", "_Keys.first", "expires_at > self._tx.now", "expires_at >= self._tx.now"),
+    ),
+    "a window begins anew with each repetition": (
+        "idempotency",
+        Edit(
+            "engine.entry",
+            "enter",
+            'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
+            'seen.use(trigger["id"], controls.once, row["id"]); refused.append((row, Suppress(trigger, "idempotent")))',
+        ),
+    ),
+    "one too many in a lane": (
+        "two at a time",
+        Edit("engine.lanes", "_fitting", "taken + more[key] < capacity", "taken + more[key] <= capacity"),
+    ),
+    "those let in together are not counted": (
+        "two at a time",
+        Edit("engine.lanes", "_fitting", "more[key] += 1", "more[key] += 0"),
+    ),
+    "an event that is not routed is overtaken": (
+        "one at a time",
+        Edit("engine.lanes", "grant", "first = events.first_unrouted(tx)", "first = None"),
+    ),
+    "an end gives nothing back": (
+        "one at a time",
+        Edit("engine.lanes", "leave", 'tx.execute(_LEFT, {"id": execution_id})', "pass"),
+    ),
+    "whoever waits for a retry keeps its place": (
+        "one at a time",
+        Edit("engine.lanes", "step_back", ".values(taken_at=None)", ".values(taken_at=slot.c.taken_at)"),
+    ),
+    "priority is forgotten": ("priority", Edit("engine.lanes", "queue_at", "seconds=priority", "seconds=0")),
+    "skip looks only at what runs": (
+        "skip",
+        Edit("engine.overlaps", "decide", 'if others else Answer("now")', 'if waiting else Answer("now")'),
+    ),
+    "buffer one buffers two": (
+        "buffer one",
+        Edit(
+            "engine.overlaps",
+            "decide",
+            "waiting) > (0 if running else 1)",
+            "waiting) > (1 if running else 2)",
+        ),
+    ),
+    "cancel other leaves one": (
+        "cancel other",
+        Edit(
+            "engine.overlaps",
+            "decide",
+            "tuple(one.id for one in others)",
+            "tuple(one.id for one in others[1:])",
+        ),
+    ),
+    "an older match cancels": (
+        "terminate other",
+        Edit("engine.overlaps", "decide", "if newer:", "if newer and False:"),
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", WRONG)
+def test_the_model_sees_a_flow_control_that_is_wrong(memory: World, defect: str) -> None:
+    name, edit = WRONG[defect]
+    with Mutant(defect, [edit]).applied(), pytest.raises(AssertionError):
+        walk_along(memory, name)
