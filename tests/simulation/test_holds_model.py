@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from engine import events, tables
 from engine.clock import ManualClock
 from tests.engine import World
+from tests.simulation.engine.mutants import Edit, Mutant
 from triggers import definition
 
 pytest_plugins = ["tests.engine"]
@@ -307,22 +308,22 @@ SLOW = settings(
 )
 
 
-@pytest.mark.parametrize("form", COMPOSITES)
-def test_a_composite_fires_what_its_model_says(migrated_file: Path, form: str) -> None:
+def tell_composites(file: Path, form: str, how: settings = SLOW) -> None:
+    """Tell stories of a composite, within its allowance and beyond it, and compare what fires with its model."""
     rule, model, types = COMPOSITES[form]
     composite = {**rule, "within": SPAN, "allowance": 3, "key": "data.key"}
 
-    @SLOW
+    @how
     @given(stories([0, 0, 1, 2, 3], types))
     def within_the_allowance(story: Any) -> None:
-        end = played(migrated_file, {"composite": composite}, story)
+        end = played(file, {"composite": composite}, story)
         check(end)
         assert "late" not in end.reasons.values()
 
-    @SLOW
+    @how
     @given(stories([0, 1, 5, 8, 12], types))
     def beyond_it(story: Any) -> None:
-        end = played(migrated_file, {"composite": composite}, story)
+        end = played(file, {"composite": composite}, story)
         check(end)
         for one in end.told:
             if end.reasons.get(one.id) == "late":
@@ -339,6 +340,11 @@ def test_a_composite_fires_what_its_model_says(migrated_file: Path, form: str) -
 
     within_the_allowance()
     beyond_it()
+
+
+@pytest.mark.parametrize("form", COMPOSITES)
+def test_a_composite_fires_what_its_model_says(migrated_file: Path, form: str) -> None:
+    tell_composites(migrated_file, form)
 
 
 # The models of debounce and batch: over the log of what was routed and when turns were taken.
@@ -392,17 +398,82 @@ WAITS: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("form", WAITS)
-def test_debounce_and_batch_fire_what_their_models_say(migrated_file: Path, form: str) -> None:
+def tell_waits(file: Path, form: str, how: settings = SLOW) -> None:
+    """Tell stories of debounce or batch, and compare what fires with its model."""
     flow, model = WAITS[form]
 
-    @SLOW
+    @how
     @given(stories([0]))
     def check(story: Any) -> None:
-        end = played(migrated_file, {"on": {"type": ["a", "b", "c"]}, "flow": flow}, story)
+        end = played(file, {"on": {"type": ["a", "b", "c"]}, "flow": flow}, story)
         told = {one.id: one for one in end.told}
         assert sorted(tuple(sorted(group)) for group in end.fired) == sorted(model(told, end.log))
         assert len(end.reasons) + sum(map(len, end.fired)) == len(told)
         assert set(end.reasons.values()) <= {"debounced"}
 
     check()
+
+
+@pytest.mark.parametrize("form", WAITS)
+def test_debounce_and_batch_fire_what_their_models_say(migrated_file: Path, form: str) -> None:
+    tell_waits(migrated_file, form)
+
+
+# Defects: in which form each shows, and where it is.
+HOLDING, RULES = "triggers.flow.holding", "triggers.composites.rules"
+WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
+    "a debounce without its end": (
+        "debounce last",
+        Edit(HOLDING, "Debounce._end", "if self.timeout is None:", "if True:"),
+    ),
+    "a debounce that is not quiet": (
+        "debounce all",
+        Edit(HOLDING, "Debounce.due", "self._end(state, now)", "self._end(state, state.opened_at)"),
+        Edit(HOLDING, "Debounce.decide", "max(one.since for", "min(one.since for"),
+    ),
+    "a batch of one more": ("batch", Edit(HOLDING, "_cut", "len(group) >= most", "len(group) > most")),
+    "a batch that waits for its last": (
+        "batch",
+        Edit(HOLDING, "Batch.decide", "min(one.since for", "max(one.since for"),
+    ),
+    "a window that is open at its end": (
+        "threshold",
+        Edit(RULES, "Window.slide", "start + self.span < at", "start + self.span <= at"),
+    ),
+    "a threshold of one less": (
+        "threshold",
+        Edit(RULES, "Threshold.run", ">= self.count", ">= self.count - 1"),
+    ),
+    "a sequence in any order": (
+        "sequence",
+        Edit(RULES, "Sequence._step", "begun[number - 1]", "one.at"),
+    ),
+    "a sequence that began first": (
+        "sequence",
+        Edit(
+            RULES, "Sequence.run", "max(start, begun[number] or start)", "min(start, begun[number] or start)"
+        ),
+    ),
+    "an absence that does not wait": (
+        "absence",
+        Edit(RULES, "Absence.run", "if each.at + span < mark]", "if each.at < mark]"),
+    ),
+    "a mark that knows of what is not routed": (
+        "absence",
+        Edit("engine.holds", "known_to", "tx.now if first is None else min(first, tx.now)", "tx.now"),
+    ),
+    "what is late is taken for new": (
+        "all",
+        Edit(RULES, "decide", "rule.strict and to is not None:", "False:"),
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", WRONG)
+def test_the_models_see_a_wait_that_is_wrong(migrated_file: Path, defect: str) -> None:
+    form, *edits = WRONG[defect]
+    # The same stories each time.
+    many = settings(SLOW, max_examples=100, derandomize=True, database=None)
+    tell = tell_waits if form in WAITS else tell_composites
+    with Mutant(defect, edits).applied(), pytest.raises((AssertionError, ExceptionGroup)):
+        tell(migrated_file, form, many)
