@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from engine import metrics
 from functory import __version__
 from functory.api import cloudevents, problem, webhooks
-from functory.api.health import Health
+from functory.api.health import DISPENSABLE, Health
 from functory.local import Functory
 
 
@@ -30,11 +30,15 @@ def create_app(functory: Functory) -> FastAPI:
         "/readyz", tags=["health"], responses={503: {"description": "Something that is needed is away."}}
     )
     def readyz(response: Response) -> dict[str, object]:
-        """Whether work can be taken: each part with ``ok`` and, when it is not, why."""
+        """Whether work can be taken: each part with ``ok`` and, when it is not, why.
+
+        ``degraded`` are the parts that are away and that work goes on without: nobody is to be sent away for them.
+        """
         parts = health.parts()
-        ready = all(part["ok"] for part in parts.values())
+        away = [name for name, part in parts.items() if not part["ok"]]
+        ready = DISPENSABLE.issuperset(away)
         response.status_code = 200 if ready else 503
-        return {"ready": ready, "checks": parts}
+        return {"ready": ready, "degraded": away if ready else [], "checks": parts}
 
     @app.get("/metrics", tags=["health"], response_class=Response)
     def exposition() -> Response:

@@ -16,6 +16,9 @@ from functory.local import Functory
 # A probe may come every second from several sides; a broker is not to be connected to so often.
 FRESH_SECONDS = 3.0
 
+# What is written is taken in and carried out without a broker: workers claim it by themselves.
+DISPENSABLE = frozenset({"broker"})
+
 Part = dict[str, Any]
 
 
