@@ -46,6 +46,7 @@ OPEN = ("queued", "running")
 
 # Asked for at every start: built once.
 _KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
+_STARTED = sa.select(execution).where(execution.c.id == sa.bindparam("id", type_=Id))
 _STEP = sa.select(execution).where(
     execution.c.parent_id == sa.bindparam("parent", type_=Id),
     execution.c.step_key == sa.bindparam("key"),
@@ -77,10 +78,11 @@ def row(
     delay: float = 0.0,
     priority: int | None = None,
     dispatched: bool = False,
+    id_: str | None = None,
 ) -> dict[str, Any]:
     """A queued execution of ``version``, ready to insert. A root of its own without a ``root_id``."""
     limit = limits.read(version["limits"])
-    id_ = tx.new_id()
+    id_ = id_ or tx.new_id()
     return {
         "id": id_,
         "function": version["name"],
@@ -123,6 +125,10 @@ class Executions:
         self._database = database
         self._settings = settings
 
+    def new_id(self) -> str:
+        """The id of an execution that is to be started."""
+        return self._database.new_id()
+
     def start(
         self,
         function: str,
@@ -136,6 +142,8 @@ class Executions:
         delay: float = 0.0,
         priority: int | None = None,
         dispatched: bool = False,
+        id_: str | None = None,
+        again: bool = False,
     ) -> dict[str, Any]:
         """Queue one execution. Returns its row.
 
@@ -143,13 +151,18 @@ class Executions:
         arguments). With a ``parent`` it becomes that execution's child: one deeper, in the same root
         and budget. The same ``idempotency_key`` again returns the first execution, and so does the same
         ``step_key`` of one parent, unless that one did not succeed. ``dispatched``
-        says that the caller itself will claim it at once.
+        says that the caller itself will claim it at once. Who gives it an ``id_`` can ask ``again`` when
+        nobody knows whether the first time was committed: it is started once.
         Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
         """
+
+        look = again
 
         def work(tx: Tx) -> dict[str, Any]:
             causes.hold(tx, parent)
             known = _by_key(tx, idempotency_key, function) or _of_step(tx, parent, step_key)
+            if known is None and look:
+                known = tx.one(_STARTED, {"id": id_})
             if known is not None:
                 return known
             found = versions.load(tx, function, version)
@@ -189,6 +202,7 @@ class Executions:
                 delay=delay,
                 priority=priority,
                 dispatched=dispatched,
+                id_=id_,
             )
             if not tx.insert_new(execution, new):
                 # Somebody else was faster between our look and our insert.
@@ -203,6 +217,7 @@ class Executions:
             if error.what != _RACED:
                 raise
             # The other one is committed by now: the second look finds it.
+            look = id_ is not None
             return self._database.group(work)
 
     def _guard(self, tx: Tx, parent: Cause, function: str) -> None:

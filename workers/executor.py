@@ -235,9 +235,7 @@ class Executor:
             threading.Thread(target=run, args=(running,), name="functory-claimed", daemon=True).start()
 
     def _slot_is_free(self) -> None:
-        if self._settings.brokerless:
-            # Its own poller waits for that.
-            self._database.wakeup.signal(["executions"])
+        self._poller.freed()
 
     def _run(self, running: Running) -> None:
         claim = running.claim

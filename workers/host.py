@@ -298,12 +298,24 @@ class EngineHost:
         def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
             return input_ if input_ is not None else binding.bind(name, row["parameters"], args, kwargs)
 
-        row = self._patiently(
-            lambda: self._services.executions.start(
-                name, make, version=version, parent=self._cause, dispatched=dispatched, step_key=step_key
-            ),
-            repeatable=step_key is not None,
-        )
+        id_: str | None = None
+
+        def start() -> dict[str, Any]:
+            nonlocal id_
+            # Asked once more with the same id, it is started once, also when nobody knows whether it was.
+            again, id_ = id_ is not None, id_ or self._services.executions.new_id()
+            return self._services.executions.start(
+                name,
+                make,
+                version=version,
+                parent=self._cause,
+                dispatched=dispatched,
+                step_key=step_key,
+                id_=id_,
+                again=again,
+            )
+
+        row = self._patiently(start)
         self._children.add(row["id"])
         return row["id"]
 

@@ -3,8 +3,8 @@
 With a broker, a worker that has had a free slot for ``claim_seconds`` asks once a second whether an execution has
 waited that long, sent or not. In a healthy deployment there is none, and the question is one look into two small
 indexes. There is some when the broker is away, when it has lost messages, or when another worker holds them and is
-busy: then this one claims them, in the order in which they would have been sent. A message that comes later finds
-nothing to claim, and from the first one on the worker lives by messages again.
+busy: then this one claims them, in the order in which they would have been sent, and from then on whenever a slot is
+free. A message that comes later finds nothing to claim, and from the first one on the worker lives by messages again.
 """
 
 from __future__ import annotations
@@ -53,12 +53,19 @@ class Poller(threading.Thread):
         self._alone = settings.brokerless
         self._waited = 0.0 if self._alone else settings.claim_seconds
         self._ended = threading.Event()
+        self._nudged = threading.Event()
         self._degraded = False
 
     def stop(self) -> None:
         """Claim nothing more. Returns at once."""
         self._ended.set()
-        self._database.wakeup.signal(["executions"])
+        self.freed()
+
+    def freed(self) -> None:
+        """Tell that a slot may be free. Returns at once."""
+        self._nudged.set()
+        if self._alone:
+            self._database.wakeup.signal(["executions"])
 
     def heard(self) -> None:
         """Tell that a message came."""
@@ -79,10 +86,14 @@ class Poller(threading.Thread):
             except Exception:
                 log.exception("nothing could be claimed")
                 more, wait = False, AWAY_SECONDS
+            # Also by the slots that it has just given back itself. One that another gives back meanwhile is seen later.
+            self._nudged.clear()
             if more or self._ended.is_set():
                 continue
             if self._alone:
                 self._database.wakeup.wait("executions", seen, wait)
+            elif self._degraded:
+                self._nudged.wait(wait)
             else:
                 self._ended.wait(wait)
 
@@ -94,7 +105,7 @@ class Poller(threading.Thread):
             # Nobody expects it to take in anything.
             metrics.worker_last_intake.set_to_current_time()
             return False
-        if not self._alone and self._slots.free_seconds < self._waited:
+        if not self._alone and not self._degraded and self._slots.free_seconds < self._waited:
             return False
         if not self._attempts.any_due(waited=self._waited):
             metrics.worker_last_intake.set_to_current_time()

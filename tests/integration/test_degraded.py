@@ -170,6 +170,24 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
             assert time.monotonic() - began < 10, "Celery waits for the broker; an end does not"
 
 
+def test_without_messages_every_free_slot_is_used(tmp_path: Path, redis_url: str) -> None:
+    """What waits has waited long enough together: a slot that is free again takes the next at once."""
+    patient = QUICK | {"claim_seconds": 8.0}
+    with (
+        Door(redis_url) as broker,
+        Roles(
+            tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=broker.url, **patient
+        ) as roles,
+    ):
+        roles.migrate()
+        roles.start("worker", "--slots", "2")
+        with roles.client() as functory:
+            functory.functions.save(ADD)
+            # Two by two, with eight seconds in between, it would be nine minutes.
+            calls = [functory.submit("add", n, 1) for n in range(120)]
+            assert functory.gather(calls, timeout=120) == [n + 1 for n in range(120)]
+
+
 def test_an_idle_worker_of_a_healthy_deployment_claims_nothing_by_itself(
     tmp_path: Path, redis_url: str
 ) -> None:
