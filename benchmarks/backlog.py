@@ -16,13 +16,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import dispatch, migrate
-from engine.attempts import Attempts
-from engine.database import Database
-from engine.executions import row
-from engine.functions import Functions
-from engine.settings import load_settings
-from engine.tables import execution
+from functory.engine.database import migrations
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import execution
+from functory.engine.executions import dispatch
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.store import row
+from functory.engine.functions.registry import Functions
+from functory.engine.settings import load_settings
 from tests.services.installation import Missing, find
 
 QUEUED = 100_000
@@ -49,7 +50,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
 def measure(url: str, queued: int, functions: int) -> dict[str, float]:
     """Fill a new database and time what dispatchers and workers ask it."""
     database = Database(url)
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     stored = Functions(database, settings=load_settings())
     stored.save(SOURCE)
     version = stored.get("noop")

@@ -17,10 +17,10 @@ from typing import Any
 
 import structlog
 
-from workers.sandbox.job import Code, Job, Limits
-from workers.sandbox.plan import Tier
-from workers.sandbox.pool import Options
-from workers.sandbox.runner import Runner
+from functory.workers.sandbox.pool.pool import Options
+from functory.workers.sandbox.protocol.job import Code, Job, Limits
+from functory.workers.sandbox.protocol.plan import Tier
+from functory.workers.sandbox.runner import Runner
 
 INCREMENT = "def f(n):\n    return n + 1"
 MEASURE = "def f(text):\n    return len(text)"

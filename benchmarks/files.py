@@ -25,9 +25,9 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
-from engine import migrate, tables
-from engine.database import Database
-from triggers.sources.registry import Registry
+from functory.engine.database import migrations, schema
+from functory.engine.database.connection import Database
+from functory.triggers.sources.registry import Registry
 
 FILES = 30_000
 _PATIENCE = 120.0
@@ -36,9 +36,9 @@ _BYTES = 64
 
 _WATCHER = """
 import sys, threading
-from engine.database import Database
-from engine.settings import Settings
-from triggers.sources.keeper import Keeper
+from functory.engine.database.connection import Database
+from functory.engine.settings import Settings
+from functory.triggers.sources.supervisor import Keeper
 keeper = Keeper(Database(sys.argv[1]), Settings(home=sys.argv[2]))
 while True:
     keeper.look()
@@ -94,7 +94,7 @@ def _measure(folder: Path, files: int, database: str) -> dict[str, Any]:
     inbox = folder / "inbox"
     inbox.mkdir()
     opened = Database(url)
-    migrate.upgrade(opened)
+    migrations.upgrade(opened)
     Registry(opened).save("file", "bench", {"path": str(inbox)})
     watcher = subprocess.Popen([sys.executable, "-c", _WATCHER, url, str(folder / "home")], cwd=_ROOT)
     bare = subprocess.Popen(
@@ -141,9 +141,9 @@ def _drop(
     _until(lambda: _count(database) > files)
     with database.read() as tx:
         told = tx.rows(
-            sa.select(tables.event.c.subject, sa.func.count().label("times"))
-            .where(tables.event.c.type.like("file.%"))
-            .group_by(tables.event.c.subject)
+            sa.select(schema.event.c.subject, sa.func.count().label("times"))
+            .where(schema.event.c.type.like("file.%"))
+            .group_by(schema.event.c.subject)
         )
     return {
         "files": files,
@@ -170,8 +170,8 @@ def _cursor(database: Database) -> bool:
 
 def _count(database: Database) -> int:
     with database.read() as tx:
-        statement = sa.select(sa.func.count()).select_from(tables.event)
-        return int(tx.scalar(statement.where(tables.event.c.type.like("file.%"))) or 0)
+        statement = sa.select(sa.func.count()).select_from(schema.event)
+        return int(tx.scalar(statement.where(schema.event.c.type.like("file.%"))) or 0)
 
 
 def _until(fact: Any) -> None:

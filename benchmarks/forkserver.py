@@ -66,7 +66,10 @@ def _read(connection: socket.socket) -> Any:
 
 def main(control_fd: int) -> None:
     """Serve until the control socket closes."""
-    from workers.sandbox import confinement, guest, zygote  # noqa: F401 - the size of the process decides its fork
+    # Imported for their size, which decides what a fork costs.
+    from functory.workers.sandbox.confinement import confine  # noqa: F401
+    from functory.workers.sandbox.guest import main as guest_main  # noqa: F401
+    from functory.workers.sandbox.guest import zygote  # noqa: F401
 
     control = socket.socket(fileno=control_fd)
     gc.collect()

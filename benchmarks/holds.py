@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import event
 
-from engine import events
-from engine.clock import ManualClock
-from engine.database import Database
-from engine.settings import load_settings
-from functory.local import Functory
-from triggers.flow.turn import Turn
-from triggers.router import Router
+from functory.client import Functory
+from functory.engine.database.clock import ManualClock
+from functory.engine.database.connection import Database
+from functory.engine.events import store as event_store
+from functory.engine.settings import load_settings
+from functory.triggers.routing.release import Turn
+from functory.triggers.routing.router import Router
 
 KEYS = 10_000
 ROUTED = 2_000
@@ -81,10 +81,10 @@ def _routed(database: Database, router: Router, type_: str, count: int) -> float
     for start in range(0, count, 1000):
         with database.write() as tx:
             rows = [
-                events.record(tx, type_, None, {"key": str(number % KEYS)}, source="/bench")
+                event_store.record(tx, type_, None, {"key": str(number % KEYS)}, source="/bench")
                 for number in range(start, min(count, start + 1000))
             ]
-            events.add(tx, rows)
+            event_store.add(tx, rows)
     start_at = time.perf_counter()
     _drain(router)
     return count / (time.perf_counter() - start_at)

@@ -12,12 +12,12 @@ from typing import Any
 
 from sqlalchemy import event
 
-from engine import migrate
-from engine.database import Database
-from engine.settings import Settings, load_settings
-from functory import roles
-from functory.local import Functory
-from functory.loop import Loop
+from functory.client import Functory
+from functory.engine.database import migrations
+from functory.engine.database.connection import Database
+from functory.engine.settings import Settings, load_settings
+from functory.roles import services
+from functory.roles.service_loop import Loop
 
 SECONDS = 20.0
 
@@ -27,9 +27,9 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         figures: dict[str, Any] = {"embedded": embedded(Path(folder) / "embedded")}
         for name, make in (
-            ("router", roles.router_loops),
-            ("scheduler", roles.scheduler_loops),
-            ("watcher", roles.watcher_loops),
+            ("router", services.router_loops),
+            ("scheduler", services.scheduler_loops),
+            ("watcher", services.watcher_loops),
         ):
             figures[name] = role(Path(folder) / name, make)
         figures["worker"] = worker(Path(folder) / "worker")
@@ -67,7 +67,7 @@ def role(home: Path, make: Callable[[Database, Settings], list[Loop]]) -> dict[s
 
 def worker(home: Path) -> dict[str, Any]:
     """An executor without messages."""
-    from workers.executor import Executor
+    from functory.workers.execution.executor import Executor
 
     settings = load_settings(home=home, broker_url="redis://127.0.0.1:1/0")
     _database(settings).close()
@@ -83,7 +83,7 @@ def worker(home: Path) -> dict[str, Any]:
 def _database(settings: Settings) -> Database:
     settings.home.mkdir(parents=True, exist_ok=True)
     database = Database(settings.database)
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     database.watch()
     return database
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from engine.clock import first_id
+from functory.engine.database.clock import first_id
 from tests.services.installation import Found, find
 
 if TYPE_CHECKING:

@@ -11,14 +11,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from engine import pruning, tables
-from engine.clock import ManualClock, SystemClock, first_id
-from engine.database import Database
-from engine.events import Events
-from engine.settings import Settings
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import schema
+from functory.engine.database.clock import ManualClock, SystemClock, first_id
+from functory.engine.database.connection import Database
+from functory.engine.events.store import Events
+from functory.engine.maintenance import pruning
+from functory.engine.maintenance.pruner import Pruner
+from functory.engine.settings import Settings
 from tests.services.installation import Found, find
-from workers.pruner import Pruner
 
 TREES = 5_000
 LINES = 4
@@ -55,9 +56,9 @@ def measure(folder: Path, url: str | None) -> dict[str, float]:
         {} if url is None else {"database_url": url.replace("+psycopg", "")}
     )
     with Functory(Settings(**given, keep_days=30)) as engine:
-        from engine import migrate
+        from functory.engine.database import migrations
 
-        migrate.upgrade(engine.database)
+        migrations.upgrade(engine.database)
         version = engine.functions.save("def noop():\n    return 1\n")
         fill(engine.database, version["id"])
         events = Events(engine.database, 1_000_000)
@@ -113,7 +114,7 @@ def fill(database: Database, version_id: str) -> None:
             _tree(rows, version_id, lambda: first_id(OLD)[:-12] + f"{next(numbers):012x}")
         with database.write() as tx:
             for name, found in rows.items():
-                tx.insert(tables.metadata.tables[name], found)
+                tx.insert(schema.metadata.tables[name], found)
     database.clock = SystemClock()
 
 

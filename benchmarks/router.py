@@ -34,8 +34,8 @@ from typing import Any
 import orjson
 
 from benchmarks import workload
-from triggers.index import Index
-from triggers.patterns import Pattern, compile_pattern, flatten
+from functory.triggers.index import Index
+from functory.triggers.patterns import Pattern, compile_pattern, flatten
 
 SIZES = (10, 100, 1_000, 10_000)
 LARGEST = 100_000

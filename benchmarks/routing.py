@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import workload
-from engine import counters, events, migrate, tables
-from engine.settings import load_settings
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import counters, migrations, schema
+from functory.engine.events import store as event_store
+from functory.engine.settings import load_settings
+from functory.triggers import definition
+from functory.triggers.routing.router import Router
 from tests.services.installation import Missing, find
-from triggers import definition
-from triggers.router import Router
 
 TRIGGERS = 10_000
 EVENTS = 20_000
@@ -45,7 +46,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
                     batch_size=BATCH,
                 )
                 with Functory(settings) as engine:
-                    migrate.upgrade(engine.database)
+                    migrations.upgrade(engine.database)
                     figures[str(count)] = measure(engine, count)
     if not quiet:
         print(f"\nrouting on PostgreSQL, {EVENTS:,} events, batches of {BATCH}")
@@ -103,8 +104,8 @@ def fill(engine: Functory, count: int) -> None:
                           "created_at": tx.now, "updated_at": tx.now})  # fmt: skip
             versions.append({"trigger_id": id_, "number": 1, "definition": made, "sha256": "0" * 64, "author": "bench",
                              "created_at": tx.now})  # fmt: skip
-        tx.insert(tables.trigger, heads)
-        tx.insert(tables.trigger_version, versions)
+        tx.insert(schema.trigger, heads)
+        tx.insert(schema.trigger_version, versions)
 
 
 def emit(engine: Functory, count: int) -> None:
@@ -116,9 +117,11 @@ def emit(engine: Functory, count: int) -> None:
             for line in lines[start : start + 1000]:
                 found = json.loads(line)
                 rows.append(
-                    events.record(tx, found["type"], found.get("subject"), found["data"], source="/bench")
+                    event_store.record(
+                        tx, found["type"], found.get("subject"), found["data"], source="/bench"
+                    )
                 )
-            events.add(tx, rows)
+            event_store.add(tx, rows)
 
 
 if __name__ == "__main__":

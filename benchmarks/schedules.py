@@ -18,13 +18,13 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
-from engine import counters, migrate, tables
-from engine.database import Database
-from engine.settings import Settings
-from functory.roles import ticker_loop
+from functory.engine.database import counters, migrations, schema
+from functory.engine.database.connection import Database
+from functory.engine.settings import Settings
+from functory.roles.services import ticker_loop
+from functory.triggers.sources.schedules import Config
+from functory.triggers.sources.schedules.ticker import Ticker
 from tests.services.installation import Missing, find
-from triggers.sources.schedules import Config
-from triggers.sources.ticker import Ticker
 
 STORED = 10_000
 AT_ONCE = 1_000
@@ -58,7 +58,7 @@ def measure(url: str, home: Path, server: psutil.Process | None) -> dict[str, An
     """One database: idle first, then all at once, then as many as it can."""
     settings = Settings(home=home)
     database = Database(url)
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     try:
         fill(database, "idle", STORED, database.clock.now() + timedelta(days=200))
         analyse(database)
@@ -86,8 +86,8 @@ def fill(database: Database, prefix: str, count: int, moment: datetime) -> datet
                           "updated_at": tx.now})  # fmt: skip
             rows.append({"source_id": id_, "version": 1, "timing": made.timing, "fire_at": due, "next_at": due,
                          "missed": 0})  # fmt: skip
-        tx.insert(tables.source, heads)
-        tx.insert(tables.schedule, rows)
+        tx.insert(schema.source, heads)
+        tx.insert(schema.schedule, rows)
     return due
 
 
@@ -123,7 +123,7 @@ def at_once(database: Database, settings: Settings) -> dict[str, Any]:
         ticker.tick()
         ended = (database.clock.now() - moment).total_seconds()
         with database.read() as tx:
-            done = tx.scalar(sa.select(sa.func.count()).select_from(tables.schedule_tick))
+            done = tx.scalar(sa.select(sa.func.count()).select_from(schema.schedule_tick))
         late += [ended] * (done - len(late))
         left = ticker.due_in()
         if left:

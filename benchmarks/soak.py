@@ -25,10 +25,10 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
-from benchmarks.engine import SOURCE, _programs
-from engine import invariants, pruning
-from engine.database import Database
-from functory.local import Functory
+from benchmarks.throughput import SOURCE, _programs
+from functory.client import Functory
+from functory.engine.database.connection import Database
+from functory.engine.maintenance import invariants, pruning
 from tests.roles import Role, Roles
 
 SLOTS = 4

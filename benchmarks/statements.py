@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import event
 
-from engine.attempts import Attempts
-from engine.endings import Ending
-from engine.settings import load_settings
-from functory.local import Functory
-from triggers.flow.turn import Turn
-from triggers.router import Router
+from functory.client import Functory
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.completion import Ending
+from functory.engine.settings import load_settings
+from functory.triggers.routing.release import Turn
+from functory.triggers.routing.router import Router
 
 SOURCE = "def noop(event=None):\n    return 1\n"
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from celery import Celery
 
-from engine.settings import load_settings
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.settings import load_settings
 from tests.roles import Roles
 from tests.services.installation import Missing, find
 
@@ -172,7 +172,7 @@ class EmbeddedPeer(Peer):
 
     def __enter__(self) -> Peer:
         from benchmarks import plain
-        from workers.embedded import EmbeddedWorker
+        from functory.workers.processes.embedded_worker import EmbeddedWorker
 
         self._app = plain.app
         self._app.conf.broker_transport_options = {"polling_interval": 0.01}

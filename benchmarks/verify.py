@@ -18,13 +18,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import invariants, migrate, tables
-from engine.database import Database
-from engine.functions import Functions
-from engine.settings import Settings, load_settings
-from engine.triggers import Triggers
+from functory.engine.database import migrations, schema
+from functory.engine.database.connection import Database
+from functory.engine.functions.registry import Functions
+from functory.engine.maintenance import invariants
+from functory.engine.settings import Settings, load_settings
+from functory.engine.triggers.store import Triggers
+from functory.triggers import definition
 from tests.services.installation import Missing, find
-from triggers import definition
 
 EXECUTIONS = 100_000
 CHAIN = 4
@@ -50,7 +51,7 @@ def measure(url: str, executions: int) -> dict[str, Any]:
     """One database: filled, asked as a whole, and asked for its last hour."""
     settings = load_settings(home=Path("/nowhere"))
     database = Database(url)
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     try:
         start = time.perf_counter()
         fill(database, settings, executions)
@@ -76,8 +77,8 @@ def fill(database: Database, settings: Settings, executions: int) -> None:
         for n in range(CHAIN)
     ]
     with database.write() as tx:
-        tx.execute(sa.update(tables.event).values(state="routed", routed_at=tx.now))
-        tx.execute(sa.delete(tables.outbox))
+        tx.execute(sa.update(schema.event).values(state="routed", routed_at=tx.now))
+        tx.execute(sa.delete(schema.outbox))
     first = int(database.clock.now().timestamp() * 1000) - (executions + 1) * APART - 60_000
     history = _History(database.dialect, first, executions, version, made)
     with database.connection(write=True) as connection:

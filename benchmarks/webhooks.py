@@ -23,9 +23,9 @@ from typing import Any
 
 import psutil
 
-from engine import migrate
-from engine.settings import load_settings
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import migrations
+from functory.engine.settings import load_settings
 from tests.services.installation import Missing, find
 
 KEY = "the key of the sender"
@@ -46,9 +46,9 @@ if sys.argv[1] == "bare":
     async def webhook(name: str, request: Request) -> dict:
         return {"bytes": len(await request.body())}
 else:
-    from engine.settings import load_settings
+    from functory.engine.settings import load_settings
     from functory.api import create_app
-    from functory.local import Functory
+    from functory.client import Functory
     given = {"database_url": sys.argv[2], "broker_url": "amqp://nobody@127.0.0.1:1/"} if sys.argv[2] else {}
     app = create_app(Functory(load_settings(home=Path(sys.argv[1]), secret_key=sys.argv[3], **given)))
 server = Server(app, "127.0.0.1", 0)
@@ -90,7 +90,7 @@ def stored(folder: str, url: str) -> dict[str, Any]:
     """One database: a fresh one, with the webhook in it."""
     given = {"database_url": url, "broker_url": "amqp://nobody@127.0.0.1:1/"} if url else {}
     with Functory(load_settings(home=Path(folder), secret_key=_SECRET_KEY, **given)) as engine:
-        migrate.upgrade(engine.database)
+        migrations.upgrade(engine.database)
         engine.secrets.set("HOOK", KEY)
         engine.sources.save(
             "webhook",

@@ -20,7 +20,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from functory.local import Functory, Handle
+    from functory.client import Functory, Handle
 
 __version__ = "0.1.0"
 
@@ -29,9 +29,9 @@ _lock = threading.Lock()
 
 # Errors and classes that are offered here but live elsewhere.
 _LAZY = {
-    "Functory": "functory.local",
-    "Handle": "functory.local",
-    "Settings": "engine.settings",
+    "Functory": "functory.client",
+    "Handle": "functory.client",
+    "Settings": "functory.engine.settings",
     **dict.fromkeys(
         (
             "FunctoryError",
@@ -44,7 +44,7 @@ _LAZY = {
             "ExecutionFailed",
             "WaitTimeout",
         ),
-        "engine.errors",
+        "functory.engine.errors",
     ),
 }
 
@@ -54,7 +54,7 @@ def engine_of_process() -> Functory:
     global _process
     with _lock:
         if _process is None:
-            from functory.local import Functory
+            from functory.client import Functory
 
             _process = Functory()
             atexit.register(close)
@@ -113,7 +113,7 @@ def __getattr__(name: str) -> Any:
     # `from functory import cli` asks for the attribute first: that must not open an engine.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
         raise AttributeError(name)
-    from engine.errors import NotFound
+    from functory.engine.errors import NotFound
 
     engine = engine_of_process()
     try:

@@ -21,30 +21,34 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from engine import binding, dependencies, excerpt, executions, grants, migrate
-from engine.compensations import Compensations
-from engine.database import Database
-from engine.errors import FunctoryError, Invalid, WaitTimeout
-from engine.events import Events
-from engine.executions import Executions
-from engine.functions import Functions
-from engine.lineage import Lineage
-from engine.secrets import Secrets
-from engine.settings import Settings, load_settings
-from engine.state import State
-from engine.suppressions import Suppressions
-from engine.switches import Switches
-from engine.triggers import Triggers
-from engine.widenings import Widenings
-from triggers.sources.registry import Registry
+from functory.engine.access import grants
+from functory.engine.access.secrets import Secrets
+from functory.engine.database import migrations
+from functory.engine.database.connection import Database
+from functory.engine.errors import FunctoryError, Invalid, WaitTimeout
+from functory.engine.events.store import Events
+from functory.engine.executions import store as execution_store
+from functory.engine.executions.lineage import Lineage
+from functory.engine.executions.store import Executions
+from functory.engine.functions import arguments, dependencies
+from functory.engine.functions.grant_approvals import Widenings
+from functory.engine.functions.registry import Functions
+from functory.engine.functions.source import decorator
+from functory.engine.functions.state import State
+from functory.engine.maintenance.compensator import Compensations
+from functory.engine.settings import Settings, load_settings
+from functory.engine.triggers.kill_switch import Switches
+from functory.engine.triggers.store import Triggers
+from functory.engine.triggers.suppressions import Suppressions
+from functory.triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
-    from engine.declaration import Signature
-    from engine.environments import Needs, Resolved
+    from functory.engine.functions.environments import Needs, Resolved
+    from functory.engine.functions.source.declaration import Signature
     from functory.schedules import Schedules
-    from triggers import backtest, cycles
-    from workers.environments import Environments
-    from workers.sandbox.runner import Runner
+    from functory.triggers.analysis import backtest, cycles
+    from functory.workers.environments import Environments
+    from functory.workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +62,7 @@ class Handle:
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the result. Raises :class:`ExecutionFailed` or :class:`WaitTimeout` (``timeout`` seconds)."""
-        return executions.value_of(self._owner.executions.wait([self.id], timeout)[0])
+        return execution_store.value_of(self._owner.executions.wait([self.id], timeout)[0])
 
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"
@@ -88,7 +92,7 @@ class Functory:
         self._embedded: Any = None
         self._lock = threading.Lock()
         if self.settings.embedded:
-            migrate.upgrade(self.database)
+            migrations.upgrade(self.database)
         else:
             self.database.watch()
 
@@ -103,19 +107,19 @@ class Functory:
     @cached_property
     def runner(self) -> Runner:
         """The child processes of this engine; loaded at the first use, for most commands need none."""
-        from workers.sandbox.runner import Runner
+        from functory.workers.sandbox.runner import Runner
 
         return Runner.of(self.settings)
 
     @cached_property
     def environments(self) -> Environments:
         """The packages of functions; loaded at the first use as well."""
-        from workers.environments import Environments
+        from functory.workers.environments import Environments
 
         return Environments(self.settings, self.database)
 
     def _inspect(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature:
-        from workers.sandbox.admission import check
+        from functory.workers.sandbox.checks.startup import check
 
         # The source is executed here, also by a client that runs nothing else: not with less than was demanded.
         check(self.settings, self.runner)
@@ -134,18 +138,18 @@ class Functory:
         """In embedded mode, run all roles in this process from now on; else check the schema."""
         with self._lock:
             if self._embedded is None and self.settings.embedded:
-                from engine import logs
-                from functory.roles import Embedded
+                from functory.engine.telemetry import log_config
+                from functory.roles.services import Embedded
 
                 if not structlog.is_configured():
                     # A plain script: what the roles have to say must not mix with what it prints.
-                    logs.configure("warning")
+                    log_config.configure("warning")
 
                 embedded = Embedded(self.database, self.settings, self.runner)
                 embedded.start()
                 self._embedded = embedded
             elif not self.settings.embedded:
-                migrate.check(self.database)
+                migrations.check(self.database)
         return self
 
     @property
@@ -166,7 +170,7 @@ class Functory:
     def register_function(self, function: Callable[..., Any] | None = None, **declared: Any) -> Any:
         """Decorator: save a function of this file as a version, and leave it an ordinary function.
 
-        ``declared`` are the fields of :meth:`engine.functions.Functions.save`; limits may be written
+        ``declared`` are the fields of :meth:`functory.engine.functions.registry.Functions.save`; limits may be written
         plainly (``timeout=30, retries=3``). The file's imports and constants that it uses come along.
         """
 
@@ -204,7 +208,8 @@ class Functory:
 
         Returns its row. Raises :class:`Invalid`.
         """
-        from triggers import cycles, definition
+        from functory.triggers import definition
+        from functory.triggers.analysis import cycles
 
         made = definition.read(fields)
         if name is None:
@@ -226,7 +231,8 @@ class Functory:
 
     def trigger_graph(self, draft: Mapping[str, Any] | None = None) -> cycles.Graph:
         """The graph of all triggers, with ``draft`` (name, definition) as if it were saved."""
-        from triggers import cycles, definition
+        from functory.triggers import definition
+        from functory.triggers.analysis import cycles
 
         rows = {row["name"]: row for row in self.triggers.list()}
         if draft is not None:
@@ -248,7 +254,8 @@ class Functory:
 
         Nothing is run. With both, the result holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
         """
-        from triggers import backtest, definition
+        from functory.triggers import definition
+        from functory.triggers.analysis import backtest
 
         known = {row["name"]: row for row in self.triggers.list()}.get(name)
         if known is None and draft is None:
@@ -266,7 +273,7 @@ class Functory:
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
         """Run once what a guard, a pause or a wrong input had stopped. Raises :class:`Conflict`."""
 
-        from triggers import definition
+        from functory.triggers import definition
 
         def make_input(
             stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any
@@ -282,7 +289,7 @@ class Functory:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""
         name, version = dependencies.reference(function)
         row = self.executions.start(
-            name, lambda v: binding.bind(name, v["parameters"], args, kwargs), version=version
+            name, lambda v: arguments.bind(name, v["parameters"], args, kwargs), version=version
         )
         self.start()
         return Handle(self, row["id"])
@@ -309,7 +316,9 @@ class Functory:
 
     def gather(self, handles: Iterable[Handle], timeout: float | None = None) -> list[Any]:
         """The results of several handles, in their order."""
-        return [executions.value_of(row) for row in self.executions.wait([h.id for h in handles], timeout)]
+        return [
+            execution_store.value_of(row) for row in self.executions.wait([h.id for h in handles], timeout)
+        ]
 
     def emit(
         self, type_: str, data: Any = None, *, subject: str | None = None, dedup_key: str | None = None
@@ -349,7 +358,7 @@ def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
             "it was not defined in a file",
             "define it in a file, or save its source text: functory function add FILE",
         ) from None
-    body = excerpt.without_decorators(own, name)
+    body = decorator.without_decorators(own, name)
     nested = getattr(function, "__code__", None) is not None and function.__code__.co_freevars
     if nested:
         raise Invalid(
@@ -361,7 +370,7 @@ def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
         module = Path(module_file).read_text() if module_file else ""
     except OSError:
         module = ""
-    before = excerpt.prelude(module, name, needed) if module else ""
+    before = decorator.prelude(module, name, needed) if module else ""
     return f"{before}\n\n{body}" if before else body
 
 
@@ -369,7 +378,7 @@ def with_limits(declared: Mapping[str, Any]) -> dict[str, Any]:
     """Limits written plainly (``timeout=30``) moved into ``limits``."""
     from dataclasses import fields
 
-    from engine.limits import Limits
+    from functory.engine.functions.limits import Limits
 
     known = {f.name for f in fields(Limits)}
     plain = {key: value for key, value in declared.items() if key in known}

@@ -16,27 +16,28 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import grants, migrate, tables
-from engine.attempts import Attempts
-from engine.claims import Claim
-from engine.clock import Clock, ManualClock
-from engine.database import Database
-from engine.endings import Ending, Next
-from engine.events import Events
-from engine.executions import Executions
-from engine.functions import Functions
-from engine.lineage import Lineage
-from engine.secrets import Secrets
-from engine.settings import Settings
-from engine.state import State
-from engine.triggers import Triggers
-from engine.widenings import Widenings
-from functory.local import Functory
-from triggers import definition
-from triggers.flow.turn import Turn
-from triggers.router import Router
-from triggers.sources.registry import Registry
-from triggers.sources.ticker import Ticker
+from functory.client import Functory
+from functory.engine.access import grants
+from functory.engine.access.secrets import Secrets
+from functory.engine.database import migrations, schema
+from functory.engine.database.clock import Clock, ManualClock
+from functory.engine.database.connection import Database
+from functory.engine.events.store import Events
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.completion import Ending, Next
+from functory.engine.executions.lineage import Lineage
+from functory.engine.executions.store import Executions
+from functory.engine.functions.grant_approvals import Widenings
+from functory.engine.functions.registry import Functions
+from functory.engine.functions.state import State
+from functory.engine.settings import Settings
+from functory.engine.triggers.store import Triggers
+from functory.triggers import definition
+from functory.triggers.routing.release import Turn
+from functory.triggers.routing.router import Router
+from functory.triggers.sources.registry import Registry
+from functory.triggers.sources.schedules.ticker import Ticker
 
 LEASE = 30.0
 
@@ -113,13 +114,13 @@ class World:
 
     def route(self) -> list[tuple[str, str | None]]:
         """Route until nothing is pending; the new firings in their order as (trigger, reason or None)."""
-        before = {(row["trigger_id"], row["event_id"]) for row in self.rows(tables.firing)}
+        before = {(row["trigger_id"], row["event_id"]) for row in self.rows(schema.firing)}
         while self.router.route_batch().events:
             pass
-        names = {row["id"]: row["name"] for row in self.rows(tables.trigger)}
+        names = {row["id"]: row["name"] for row in self.rows(schema.trigger)}
         return [
             (names[row["trigger_id"]], row["reason"])
-            for row in self.rows(tables.firing)
+            for row in self.rows(schema.firing)
             if (row["trigger_id"], row["event_id"]) not in before
         ]
 
@@ -154,7 +155,7 @@ class World:
     def types(self, prefix: str = "", subject: str | None = None) -> list[str]:
         """The types of the events so far that begin with `prefix`, oldest first."""
         with self.database.read() as tx:
-            rows = tx.rows(sa.select(tables.event.c.type, tables.event.c.subject).order_by(tables.event.c.id))
+            rows = tx.rows(sa.select(schema.event.c.type, schema.event.c.subject).order_by(schema.event.c.id))
         return [
             row["type"]
             for row in rows
@@ -189,7 +190,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file to copy."""
     file = tmp_path_factory.mktemp("migrated") / "functory.db"
     database = Database(f"sqlite:///{file}")
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     database.close()
     return file
 
@@ -199,7 +200,7 @@ def migrated_postgres(postgres_server: Any) -> Iterator[str]:
     """The URL of a migrated PostgreSQL database."""
     with postgres_server.database() as url:
         database = Database(url)
-        migrate.upgrade(database)
+        migrations.upgrade(database)
         database.close()
         yield url
 
@@ -209,7 +210,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A world in memory: the machine's disk has nothing to do with what is decided."""
     world = World("sqlite:///:memory:", tmp_path_factory.mktemp("home"))
     with world.database.connection(write=True) as connection, connection.begin():
-        tables.metadata.create_all(connection)
+        schema.metadata.create_all(connection)
     yield world
     world.close()
 
@@ -225,7 +226,7 @@ def emptied_postgres(migrated_postgres: str) -> str:
         # A test that failed may have left a session with locks behind.
         others = "datname = current_database() AND pid <> pg_backend_pid()"
         tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
-        for table in reversed(tables.metadata.sorted_tables):
+        for table in reversed(schema.metadata.sorted_tables):
             tx.execute(sa.delete(table))
     database.close()
     return migrated_postgres

@@ -23,7 +23,7 @@ from typing import Any
 
 from sqlalchemy import event as hooks
 
-from engine.database import Database
+from functory.engine.database.connection import Database
 
 # Of what was injected, so much is told.
 TOLD = 40

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from engine import tables
-from engine.claims import Claim
+from functory.engine.database import schema
+from functory.engine.executions.claim import Claim
 from tests.engine import World
 
 TICK = {"type": ["tick"]}
@@ -52,7 +52,7 @@ def numbers(claims: list[Claim]) -> list[int]:
 
 def states(world: World) -> dict[int, str]:
     """The state of each event's execution."""
-    return {number(row): row["state"] for row in world.rows(tables.execution)}
+    return {number(row): row["state"] for row in world.rows(schema.execution)}
 
 
 def waves(world: World) -> list[list[int]]:

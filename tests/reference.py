@@ -13,10 +13,11 @@ from typing import Any
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from engine import metrics, migrate
-from engine.database import Database
-from engine.settings import Settings
-from triggers.flow.control import CONTROLS, REFUSED
+from functory.engine.database import migrations
+from functory.engine.database.connection import Database
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.triggers.flow_control.definition import CONTROLS, REFUSED
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -69,7 +70,7 @@ def families() -> list[tuple[str, str, tuple[str, ...], str]]:
             found.append((_exposed(family), family.type, tuple(value._labelnames), family.documentation))
     database = Database("sqlite://")
     try:
-        migrate.upgrade(database)
+        migrations.upgrade(database)
         for family in metrics.StateCollector(database).collect():
             found.append((_exposed(family), family.type, tuple(family._labelnames), family.documentation))
     finally:

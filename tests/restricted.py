@@ -19,9 +19,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from workers.sandbox import kernel, seccomp
-from workers.sandbox.bpf import EQUAL, NUMBER, Builder, Return, Target, low_word
-from workers.sandbox.syscalls import NUMBERS
+from functory.workers.sandbox.confinement import syscalls
+from functory.workers.sandbox.confinement.seccomp import filter as seccomp_filter
+from functory.workers.sandbox.confinement.seccomp.bpf import EQUAL, NUMBER, Builder, Return, Target, low_word
+from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 
 _ALLOW, _ERRNO = Return(0x7FFF0000), 0x00050000  # linux/seccomp.h
 _MOUNTS = ("mount", "umount2", "pivot_root", "open_tree", "move_mount", "mount_setattr", "fsopen", "fsmount")
@@ -49,7 +50,7 @@ def refusing(calls: Iterable[str], number: int, *, clone: bool = False) -> bytes
 def without_user_namespaces() -> None:
     """No more user namespaces (user_namespaces(7), ``/proc/sys/user``)."""
     uid, gid = os.geteuid(), os.getegid()
-    kernel.unshare(kernel.CLONE_NEWUSER, "make a user namespace")
+    syscalls.unshare(syscalls.CLONE_NEWUSER, "make a user namespace")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
@@ -59,14 +60,14 @@ def without_user_namespaces() -> None:
 def main(arguments: list[str]) -> None:
     match arguments:
         case ["filter", "--", *command]:
-            seccomp.load(refusing(("unshare", "setns", *_MOUNTS), errno.EPERM, clone=True))
+            seccomp_filter.load(refusing(("unshare", "setns", *_MOUNTS), errno.EPERM, clone=True))
         case ["nothing", "--", *command]:
-            seccomp.load(refusing(_LANDLOCK, errno.ENOSYS))
-            seccomp.load(refusing(("unshare", "setns", *_MOUNTS), errno.EPERM, clone=True))
+            seccomp_filter.load(refusing(_LANDLOCK, errno.ENOSYS))
+            seccomp_filter.load(refusing(("unshare", "setns", *_MOUNTS), errno.EPERM, clone=True))
         case ["mounts", "--", *command]:
-            seccomp.load(refusing(_MOUNTS, errno.EACCES))
+            seccomp_filter.load(refusing(_MOUNTS, errno.EACCES))
         case ["landlock", "--", *command]:
-            seccomp.load(refusing(_LANDLOCK, errno.ENOSYS))
+            seccomp_filter.load(refusing(_LANDLOCK, errno.ENOSYS))
         case ["full", "--", *command]:
             without_user_namespaces()
         case _:

@@ -32,8 +32,8 @@ from typing import Any
 
 import psutil
 
-from engine.settings import Settings, load_settings
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.settings import Settings, load_settings
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -164,7 +164,7 @@ class Role:
 class Roles:
     """The role processes of one deployment, and its settings.
 
-    ``settings`` are fields of ``engine.settings.Settings``; without any it is an embedded one with its
+    ``settings`` are fields of ``functory.engine.settings.Settings``; without any it is an embedded one with its
     SQLite file under ``folder``.
     """
 
@@ -210,12 +210,12 @@ class Roles:
 
     def migrate(self) -> None:
         """Bring the deployment's database to the current schema."""
-        from engine import migrate
-        from engine.database import Database
+        from functory.engine.database import migrations
+        from functory.engine.database.connection import Database
 
         database = Database(self.settings.database)
         try:
-            migrate.upgrade(database)
+            migrations.upgrade(database)
         finally:
             database.close()
 

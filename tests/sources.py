@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.settings import Settings
+from functory.engine.settings import Settings
+from functory.triggers.sources.plugin import Kind
+from functory.triggers.sources.supervisor import Keeper
 from tests.engine import World
-from triggers.sources.keeper import Keeper
-from triggers.sources.kind import Kind
 
 PATIENCE = 30.0
 

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine import tables
-from engine.clock import SystemClock
-from engine.errors import Unavailable
+from functory.engine.database import schema
+from functory.engine.database.clock import SystemClock
+from functory.engine.errors import Unavailable
+from functory.triggers.sources.files import Files
+from functory.triggers.sources.supervisor import Keeper
 from tests.engine import World
 from tests.sources import wait_for
-from triggers.sources.files import Files
-from triggers.sources.keeper import Keeper
 
 
 class Watched:
@@ -54,7 +54,7 @@ class Watched:
     def events(self) -> list[dict[str, Any]]:
         """The rows of the events of files so far, in their order."""
         return sorted(
-            self.world.rows(tables.event, tables.event.c.type.like("file.%")), key=lambda row: row["id"]
+            self.world.rows(schema.event, schema.event.c.type.like("file.%")), key=lambda row: row["id"]
         )
 
     def tells(self, *expected: tuple[str, str]) -> list[dict[str, Any]]:

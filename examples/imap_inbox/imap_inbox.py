@@ -5,8 +5,8 @@ import ssl
 
 from pydantic import Field
 
-from engine.intake import Arrival
-from triggers.sources.kind import Config, Kind
+from functory.engine.events.receipts import Arrival
+from functory.triggers.sources.plugin import Config, Kind
 
 
 class Mailbox(Config):

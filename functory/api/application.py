@@ -5,18 +5,18 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from engine import metrics
 from functory import __version__
-from functory.api import cloudevents, problem, webhooks
+from functory.api import cloudevents, problem_details, webhooks
 from functory.api.health import DISPENSABLE, Health
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.telemetry import metrics
 
 
 def create_app(functory: Functory) -> FastAPI:
     """The application over ``functory``, which the caller starts and closes."""
     # The pages of documentation load scripts from other hosts: they are left out.
     app = FastAPI(title="Functory", version=__version__, docs_url=None, redoc_url=None)
-    problem.install(app)
+    problem_details.install(app)
     health = Health(functory)
     webhooks.mount(app, functory)
     cloudevents.mount(app, functory)

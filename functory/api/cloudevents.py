@@ -18,14 +18,16 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from engine import cloudevents, media, metrics
-from engine.cloudevents import Inbox, Incoming
-from engine.errors import Invalid, Unavailable
-from engine.settings import Settings
-from functory.api import body
-from functory.api.problem import problem
+from functory.api import request_body
+from functory.api.problem_details import problem
 from functory.api.webhooks import RETRY_SECONDS
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.errors import Invalid, Unavailable
+from functory.engine.events import cloudevents
+from functory.engine.events.cloudevents import Inbox, Incoming
+from functory.engine.serialization import media_types
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.api")
 
@@ -35,7 +37,7 @@ ENVELOPE_BYTES = 65_536
 LISTED = 100
 
 
-def mount(app: FastAPI, functory: Functory, *, body_seconds: float = body.SECONDS) -> None:
+def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_body.SECONDS) -> None:
     """Add the route to ``app``. A body must come within ``body_seconds``."""
     inbox = Inbox(functory.database, functory.settings.max_event_bytes)
     settings = functory.settings
@@ -49,7 +51,7 @@ def mount(app: FastAPI, functory: Functory, *, body_seconds: float = body.SECOND
             return refused
         mode = "unknown"
         try:
-            raw = await body.read(request, settings.max_event_bytes + ENVELOPE_BYTES, body_seconds)
+            raw = await request_body.read(request, settings.max_event_bytes + ENVELOPE_BYTES, body_seconds)
             headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
             mode = mode_of(headers)
             return await run_in_threadpool(_take, inbox, mode, headers, raw)
@@ -87,8 +89,8 @@ def mode_of(headers: Sequence[tuple[str, str]]) -> str:
     """``binary``, ``structured`` or ``batch``, by the content type. Raises HTTPException (415)."""
     given = [value for name, value in headers if name == "content-type"]
     try:
-        kind = media.parse(given[0]) if given else ""
-    except media.Unsupported as error:
+        kind = media_types.parse(given[0]) if given else ""
+    except media_types.Unsupported as error:
         if "application/cloudevents" in given[0].lower():
             raise HTTPException(415, str(error)) from None
         kind = ""
@@ -119,7 +121,9 @@ def _take(inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: byte
     if mode == "batch":
         return _take_batch(inbox, raw)
     one = (
-        cloudevents.binary(headers, raw) if mode == "binary" else cloudevents.structured(media.read_json(raw))
+        cloudevents.binary(headers, raw)
+        if mode == "binary"
+        else cloudevents.structured(media_types.read_json(raw))
     )
     ((id_, known),) = inbox.take([one])
     _count(mode, [known])
@@ -127,7 +131,7 @@ def _take(inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: byte
 
 
 def _take_batch(inbox: Inbox, raw: bytes) -> Response:
-    given = media.read_json(raw)
+    given = media_types.read_json(raw)
     if not isinstance(given, list) or len(given) > cloudevents.MAX_BATCH:
         raise Invalid("this is no batch of events", f"it is a JSON array of at most {cloudevents.MAX_BATCH}")
     taken: list[Incoming] = []

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from engine import broker, migrate, workers
-from engine.errors import FunctoryError
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import migrations
+from functory.engine.errors import FunctoryError
+from functory.engine.events import exchange
+from functory.engine.executions import worker_registry
 
 # A probe may come every second from several sides; a broker is not to be connected to so often.
 FRESH_SECONDS = 3.0
@@ -44,12 +46,12 @@ class Health:
 
     def _ask_database(self) -> None:
         self._functory.database.ping()
-        migrate.check(self._functory.database)
+        migrations.check(self._functory.database)
 
     def _ask_sandbox(self) -> Part:
         """How many living workers confine functions in which tier. None of it keeps the deployment from
         working: that a worker runs functions without a sandbox is said, not refused, here."""
-        alive = workers.alive(self._functory.database, self._functory.settings.lease_seconds)
+        alive = worker_registry.alive(self._functory.database, self._functory.settings.lease_seconds)
         tiers = Counter(worker["isolation"] for worker in alive)
         part: Part = {"workers": dict(sorted(tiers.items()))}
         if tiers["none"]:
@@ -57,7 +59,7 @@ class Health:
         return part
 
     def _ask_broker(self) -> None:
-        broker.ping(self._functory.settings)
+        exchange.ping(self._functory.settings)
 
 
 class _Remembered:

@@ -11,8 +11,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused, Unavailable, WaitTimeout
-from engine.logs import mask
+from functory.engine.errors import (
+    Conflict,
+    FunctoryError,
+    Invalid,
+    NotFound,
+    Refused,
+    Unavailable,
+    WaitTimeout,
+)
+from functory.engine.telemetry.log_config import mask
 
 log = structlog.get_logger("functory.api")
 

@@ -8,7 +8,7 @@ import threading
 import uvicorn
 from fastapi import FastAPI
 
-from engine.errors import Conflict, Unavailable
+from functory.engine.errors import Conflict, Unavailable
 
 
 class Server:

@@ -1,4 +1,4 @@
-"""``POST /webhooks/NAME``: what others send, handed to the door (``triggers.sources.webhooks``)."""
+"""``POST /webhooks/NAME``: what others send, handed to the door (``functory.triggers.sources.webhooks``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from engine import metrics
-from engine.errors import FunctoryError, Unavailable
-from engine.webhooks import Webhooks
-from functory.api import body
-from functory.api.problem import problem
-from functory.local import Functory
-from triggers.sources.webhooks import Answer, Door
-from triggers.sources.webhooks import Request as Knock
+from functory.api import request_body
+from functory.api.problem_details import problem
+from functory.client import Functory
+from functory.engine.errors import FunctoryError, Unavailable
+from functory.engine.sources.webhooks import Webhooks
+from functory.engine.telemetry import metrics
+from functory.triggers.sources.webhooks import Answer, Door
+from functory.triggers.sources.webhooks import Request as Knock
 
 log = structlog.get_logger("functory.api")
 
@@ -28,7 +28,7 @@ RETRY_SECONDS = 5
 _REASONS = {413: "too_large", 415: "content_type", 408: "slow"}
 
 
-def mount(app: FastAPI, functory: Functory, *, body_seconds: float = body.SECONDS) -> None:
+def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_body.SECONDS) -> None:
     """Add the route to ``app``. A body must come within ``body_seconds``."""
     door = Door(
         Webhooks(functory.database),
@@ -46,7 +46,7 @@ def mount(app: FastAPI, functory: Functory, *, body_seconds: float = body.SECOND
         """Take a request in. 202 with the event's id once it is committed."""
         began = time.perf_counter()
         try:
-            raw = await body.read(request, functory.settings.max_event_bytes, body_seconds)
+            raw = await request_body.read(request, functory.settings.max_event_bytes, body_seconds)
             knock = Knock(
                 request.method,
                 [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw],

@@ -20,15 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name). Returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in ([], ["--help"], ["-h"], ["help"]):
-        from functory.cli import catalogue
+        from functory.cli import command_index
 
-        sys.stdout.write(catalogue.help_text())
+        sys.stdout.write(command_index.help_text())
         return 0
     if given in (["--version"], ["version"]):
         from functory import __version__
 
         sys.stdout.write(f"functory {__version__}\n")
         return 0
-    from functory.cli import root
+    from functory.cli import main as cli_main
 
-    return root.run(given)
+    return cli_main.run(given)

@@ -24,7 +24,7 @@ def noun(help_: str) -> typer.Typer:
 
 def confirm(question: str, yes: bool) -> None:
     """Ask before something is lost. Raises :class:`Invalid` where nobody can answer, Abort for a no."""
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     if yes:
         return

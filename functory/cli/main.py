@@ -12,7 +12,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from functory.cli import catalogue, failure
+from functory.cli import command_index
+from functory.terminal import errors
 
 # Typer keeps its parser's classes to itself; this one is public, and the others are its bases.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -23,17 +24,17 @@ class Lazy(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names for the completion."""
-        return [entry.name for entry in catalogue.entries()]
+        return [entry.name for entry in command_index.entries()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by name or alias; None for an unknown one."""
-        entry = catalogue.find(cmd_name)
+        entry = command_index.find(cmd_name)
         return None if entry is None else load(entry)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As the base class, with a suggestion for a misspelt name."""
-        if args and catalogue.find(args[0]) is None and not args[0].startswith("-"):
-            known = [name for entry in catalogue.entries() for name in (entry.name, *entry.aliases)]
+        if args and command_index.find(args[0]) is None and not args[0].startswith("-"):
+            known = [name for entry in command_index.entries() for name in (entry.name, *entry.aliases)]
             near = difflib.get_close_matches(args[0], known, 1)
             raise UsageError(
                 f"unknown command {args[0]!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
@@ -42,7 +43,7 @@ class Lazy(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The page of the catalogue."""
-        formatter.write(catalogue.help_text())
+        formatter.write(command_index.help_text())
 
 
 app = typer.Typer(
@@ -71,7 +72,7 @@ def _top(
     """An event-driven engine for Python functions that live in a database."""
 
 
-def load(entry: catalogue.Entry) -> Any:
+def load(entry: command_index.Entry) -> Any:
     """Import a command. A plain function becomes a command of its own."""
     target = getattr(importlib.import_module(entry.module), entry.attribute)
     if not isinstance(target, typer.Typer):
@@ -95,17 +96,17 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Exit as left:
         return left.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        failure.interrupted()
-        return failure.INTERRUPTED
+        errors.interrupted()
+        return errors.INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) has seen enough; Python must not complain again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return failure.PIPE_CLOSED
+        return errors.PIPE_CLOSED
     except UsageError as error:
-        return failure.usage(error)
+        return errors.usage(error)
     except Exception as error:
-        return failure.report(error)
-    if status == failure.INTERRUPTED:
+        return errors.report(error)
+    if status == errors.INTERRUPTED:
         # Typer has caught Ctrl-C itself and says nothing.
-        failure.interrupted()
+        errors.interrupted()
     return status if isinstance(status, int) else 0

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from functory.cli import failure, screen
+from functory.terminal import console, errors
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 
 @contextlib.contextmanager
@@ -21,20 +21,20 @@ def engine(*, start: bool = False) -> Iterator[Functory]:
     Raises :class:`Invalid` for wrong settings, :class:`Unavailable` without a database, and
     :class:`Conflict` for a database of another schema.
     """
-    from engine import migrate
-    from engine.settings import load_settings
-    from functory.local import Functory
+    from functory.client import Functory
+    from functory.engine.database import migrations
+    from functory.engine.settings import load_settings
 
     log_to_stderr()
     settings = load_settings()
     fresh = settings.database_url is None and not (settings.home / "functory.db").exists()
     with Functory(settings) as opened:
         if fresh:
-            screen.note(f"made the database {settings.home / 'functory.db'}")
+            console.note(f"made the database {settings.home / 'functory.db'}")
         if start:
             opened.start()
         elif not settings.embedded:
-            migrate.check(opened.database)
+            migrations.check(opened.database)
         yield opened
 
 
@@ -57,4 +57,4 @@ def _one_line(logger: Any, method: str, entry: MutableMapping[str, Any]) -> str:
         str(value) if name in ("why", "advice", "consequence") else f"{name} {value}"
         for name, value in entry.items()
     )
-    return failure.clean(f"{level}: {what}" + (f": {rest}" if rest else "") + (f"\n{trace}" if trace else ""))
+    return errors.clean(f"{level}: {what}" + (f": {rest}" if rest else "") + (f"\n{trace}" if trace else ""))

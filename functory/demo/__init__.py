@@ -30,9 +30,9 @@ def run(*, keep: bool = False, folder: Path | None = None, quiet: bool = False) 
     kept = keep or folder is not None
     try:
         with _log_into(home / "demo.log"):
-            from functory.demo import story
+            from functory.demo import script
 
-            return story.tell(home, kept=kept, quiet=quiet)
+            return script.tell(home, kept=kept, quiet=quiet)
     finally:
         if not kept:
             shutil.rmtree(home, ignore_errors=True)

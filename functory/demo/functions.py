@@ -1,6 +1,6 @@
 """The functions of the licence watch, as a user would write them: ordinary Python, importable and testable.
 
-:mod:`functory.demo.watch` stores them. Inside an execution ``functory`` is the engine's own small module,
+:mod:`functory.demo.licence_watch` stores them. Inside an execution ``functory`` is the engine's own small module,
 and ``read_headers`` is there by name because ``parse_metadata`` declares it as a dependency.
 """
 

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine.errors import WaitTimeout
-from functory.demo import broken, functions
-from functory.local import Functory, source_of
+from functory.client import Functory, source_of
+from functory.demo import broken_parser, functions
+from functory.engine.errors import WaitTimeout
 
 # How long anything may take before the demo says that it did not happen.
 PATIENCE = 40.0
@@ -172,7 +172,7 @@ class LicenceWatch:
 
     def break_it(self) -> str:
         """Update ``parse_metadata`` to the broken version. Returns the id of the event that tells of it."""
-        source = source_of(broken.parse_metadata, frozenset({"read_headers"}))
+        source = source_of(broken_parser.parse_metadata, frozenset({"read_headers"}))
         self.engine.functions.update("parse_metadata", source=source, author="demo")
         return self.engine.events.list(type_="function.updated", subject="parse_metadata", limit=1)[0]["id"]
 
@@ -288,7 +288,9 @@ class LicenceWatch:
 def change() -> str:
     """The line of the broken version that a person would call tidier."""
     return next(
-        line.strip() for line in inspect.getsource(broken.parse_metadata).splitlines() if '"licence"' in line
+        line.strip()
+        for line in inspect.getsource(broken_parser.parse_metadata).splitlines()
+        if '"licence"' in line
     )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from engine.lineage import Node
-from functory.cli.failure import clean
-from functory.cli.tree import children, label, problem
+from functory.engine.executions.lineage import Node
+from functory.terminal.causal_tree import children, label, problem
+from functory.terminal.errors import clean
 
 _MARKS = {
     "succeeded": ("✓", "green"),

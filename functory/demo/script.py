@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import functory
-from engine.errors import FunctoryError
-from engine.settings import load_settings
-from functory.demo.screen import Screen
-from functory.demo.watch import EVERY, PATIENCE, LicenceWatch, change
-from functory.local import Functory
+from functory.client import Functory
+from functory.demo.licence_watch import EVERY, PATIENCE, LicenceWatch, change
+from functory.demo.output import Screen
+from functory.engine.errors import FunctoryError
+from functory.engine.settings import load_settings
 
 # Where the engine keeps its own, which no function may be granted: beside the folders that functions use.
 HOME = ".functory"

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.errors import FunctoryError
-from engine.events import RESERVED
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.errors import FunctoryError
+from functory.engine.events.store import RESERVED
 
 # Events asked for at a time. In a burst of more, a screen helps nobody: the rest is counted.
 PAGE = 100

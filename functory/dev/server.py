@@ -11,13 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from engine.errors import Invalid
-from engine.settings import Settings
-from functory import __version__, process
+from functory import __version__
 from functory.api import create_app
 from functory.api.server import Server
-from functory.feed import Feed
-from functory.local import Functory
+from functory.client import Functory
+from functory.dev.event_feed import Feed
+from functory.engine.errors import Invalid
+from functory.engine.settings import Settings
+from functory.roles import process
 
 # An end on Ctrl-C is expected now, not after the grace time of a deployment.
 GRACE_SECONDS = 2.0
@@ -68,7 +69,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
     began = time.monotonic()
     ending = process.Ending().install()
     # Said below, in the words of this screen.
-    for name in ("workers.sandbox.runner", "functory.sandbox"):
+    for name in ("functory.workers.sandbox.runner", "functory.sandbox"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("celery").setLevel(logging.WARNING)
     with contextlib.ExitStack() as stack:

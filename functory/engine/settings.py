@@ -21,7 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 DATABASES = ("sqlite", "postgresql", "postgres")
 # Read elsewhere, before there are settings.

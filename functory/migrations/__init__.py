@@ -1,1 +1,1 @@
-"""Alembic migrations. ``functory db upgrade`` runs them; ``engine.migrate`` finds them in here."""
+"""Alembic migrations. ``functory db upgrade`` runs them; ``functory.engine.database.migrations`` finds them in here."""

@@ -1,8 +1,8 @@
-"""Alembic's environment: runs on the connection that ``engine.migrate`` hands over."""
+"""Alembic's environment: runs on the connection that ``functory.engine.database.migrations`` hands over."""
 
 from alembic import context
 
-from engine.tables import metadata
+from functory.engine.database.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

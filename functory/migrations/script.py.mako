@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from engine.tables import Id, Instant, Json, Words
+from functory.engine.database.schema import Id, Instant, Json, Words
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}

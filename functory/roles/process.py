@@ -1,6 +1,6 @@
 """A role as a process: settings, logs, schema, metrics port, and an end in order.
 
-``functory.cli.role`` composes these steps, each role in the same order: :func:`begin`, then whatever it
+``functory.cli.commands.roles`` composes these steps, each role in the same order: :func:`begin`, then whatever it
 runs, then :func:`announce` once it can work, then :meth:`Ending.wait`. A database that is away is told once and waited
 for: a role that ended instead would only be started again by its supervisor. A broker that is away is told, and not
 waited for: events are routed and executions are claimed without it.
@@ -21,13 +21,15 @@ from typing import Any
 import structlog
 from prometheus_client import disable_created_metrics
 
-from engine import broker, logs, metrics, migrate
-from engine.codec import dumps
-from engine.database import Database
-from engine.errors import Conflict, Invalid, Unavailable
-from engine.settings import Settings, load_settings
 from functory import __version__
-from functory.loop import LONGEST_PAUSE, Loop
+from functory.engine.database import migrations
+from functory.engine.database.connection import Database
+from functory.engine.errors import Conflict, Invalid, Unavailable
+from functory.engine.events import exchange
+from functory.engine.serialization.json_codec import dumps
+from functory.engine.settings import Settings, load_settings
+from functory.engine.telemetry import log_config, metrics
+from functory.roles.service_loop import LONGEST_PAUSE, Loop
 
 log = structlog.get_logger("functory.role")
 
@@ -73,7 +75,7 @@ def begin(role: str, *, embedded: bool = False) -> Settings:
     one brings all roles along.
     """
     settings = load_settings()
-    logs.configure(settings.log_level, as_json=settings.log_json)
+    log_config.configure(settings.log_level, as_json=settings.log_json)
     # Where every thread stands, on stderr: of a process that does nothing any more, nothing else can be asked.
     faulthandler.register(signal.SIGUSR1)
     if settings.embedded and not embedded:
@@ -82,7 +84,7 @@ def begin(role: str, *, embedded: bool = False) -> Settings:
             "messages in memory do not reach another process",
             "functory dev runs all roles in one process; or set FUNCTORY_BROKER_URL to amqp://… or redis://…",
         )
-    # Not at the import of engine.metrics: a program that embeds us may want these series of its own.
+    # Not at the import of functory.engine.telemetry.metrics: a program that embeds us may want these series of its own.
     disable_created_metrics()
     metrics.describe(role, __version__)
     return settings
@@ -116,8 +118,8 @@ def schema_ready(database: Database, ending: Ending, *, upgrade: bool) -> bool:
     def attempt() -> None:
         database.ping()
         if upgrade:
-            migrate.upgrade(database)
-        migrate.check(database)
+            migrations.upgrade(database)
+        migrations.check(database)
 
     return patiently(attempt, "database", ending)
 
@@ -125,7 +127,7 @@ def schema_ready(database: Database, ending: Ending, *, upgrade: bool) -> bool:
 def broker_told(settings: Settings) -> None:
     """Say so when the broker is away: until it is there, workers claim by polling and events wait to be published."""
     try:
-        broker.ping(settings)
+        exchange.ping(settings)
     except Unavailable as error:
         log.warning("the broker is away", what=error.what, why=error.why, hint=error.try_)
 
@@ -164,8 +166,8 @@ def state_metrics(database: Database) -> Iterator[None]:
 def announce(role: str, settings: Settings, **fields: Any) -> None:
     """Print the ready line on stdout: the role and what it is connected to, without any password."""
     connected = {
-        "database": logs.mask(settings.database).split("?")[0],
-        "broker": logs.mask(settings.broker).split("?")[0],
+        "database": log_config.mask(settings.database).split("?")[0],
+        "broker": log_config.mask(settings.broker).split("?")[0],
         "namespace": settings.namespace,
     }
     shown = connected | {name: value for name, value in fields.items() if value is not None}

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import structlog
 
-from engine.errors import Unavailable
-from engine.wakeup import Wakeup
+from functory.engine.database.wakeups import Wakeup
+from functory.engine.errors import Unavailable
 
-log = structlog.get_logger("functory.loop")
+log = structlog.get_logger("functory.roles.service_loop")
 
 LONGEST_PAUSE = 5.0
 
@@ -28,7 +28,8 @@ COALESCE_SECONDS = 0.002
 class Loop(threading.Thread):
     """``work()`` returns True when there may be more at once; ``until()`` may shorten the wait (seconds).
 
-    While wake-ups are heard the wait is a multiple of ``poll`` (``engine.wakeup``), but no longer than ``longest``.
+    While wake-ups are heard the wait is a multiple of ``poll`` (``engine.database.wakeups``), but no longer
+    than ``longest``.
     """
 
     def __init__(

@@ -3,7 +3,8 @@
 - **router**: routes events, decides about what flow control holds back, sends executions to workers, publishes events.
 - **scheduler**: schedules, the dispatcher again (so that either may be away), the reaper, the undoing of failures.
 - **watcher**: the sources that listen: files, queues, plug-ins.
-- **worker**: a Celery worker (``workers.app``), or without a broker one of our own (``workers.alone``).
+- **worker**: a Celery worker (``workers.app``), or without a broker one of our own
+  (``workers.processes.brokerless_worker``).
 - **server**: HTTP (``functory.api``).
 
 Run as many of each as you like: rows are claimed, so none is a leader by configuration.
@@ -16,26 +17,29 @@ import sys
 import time
 from datetime import timedelta
 
-from engine import compensations, dispatch, metrics, retention
-from engine.broker import Broker, drop_outbox, publish_outbox
-from engine.codec import encode
-from engine.database import Database
-from engine.errors import Unavailable
-from engine.events import envelope
-from engine.invariants.watch import LOOK_SECONDS, Watch
-from engine.settings import Settings
-from functory.loop import Loop
-from triggers.flow.turn import Turn
-from triggers.router import Router
-from triggers.sources.keeper import Keeper
-from triggers.sources.ticker import Ticker
-from workers.app import make_app
-from workers.dispatcher import Dispatcher
-from workers.embedded import EmbeddedWorker
-from workers.executor import Executor, worker_name
-from workers.pruner import PASS_SECONDS, Pruner
-from workers.reaper import Reaper
-from workers.sandbox.runner import Runner
+from functory.engine.database.connection import Database
+from functory.engine.errors import Unavailable
+from functory.engine.events import retention
+from functory.engine.events.exchange import Broker, drop_outbox, publish_outbox
+from functory.engine.events.store import envelope
+from functory.engine.executions import dispatch
+from functory.engine.maintenance import compensator
+from functory.engine.maintenance.invariants.verifier import LOOK_SECONDS, Watch
+from functory.engine.maintenance.pruner import PASS_SECONDS, Pruner
+from functory.engine.maintenance.reaper import Reaper
+from functory.engine.serialization.json_codec import encode
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.roles.service_loop import Loop
+from functory.triggers.routing.release import Turn
+from functory.triggers.routing.router import Router
+from functory.triggers.sources.schedules.ticker import Ticker
+from functory.triggers.sources.supervisor import Keeper
+from functory.workers.app import make_app
+from functory.workers.dispatcher import Dispatcher
+from functory.workers.execution.executor import Executor, worker_name
+from functory.workers.processes.embedded_worker import EmbeddedWorker
+from functory.workers.sandbox.runner import Runner
 
 # Events that the publisher takes in one transaction.
 OUTBOX_BATCH = 200
@@ -215,7 +219,7 @@ def saga_loop(database: Database, settings: Settings) -> Loop:
     """Undoes what failed executions have done."""
     return Loop(
         "saga",
-        lambda: compensations.advance(database, settings) >= settings.batch_size,
+        lambda: compensator.advance(database, settings) >= settings.batch_size,
         wakeup=database.wakeup,
         topic="finished",
         poll=settings.poll_seconds,

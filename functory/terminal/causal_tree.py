@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from functory.cli import screen, view
-from functory.cli.screen import STYLES, Screen
+from functory.terminal import console, json_fields
+from functory.terminal.console import STYLES, Screen
 
 if TYPE_CHECKING:
-    from engine.lineage import Node, Tree
-    from functory.local import Functory
+    from functory.client import Functory
+    from functory.engine.executions.lineage import Node, Tree
 
 Part = tuple[str, str]
 
@@ -39,10 +39,10 @@ def draw(engine: Functory, id_: str, out: Screen, *, whole: bool = True, everyth
         for node in nodes:
             out.lines(_plain(node, everything, "", ""))
     if found.cut:
-        screen.warn("the tree is larger than what is shown")
+        console.warn("the tree is larger than what is shown")
     if found.budget is not None:
         used, maximum = found.budget
-        screen.note(f"{used} of at most {maximum} executions caused by root {found.root_id}")
+        console.note(f"{used} of at most {maximum} executions caused by root {found.root_id}")
 
 
 def as_json(found: Tree) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def _execution(row: Mapping[str, Any]) -> list[Part]:
         (f" v{row['version']}", ""),
         (f" {state}", style),
     ]
-    took = view.duration(row)
+    took = json_fields.duration(row)
     if took is not None:
-        parts.append((f" in {screen.seconds(took)}", ""))
+        parts.append((f" in {console.seconds(took)}", ""))
     if row["attempt"] > 1:
         parts.append((f", attempt {row['attempt']}", "yellow"))
     if row.get("trigger"):
@@ -147,11 +147,11 @@ def _joined(row: Mapping[str, Any]) -> list[Part]:
 
 
 def _span(row: Mapping[str, Any]) -> list[Part]:
-    took = "not finished" if row["duration_seconds"] is None else screen.seconds(row["duration_seconds"])
+    took = "not finished" if row["duration_seconds"] is None else console.seconds(row["duration_seconds"])
     parts = [
         ("call ", "dim"),
         (row["function"], ""),
-        (f" v{row['version']}  {took} at +{screen.seconds(row['offset_seconds'])}", "dim"),
+        (f" v{row['version']}  {took} at +{console.seconds(row['offset_seconds'])}", "dim"),
     ]
     if row["error"]:
         parts.append((f"  {problem(row['error'])}", "red"))
@@ -165,7 +165,7 @@ def problem(error: Mapping[str, Any]) -> str:
 
 
 def _plain(node: Node, everything: bool, first: str, rest: str) -> list[str]:
-    lines = [first + screen.clean("".join(text for text, _ in label(node)))]
+    lines = [first + console.clean("".join(text for text, _ in label(node)))]
     below = children(node, everything)
     for place, child in enumerate(below, 1):
         last = place == len(below)
@@ -180,7 +180,7 @@ def _draw_rich(out: Screen, nodes: Sequence[Node], everything: bool, chosen: str
     from rich.tree import Tree
 
     def text(node: Node) -> Text:
-        drawn = Text.assemble(*((screen.clean(words), style) for words, style in label(node)))
+        drawn = Text.assemble(*((console.clean(words), style) for words, style in label(node)))
         if node.id == chosen:
             drawn.append("  ◀", "bold cyan")
         return drawn

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli.failure import clean
+from functory.terminal.errors import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,13 +144,13 @@ class Screen:
         """One JSON value: indented for people, on one line in a pipe."""
         import json
 
-        from engine import codec
+        from functory.engine.serialization import json_codec
 
         ready = plain(value)
         if self.people and not self.quiet:
             self.lines([json.dumps(ready, indent=2, ensure_ascii=True)])
         else:
-            self.lines([codec.dumps(ready)])
+            self.lines([json_codec.dumps(ready)])
 
     def lines(self, lines: Iterable[str]) -> None:
         """Lines as they are."""
@@ -218,9 +218,9 @@ def seconds(value: float | None) -> str:
 
 def short(value: Any, length: int = 60) -> str:
     """A JSON value on one line, cut to ``length`` letters."""
-    from engine import codec
+    from functory.engine.serialization import json_codec
 
-    text = codec.dumps(plain(value))
+    text = json_codec.dumps(plain(value))
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

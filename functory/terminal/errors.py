@@ -14,7 +14,7 @@ USAGE = 2
 
 def report(error: BaseException) -> int:
     """Print an error and return its exit status. One that nobody foresaw also shows its traceback."""
-    from engine.errors import ExecutionFailed, FunctoryError
+    from functory.engine.errors import ExecutionFailed, FunctoryError
 
     if isinstance(error, ExecutionFailed):
         execution(error)

@@ -5,7 +5,7 @@ The stored form is a plain object, written by :func:`define`::
     {"on": pattern, "criteria": StackStorm's or left out, "when": CEL text or None, "function": "name" or "name@3",
      "input": template or None, "pass": "event" | "output",
      "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "acknowledge_cycle"},
-     "flow": flow control (triggers.flow) or left out, "composite": in the place of "on" (triggers.composites),
+     "flow": flow control (triggers.flow_control) or left out, "composite": in the place of "on" (triggers.composites),
      "compensate": true or left out}
 
 ``budget`` is the number of executions of a root beyond which this trigger stops, ``rate`` the firings a
@@ -13,7 +13,7 @@ minute for one subject (0: no limit), ``acknowledge_cycle`` the bound on revisit
 for a cycle that the analysis found.
 
 ``compensate`` says that what the trigger starts is a step of the execution that caused the event: it is undone when
-that one fails for good (``engine.sagas``).
+that one fails for good (``functory.engine.executions.compensation.plan``).
 
 ``pass`` says what the function gets without a template: the event as its first argument (default),
 or the output that the event tells of (the spelling of BabyAGI's users, :func:`from_event_type`).
@@ -27,15 +27,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from engine import binding, codec, dependencies
-from engine.errors import Invalid
-from triggers.composites import Composite, compile_composite
-from triggers.conditions import Condition, Verdict, compile_condition
-from triggers.criteria import Criteria, compile_criteria, narrow
-from triggers.flow.control import Flow, compile_flow
-from triggers.flow.waiting import Control
-from triggers.patterns import Pattern, compile_pattern
-from triggers.templates import Template, compile_template
+from functory.engine.errors import Invalid
+from functory.engine.functions import arguments, dependencies
+from functory.engine.serialization import json_codec
+from functory.triggers.composites import Composite, compile_composite
+from functory.triggers.expressions.conditions import Condition, Verdict, compile_condition
+from functory.triggers.flow_control.buffered_match import Control
+from functory.triggers.flow_control.definition import Flow, compile_flow
+from functory.triggers.input_templates import Template, compile_template
+from functory.triggers.patterns import Pattern, compile_pattern
+from functory.triggers.stackstorm_criteria import Criteria, compile_criteria, narrow
 
 # BabyAGI's names of what happens, and ours. Any other name is an event type as it stands.
 EVENT_TYPES: dict[str, tuple[str, ...]] = {
@@ -139,11 +140,11 @@ class Compiled:
             known = {"event": event} if events is None else {"event": event, "events": list(events)}
             rendered = self.template.render(known)
             if not isinstance(rendered, Mapping):
-                return binding.first(parameters, rendered)
+                return arguments.first(parameters, rendered)
             return dict(rendered)
         if events is not None:
-            return binding.first(parameters, [_passed(self.passes, one) for one in events])
-        return binding.first(parameters, _passed(self.passes, event))
+            return arguments.first(parameters, [_passed(self.passes, one) for one in events])
+        return arguments.first(parameters, _passed(self.passes, event))
 
     def make_input_of_one(
         self, event: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]
@@ -171,7 +172,7 @@ def define(
 ) -> dict[str, Any]:
     """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
     definition = {
-        "on": codec.loads(codec.encode(dict(on))) if isinstance(on, Mapping) else on,
+        "on": json_codec.loads(json_codec.encode(dict(on))) if isinstance(on, Mapping) else on,
         "when": when or None,
         "function": function,
         "input": input,
@@ -182,9 +183,9 @@ def define(
         definition["criteria"] = compile_criteria(criteria).source
     # Left out where there is none: the content of triggers that were saved before has not changed.
     if flow:
-        definition["flow"] = codec.loads(codec.encode(flow))
+        definition["flow"] = json_codec.loads(json_codec.encode(flow))
     if composite:
-        definition["composite"] = codec.loads(codec.encode(composite))
+        definition["composite"] = json_codec.loads(json_codec.encode(composite))
         del definition["on"]
     if not isinstance(compensate, bool):
         raise Invalid(f"wrong compensate {compensate!r}", "it is true or false", "compensate: true")

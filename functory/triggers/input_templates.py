@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from engine.errors import Invalid
-from triggers.patterns.wording import show
+from functory.engine.errors import Invalid
+from functory.triggers.patterns.formatting import show
 
 # All texts of one template together. The templates that people write have some hundred characters.
 MAX_TEXT = 64 * 1024

@@ -1,8 +1,9 @@
 """The Celery application: one task whose only argument is a list of execution ids.
 
 Celery carries the hint and manages worker processes. It is not the retry, schedule, state or result
-system: those are rows. ``functory worker`` and ``celery -A workers.app worker`` both start the program
-in ``workers.program`` with this application; ``docs/reference/settings.md`` gives the reasons of its options.
+system: those are rows. ``functory worker`` and ``celery -A functory.workers.app worker`` both start the program
+in ``workers.processes.celery_worker`` with this application; ``docs/reference/settings.md`` gives the
+reasons of its options.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from celery import Celery
 from kombu.entity import Queue
 from kombu.utils.objects import cached_property
 
-from engine.broker import transport_options
-from engine.settings import Settings, load_settings
-from workers.executor import Executor
+from functory.engine.events.exchange import transport_options
+from functory.engine.settings import Settings, load_settings
+from functory.workers.execution.executor import Executor
 
 TASK = "functory.execute"
 
@@ -33,7 +34,7 @@ class Application(Celery):
     @cached_property
     def Worker(self) -> Any:
         """The worker program that ``celery worker`` starts."""
-        return self.subclass_with_self("workers.program:Worker")
+        return self.subclass_with_self("functory.workers.processes.celery_worker:Worker")
 
     def open_executor(self, slots: int, unheard: Callable[[int], None] = lambda _: None) -> Executor:
         """Start the executor of this worker process, for ``slots`` executions at a time."""
@@ -109,7 +110,7 @@ def queue_name(settings: Settings) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """``workers.app:app``, made when the ``celery`` command asks for it."""
+    """``functory.workers.app:app``, made when the ``celery`` command asks for it."""
     if name == "app":
         app = make_app(load_settings())
         globals()["app"] = app

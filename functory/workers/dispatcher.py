@@ -10,11 +10,12 @@ from typing import Any
 
 from celery import Celery
 
-from engine import dispatch, metrics
-from engine.database import Database
-from engine.errors import Unavailable
-from engine.settings import Settings
-from workers.app import TASK
+from functory.engine.database.connection import Database
+from functory.engine.errors import Unavailable
+from functory.engine.executions import dispatch
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.workers.app import TASK
 
 
 class Dispatcher:

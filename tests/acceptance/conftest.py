@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.settings import load_settings
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.settings import load_settings
 from tests.roles import Roles
 
 ON_SERVERS = [

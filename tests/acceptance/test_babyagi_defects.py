@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import functory as api
-from engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
 
 pytest_plugins = ["tests.engine"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.invariants import verify
+from functory.engine.maintenance.invariants import verify
 from tests.roles import SCRIPTS, Roles
 
 pytest_plugins = ["tests.engine"]

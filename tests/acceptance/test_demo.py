@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.settings import load_settings
+from functory.client import Functory
 from functory.demo import functions
-from functory.local import Functory
-from triggers.outputs import matcher
+from functory.engine.settings import load_settings
+from functory.triggers.patterns.outputs import matcher
 
 FUNCTORY = Path(sys.executable).with_name("functory")
 
@@ -178,7 +178,7 @@ def test_it_leaves_nothing_behind_and_touches_no_other_database(tmp_path: Path) 
 def test_it_fails_and_says_why_when_a_file_is_told_twice(tmp_path: Path) -> None:
     doubled = (
         "import sys\n"
-        "from engine.sources import Sources\n"
+        "from functory.engine.sources.store import Sources\n"
         "take = Sources.take\n"
         "Sources.take = lambda self, held, arrivals, **more: take(self, held, [*arrivals, *arrivals], **more)\n"
         "from functory.demo import run\n"
@@ -191,8 +191,8 @@ def test_it_fails_and_says_why_when_a_file_is_told_twice(tmp_path: Path) -> None
 
 def test_it_fails_and_says_why_when_the_guard_does_not_stop_the_loop(tmp_path: Path) -> None:
     without_guards = (
-        "import sys, triggers.judge\n"
-        "triggers.judge.trip = lambda *_: None\n"
+        "import sys, functory.triggers.routing.decision\n"
+        "functory.triggers.routing.decision.trip = lambda *_: None\n"
         "from functory.demo import run\n"
         "sys.exit(run(quiet=True))\n"
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from engine import tables
-from engine.clock import SystemClock
+from functory.engine.database import schema
+from functory.engine.database.clock import SystemClock
 from tests.engine import World
 from tests.sources import wait_for
 
@@ -25,9 +25,9 @@ LEASE = 2.0
 # The role as `functory watcher` runs it, with the settings of the test.
 WATCHER = """
 import sys, threading
-from engine.database import Database
-from engine.settings import Settings
-from triggers.sources.keeper import Keeper
+from functory.engine.database.connection import Database
+from functory.engine.settings import Settings
+from functory.triggers.sources.supervisor import Keeper
 database = Database(sys.argv[1])
 keeper = Keeper(database, Settings(home=sys.argv[2], lease_seconds=float(sys.argv[3]), heartbeat_seconds=0.5))
 while True:
@@ -66,7 +66,7 @@ def watchers(make_world) -> Iterator[tuple[World, Watchers]]:
 
 def told(world: World) -> Counter[str]:
     with world.database.read() as tx:
-        rows = tx.rows(sa.select(tables.event.c.subject).where(tables.event.c.type == "file.created"))
+        rows = tx.rows(sa.select(schema.event.c.subject).where(schema.event.c.type == "file.created"))
     return Counter(Path(row["subject"]).name for row in rows)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from engine import tables
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import schema
 from tests.engine import lines
 from tests.sources import wait_for
 
@@ -52,8 +52,8 @@ def appending(inbox: Path, seconds: float = 0.0) -> str:
 def firings(engine: Functory) -> list[tuple[str, str]]:
     """Every decision so far, as (trigger, why not)."""
     with engine.database.read() as tx:
-        statement = sa.select(tables.firing, tables.trigger.c.name).join(
-            tables.trigger, tables.trigger.c.id == tables.firing.c.trigger_id
+        statement = sa.select(schema.firing, schema.trigger.c.name).join(
+            schema.trigger, schema.trigger.c.id == schema.firing.c.trigger_id
         )
         return sorted((row["name"], row["reason"] or "") for row in tx.rows(statement))
 

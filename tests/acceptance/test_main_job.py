@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
 
 WAIT = 30.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functory.local import Functory
+from functory.client import Functory
 from tests.roles import Roles
 from tests.services.absence import require
 
@@ -74,7 +74,7 @@ def check(client: Functory, ids: list[str]) -> None:
 
 def patient(work: Any) -> Any:
     """A client's call that may meet the outage itself."""
-    from engine.errors import Unavailable
+    from functory.engine.errors import Unavailable
 
     pause = threading.Event()
     for _ in range(60):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.errors import Invalid
-from packs.stackstorm import check_timer, cron_line, read_pack
+from functory.engine.errors import Invalid
+from functory.packs.stackstorm import check_timer, cron_line, read_pack
+from functory.triggers import definition
 from tests.acceptance.cli_shell import Shell
-from triggers import definition
 
 DATA = Path(__file__).parents[1] / "data"
 FACTS = json.loads((DATA / "st2_operator_cases.json").read_text())

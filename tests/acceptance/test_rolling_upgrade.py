@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from engine import invariants, migrate
-from engine.database import Database
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import migrations
+from functory.engine.database.connection import Database
+from functory.engine.maintenance import invariants
 from tests.roles import Role, Roles
 
 # The last commit before schema 0004.
@@ -109,7 +110,7 @@ def test_old_roles_work_on_beside_a_new_schema_and_new_ones_join_them(
     with Old(tmp_path, **settings) as old, Roles(tmp_path, **settings) as new:
         old.tree = tree
         database = Database(new.settings.database)
-        migrate.upgrade(database, SCHEMA)
+        migrations.upgrade(database, SCHEMA)
         with pytest.raises(Exception, match="functory db upgrade"), new.client() as refused:
             refused.start()
         roles = [old.begin("router"), old.begin("scheduler"), old.begin("worker", "--slots", "2")]
@@ -121,7 +122,7 @@ def test_old_roles_work_on_beside_a_new_schema_and_new_ones_join_them(
 
         # In the middle of its work.
         roles[2].wait_for("worker ready")
-        assert migrate.upgrade(database) == migrate.HEAD
+        assert migrations.upgrade(database) == migrations.HEAD
         with new.client() as client:
             later = [client.submit("work", 100 + n).id for n in range(6)]
             later += [client.submit("flaky", 100 + n).id for n in range(3)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from functory.local import Functory
+from functory.client import Functory
 from tests.roles import Roles
 
 WAIT = 90.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from engine import tables
-from engine.database import Database
+from functory.engine.database import schema
+from functory.engine.database.connection import Database
 from tests.roles import Role, Roles
 
 SCHEDULES = 20
@@ -51,7 +51,7 @@ def start(roles: Roles) -> Role:
 
 def count(database: Database) -> int:
     with database.read() as tx:
-        return tx.scalar(sa.select(sa.func.count()).select_from(tables.schedule_tick))
+        return tx.scalar(sa.select(sa.func.count()).select_from(schema.schedule_tick))
 
 
 def wait_for_ticks(database: Database, least: int) -> None:
@@ -64,9 +64,9 @@ def wait_for_ticks(database: Database, least: int) -> None:
 def check(database: Database) -> None:
     """No time twice, none left out, an event each, and nothing but these."""
     with database.read() as tx:
-        ticks = tx.rows(sa.select(tables.schedule_tick).order_by(tables.schedule_tick.c.fire_time_utc))
-        events = tx.rows(sa.select(tables.event).where(tables.event.c.type == "schedule.due"))
-        missed = tx.scalar(sa.select(sa.func.sum(tables.schedule.c.missed)))
+        ticks = tx.rows(sa.select(schema.schedule_tick).order_by(schema.schedule_tick.c.fire_time_utc))
+        events = tx.rows(sa.select(schema.event).where(schema.event.c.type == "schedule.due"))
+        missed = tx.scalar(sa.select(sa.func.sum(schema.schedule.c.missed)))
     assert missed == 0
     assert sorted(tick["event_id"] for tick in ticks) == sorted(event["id"] for event in events)
     fired: dict[str, list[datetime]] = {}

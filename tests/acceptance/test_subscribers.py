@@ -9,7 +9,7 @@ import pytest
 from cloudevents.v1.conversion import from_json
 from cloudevents.v1.http import CloudEvent
 
-from functory.local import Functory
+from functory.client import Functory
 from tests.acceptance.conftest import ON_SERVERS
 
 # The in-memory transport has no subscribers outside of its process.

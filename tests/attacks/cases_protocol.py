@@ -122,10 +122,13 @@ def import_engine(d: dict[str, Any]) -> Any:
 
     tries = Tries()
     for name in (
-        "engine", "engine.settings", "engine.tables", "triggers", "packs", "migrations", "functory.cli",
-        "workers.app", "workers.executor", "workers.sandbox.runner", "workers.sandbox.supervisor",
-        "workers.sandbox.launcher", "workers.environments", "celery", "kombu", "sqlalchemy", "redis", "psycopg",
-        "cryptography", "structlog", "pydantic_settings", "tests", "pip", "setuptools", "uv",
+        "functory.engine", "functory.engine.settings", "functory.engine.database.schema", "functory.triggers",
+        "functory.packs", "functory.migrations", "functory.cli", "functory.client", "functory.workers",
+        "functory.workers.app", "functory.workers.execution.executor", "functory.workers.sandbox.runner",
+        "functory.workers.sandbox.supervision.supervisor", "functory.workers.sandbox.pool.zygote_process",
+        "functory.workers.sandbox.guest.main", "functory.workers.environments", "engine", "workers",
+        "celery", "kombu", "sqlalchemy", "redis", "psycopg", "cryptography", "structlog", "pydantic_settings",
+        "tests", "pip", "setuptools", "uv",
     ):  # fmt: skip
         try:
             importlib.import_module(name)

@@ -73,7 +73,11 @@ class Decoys:
             "worker": os.getpid(),
             "canary": self.canary,
             "secret": str(self.secret),
-            "code": [str(ROOT / "engine/settings.py"), str(ROOT / "workers/executor.py"), *_installed()],
+            "code": [
+                str(ROOT / "functory/engine/settings.py"),
+                str(ROOT / "functory/workers/execution/executor.py"),
+                *_installed(),
+            ],
             "folder": str(self.folder),
             "mark": self.mark,
             "key": int(self.mark[3:] or "1", 16) >> 2,

@@ -21,13 +21,13 @@ from typing import Any
 import msgspec
 import structlog
 
+from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits
+from functory.workers.sandbox.runner import Runner
 from tests.attacks.case import PARTS, Case, Report, stored
 from tests.attacks.catalogue import CASES
 from tests.attacks.decoys import ROOT, Decoys
 from tests.integration.runner_world import FakeHost
 from tests.ordinary import command, reveal
-from workers.sandbox.job import Code, Grants, Job, Limits
-from workers.sandbox.runner import Runner
 
 _READY_SECONDS = 20.0
 

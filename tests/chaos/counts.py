@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from engine.tables import attempt, event, execution, firing, trigger
+from functory.engine.database.schema import attempt, event, execution, firing, trigger
 
 if TYPE_CHECKING:
     from tests.chaos.fault import Chaos

@@ -60,8 +60,8 @@ class Hook:
 
 def before_commit(hook: Hook, loop: str) -> None:
     """Die before a transaction of this loop commits what it has changed."""
-    from engine.database import Database
-    from engine.tx import Tx
+    from functory.engine.database.connection import Database
+    from functory.engine.database.transaction import Tx
 
     write = Database.write
 
@@ -87,7 +87,7 @@ def before_commit(hook: Hook, loop: str) -> None:
 
 def after_publish(hook: Hook) -> None:
     """Die when messages are on the broker and the note of it is not committed."""
-    from workers.dispatcher import Dispatcher
+    from functory.workers.dispatcher import Dispatcher
 
     send = Dispatcher._send
 
@@ -100,7 +100,7 @@ def after_publish(hook: Hook) -> None:
 
 def stop_before_claim_commits(hook: Hook) -> None:
     """Stop when executions are claimed and the claim is not committed."""
-    from engine.attempts import Attempts
+    from functory.engine.executions.attempts import Attempts
 
     claim = Attempts._claim
 
@@ -115,9 +115,9 @@ def stop_before_claim_commits(hook: Hook) -> None:
 
 def stop_before_pulse_commits(hook: Hook) -> None:
     """Stop when the rows of a heartbeat are locked and it is not committed."""
-    from engine.attempts import Attempts, Pulse
-    from engine.database import Database
-    from engine.tx import Tx
+    from functory.engine.database.connection import Database
+    from functory.engine.database.transaction import Tx
+    from functory.engine.executions.attempts import Attempts, Pulse
 
     beating = threading.local()
     heartbeat, write = Attempts.heartbeat, Database.write
@@ -168,7 +168,7 @@ def deaf(hook: Hook) -> None:
 
 def poison(hook: Hook) -> None:
     """Fail to decide about events of the type ``poison``, as a defect of the router would."""
-    from triggers.router import Router
+    from functory.triggers.routing.router import Router
 
     decide = Router.decide
 
@@ -183,7 +183,7 @@ def poison(hook: Hook) -> None:
 
 def blind(hook: Hook) -> None:
     """Neither extend leases nor see that they are lost: the thread that does it gets no turn."""
-    from engine.attempts import Attempts, Pulse
+    from functory.engine.executions.attempts import Attempts, Pulse
 
     def nothing(_self: Attempts, _claims: Any) -> Pulse:
         return Pulse()

@@ -20,9 +20,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.database import Database
-from engine.settings import Settings
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database.connection import Database
+from functory.engine.settings import Settings
 from tests.chaos.crashing import SAID
 from tests.chaos.deployment import BROKERS, LAYOUT, Deployment, Lent, descendants
 from tests.chaos.workload import ORDERS, Given, Workload
@@ -136,7 +136,7 @@ class Chaos:
 
     def wait(self, fact: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
         """The first true value of ``fact``. A database that is away is no value."""
-        from engine.errors import Unavailable
+        from functory.engine.errors import Unavailable
 
         deadline = time.monotonic() + seconds
         while True:

@@ -18,9 +18,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import workers
-from engine.invariants import verify
-from engine.tables import worker
+from functory.engine.database.schema import worker
+from functory.engine.executions import worker_registry
+from functory.engine.maintenance.invariants import verify
 from tests.chaos import workload
 from tests.chaos.counts import Counts, count
 from tests.chaos.deployment import ROOT, SETTINGS, Deployment, Servers
@@ -176,7 +176,7 @@ def _no_dead_workers(chaos: Chaos) -> bool:
     """A worker that was killed is told of some leases later, by an event that must be routed too."""
     with chaos.database.read() as tx:
         known = tx.scalar(sa.select(sa.func.count()).select_from(worker))
-    alive = workers.alive(chaos.database, chaos.settings.lease_seconds)
+    alive = worker_registry.alive(chaos.database, chaos.settings.lease_seconds)
     return known == len(alive) and workload.settled(chaos)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.tables import attempt, event, execution, firing
+from functory.engine.database.schema import attempt, event, execution, firing
 from tests.chaos import table
 from tests.chaos.counts import count, recoveries
 from tests.chaos.workload import ORDERS, Given

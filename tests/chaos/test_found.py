@@ -8,12 +8,12 @@ import tempfile
 import threading
 import time
 
+from functory.workers.sandbox.confinement.confine import Confinement
+from functory.workers.sandbox.pool.pool import Options
+from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.plan import Plan
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, job, open_files, until
-from workers.sandbox.confinement import Confinement
-from workers.sandbox.job import Limits
-from workers.sandbox.plan import Plan
-from workers.sandbox.pool import Options
-from workers.sandbox.runner import Runner
 
 
 def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_path):

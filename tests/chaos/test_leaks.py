@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from functory.workers.sandbox.protocol.job import Outcome
 from tests.chaos import leaks, remains
 from tests.chaos.sorts import Sorts
 from tests.integration.runner_world import until
 from tests.integration.tiers import every
-from workers.sandbox.job import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTIONS = {"A": 200, "B": 100, "C": 100}

@@ -22,11 +22,11 @@ from typing import Any
 
 import structlog
 
+from functory.workers.sandbox.pool.pool import Options
+from functory.workers.sandbox.runner import Runner
 from tests.chaos import remains
 from tests.chaos.sorts import Sorts, lost
 from tests.integration.runner_world import FakeHost
-from workers.sandbox.pool import Options
-from workers.sandbox.runner import Runner
 
 _THREADS = 4
 _PATIENCE_SECONDS = 20.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import Unavailable
+from functory.engine.errors import Unavailable
 
 if TYPE_CHECKING:
     from tests.chaos.fault import Chaos

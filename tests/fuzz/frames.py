@@ -75,13 +75,13 @@ def _guided(atheris, corpus: Path, seconds: int, seed: int) -> int:
                 f"-artifact_prefix={corpus}/crash-",
             ]
             # Coverage of the decoder's own branches, and of those that tell one promise from another.
+            import functory.workers.sandbox.protocol.frames
             import tests.fuzz.target
-            import workers.sandbox.protocol
 
             for code in (
-                workers.sandbox.protocol.decode_guest,
-                workers.sandbox.protocol.check_json,
-                workers.sandbox.protocol.FrameBuffer.pop,
+                functory.workers.sandbox.protocol.frames.decode_guest,
+                functory.workers.sandbox.protocol.frames.check_json,
+                functory.workers.sandbox.protocol.frames.FrameBuffer.pop,
                 tests.fuzz.target.assert_json,
             ):
                 atheris.instrument_func(code)

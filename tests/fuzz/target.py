@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from workers.sandbox.protocol import (
+from functory.workers.sandbox.protocol.frames import (
     DEPTH,
     Begun,
     Call,

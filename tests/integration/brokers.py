@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from functory.workers.sandbox.network.connection_broker import Broker
 from tests.integration.network_world import LOOPBACK, Names
-from workers.sandbox.broker import Broker
 
 
 @pytest.fixture

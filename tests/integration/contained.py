@@ -22,7 +22,7 @@ if __name__ == "__main__":
 
 import msgspec  # noqa: E402 - found only now
 
-from workers.sandbox.plan import Bounds, Plan  # noqa: E402
+from functory.workers.sandbox.protocol.plan import Bounds, Plan  # noqa: E402
 
 MIB = 1 << 20
 BOUNDS = Bounds(
@@ -68,8 +68,8 @@ class Contained:
         ids: int = 0,
         **plan: Any,
     ) -> None:
+        from functory.workers.sandbox.confinement.confine import free_ids
         from tests import ordinary
-        from workers.sandbox.confinement import free_ids
 
         self.as_root = os.geteuid() == 0 and (tier == "A" or bool(ids))
         self.base = tempfile.mkdtemp(prefix="contained-")
@@ -166,7 +166,7 @@ def attempt(work: Any, *arguments: Any, **options: Any) -> str:
 
 
 def _main(spec: Spec) -> None:
-    from workers.sandbox.confinement import contain
+    from functory.workers.sandbox.confinement.confine import contain
 
     names = {"say": say, "attempt": attempt, "os": os, "sys": sys, "Path": Path, "spec": spec}
     if spec.world:
@@ -197,10 +197,10 @@ def _await(pids: list[int]) -> None:
 
 
 def _child(spec: Spec, confined: Any, number: int, code: str, names: dict[str, Any]) -> None:
-    from workers.sandbox import kernel
+    from functory.workers.sandbox.confinement import syscalls
 
     try:
-        kernel.close_all_but({0, 1, 2, *confined.descriptors})
+        syscalls.close_all_but({0, 1, 2, *confined.descriptors})
         scratch = f"{spec.plan.base}/{number}" if spec.plan.tier in ("C", "none") else ""
         confined.confine(spec.bounds, number, scratch)
     except (OSError, ValueError) as error:

@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from workers.sandbox.broker import Broker
-from workers.sandbox.network import Answer, Connect
+from functory.workers.sandbox.guest.network import Answer, Connect
+from functory.workers.sandbox.network.connection_broker import Broker
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = ("127.0.0.0/8",)
@@ -38,7 +38,8 @@ MEGABYTE = 1_048_576
 _BOOT = """
 import json, os, sys
 sys.path.insert(0, sys.argv[2])
-from workers.sandbox import network, seccomp
+from functory.workers.sandbox.confinement.seccomp import filter as seccomp
+from functory.workers.sandbox.guest import network
 import concurrent.futures, threading, asyncio, ssl
 source = sys.stdin.read()
 names = {"FD": int(sys.argv[1]), **json.loads(sys.argv[3])}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workers.sandbox.job import Code, Job, Limits
+from functory.workers.sandbox.protocol.job import Code, Job, Limits
 
 QUICK = Limits(wall_seconds=20.0, total_seconds=40.0, cpu_seconds=15.0)
 
@@ -136,7 +136,7 @@ class FakeHost:
     def state_set(self, key, value, expected_version):
         version = self.state.get(key, (None, 0))[1]
         if expected_version is not None and expected_version != version:
-            from engine.errors import Conflict
+            from functory.engine.errors import Conflict
 
             raise Conflict(f"{key} is at version {version}")
         self.state[key] = (value, version + 1)
@@ -150,6 +150,6 @@ class FakeHost:
         return {"did": op}
 
     def llm(self, arguments):
-        from engine.errors import Unavailable
+        from functory.engine.errors import Unavailable
 
         raise Unavailable("no language model is configured")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from engine import backlog, dispatch, tables, workers
+from functory.engine.database import schema
+from functory.engine.executions import dispatch, ready_queue, worker_registry
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -77,7 +78,7 @@ def test_a_claim_without_messages_has_the_same_order(ready: World) -> None:
 def test_what_is_not_due_or_waits_for_a_place_is_no_backlog(ready: World) -> None:
     ready.start("big", delay=30)
     with ready.database.write() as tx:
-        tx.execute(sa.update(tables.execution).values(held=False))
+        tx.execute(sa.update(schema.execution).values(held=False))
     broker = Broker(ready)
     assert broker.dispatch() == []
     assert broker.pace.due_in(ready.clock.now()) == pytest.approx(30)
@@ -86,7 +87,7 @@ def test_what_is_not_due_or_waits_for_a_place_is_no_backlog(ready: World) -> Non
 
 
 def test_a_long_wait_sends_nothing_twice_as_long_as_all_slots_are_busy(ready: World) -> None:
-    workers.seen(ready.database, "worker", 2, "none")
+    worker_registry.seen(ready.database, "worker", 2, "none")
     ids = [ready.start("big")["id"] for _ in range(30)]
     broker = Broker(ready)
     broker.dispatch()
@@ -115,7 +116,7 @@ def test_a_lost_message_is_sent_again_later_where_others_wait_long(ready: World)
         claim = ready.claim(row)
         assert claim.queued_seconds == pytest.approx(4)
         ready.finish(claim)
-    assert [round(row["queued_seconds"]) for row in ready.rows(tables.attempt)] == [4] * 20
+    assert [round(row["queued_seconds"]) for row in ready.rows(schema.attempt)] == [4] * 20
     lost = ready.start("big")["id"]
     broker.sent.clear()
     for _ in range(2):
@@ -130,14 +131,14 @@ def test_what_was_claimed_by_itself_has_waited_for_no_message(ready: World) -> N
     ready.start("big")
     (claim,) = ready.worker.claim_any(1)
     assert claim.queued_seconds is None
-    assert ready.rows(tables.attempt)[0]["queued_seconds"] is None
+    assert ready.rows(schema.attempt)[0]["queued_seconds"] is None
 
 
 def test_a_worker_claims_only_what_has_waited_long_enough_for_a_message(ready: World) -> None:
     sent, unsent = (ready.start("big")["id"] for _ in range(2))
     with ready.database.write() as tx:
         tx.execute(
-            sa.update(tables.execution).where(tables.execution.c.id == sent).values(dispatched_at=tx.now)
+            sa.update(schema.execution).where(schema.execution.c.id == sent).values(dispatched_at=tx.now)
         )
     assert not ready.worker.any_due(waited=2)
     assert ready.worker.claim_any(5, waited=2) == []
@@ -190,7 +191,7 @@ def test_every_question_about_the_backlog_goes_through_its_indexes(ready: World)
     with ready.database.read() as tx:
         if ready.dialect == "postgresql":
             tx.execute(sa.text("SET LOCAL enable_seqscan = off"))
-        flight = backlog.in_flight(tx)
+        flight = ready_queue.in_flight(tx)
     assert flight.sent == 1
     if ready.dialect == "sqlite":
         asked = [

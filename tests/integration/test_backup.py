@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import archive, backup, migrate, pgtools, restoring, tables
-from engine.attempts import Attempts
-from engine.clock import SystemClock
-from engine.database import Database
-from engine.endings import Ending
-from engine.errors import Conflict, Invalid, Stale
-from engine.restoring import restore
+from functory.engine.database import migrations, schema
+from functory.engine.database.clock import SystemClock
+from functory.engine.database.connection import Database
+from functory.engine.errors import Conflict, Invalid, Stale
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.completion import Ending
+from functory.engine.maintenance.backup import archive, create, pg_dump
+from functory.engine.maintenance.backup import restore as backup_restore
+from functory.engine.maintenance.backup.restore import restore
 from tests.engine import World
 
 pytest_plugins = ["tests.engine"]
@@ -42,7 +44,7 @@ def target(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Iter
 
 
 def save(world: World, path: Path, **options: Any) -> archive.Manifest:
-    return backup.backup(world.database, path, version="0.1.0", **options)
+    return create.backup(world.database, path, version="0.1.0", **options)
 
 
 def lived_in(world: World) -> None:
@@ -68,7 +70,7 @@ def everything(database: Database) -> dict[str, list[dict[str, Any]]]:
     with database.read() as tx:
         return {
             table.name: tx.rows(sa.select(table).order_by(*table.primary_key.columns))
-            for table in tables.metadata.sorted_tables
+            for table in schema.metadata.sorted_tables
         }
 
 
@@ -80,7 +82,7 @@ def test_everything_is_there_again_and_what_ran_is_queued_as_lost(
     manifest = save(world, tmp_path / "b")
     assert everything(world.database) == before
     assert manifest.rows["event"] == len(before["event"])
-    assert manifest.schema == migrate.HEAD
+    assert manifest.schema == migrations.HEAD
     (running,) = [row for row in before["execution"] if row["state"] == "running"]
     done = restore(target, world.settings, tmp_path / "b", author="me")
     assert [(one.code, one.examples) for one in done.invariants if one.count] == []
@@ -170,7 +172,7 @@ def test_a_file_that_was_changed_or_cut_is_refused_before_anything_is_touched(
     (tmp_path / "b").write_bytes(changed)
     with pytest.raises(Invalid, match="no whole backup"):
         restore(target, world.settings, tmp_path / "b")
-    assert restoring.is_empty(target)
+    assert backup_restore.is_empty(target)
 
 
 def test_a_database_with_something_in_it_is_replaced_only_when_asked(
@@ -178,17 +180,17 @@ def test_a_database_with_something_in_it_is_replaced_only_when_asked(
 ):
     lived_in(world)
     save(world, tmp_path / "b")
-    migrate.upgrade(target)
+    migrations.upgrade(target)
     restore(target, world.settings, tmp_path / "b")
     with target.write() as tx:
-        tx.execute(sa.update(tables.function).values(state="disabled"))
+        tx.execute(sa.update(schema.function).values(state="disabled"))
     with pytest.raises(Conflict, match="not empty"):
         restore(target, world.settings, tmp_path / "b")
     assert {row["state"] for row in everything(target)["function"]} == {"disabled"}
     done = restore(target, world.settings, tmp_path / "b", replace=True)
     assert not any(one.count for one in done.invariants)
     assert {row["state"] for row in everything(target)["function"]} == {"enabled"}
-    assert migrate.current(target) == migrate.HEAD
+    assert migrations.current(target) == migrations.HEAD
 
 
 def test_what_is_replaced_comes_back_when_the_restore_fails(
@@ -202,7 +204,7 @@ def test_what_is_replaced_comes_back_when_the_restore_fails(
     def fail(*_: Any) -> Any:
         raise Invalid("no")
 
-    monkeypatch.setattr(restoring, "settle", fail)
+    monkeypatch.setattr(backup_restore, "settle", fail)
     with pytest.raises(Invalid):
         restore(target, world.settings, tmp_path / "b", replace=True)
     assert everything(target) == before
@@ -212,10 +214,11 @@ def test_what_is_replaced_comes_back_when_the_restore_fails(
 def test_a_database_in_use_is_not_replaced(world: World, tmp_path: Path, target: Database):
     lived_in(world)
     save(world, tmp_path / "b")
-    migrate.upgrade(target)
+    migrations.upgrade(target)
     url = target._url.render_as_string(hide_password=False)
     script = (
-        "import sys; from engine.database import Database; d = Database(sys.argv[1]); c = d.engine.connect();"
+        "import sys; from functory.engine.database.connection import Database\n"
+        "d = Database(sys.argv[1]); c = d.engine.connect()\n"
         "c.exec_driver_sql('SELECT 1'); print('open', flush=True); sys.stdin.readline()"
     )
     with subprocess.Popen(
@@ -241,16 +244,16 @@ def test_a_backup_of_an_older_schema_is_upgraded_and_one_of_a_newer_refused(
     monkeypatch: pytest.MonkeyPatch,
 ):
     old = Database(f"sqlite:///{tmp_path / 'old.db'}") if world.dialect == "sqlite" else target
-    migrate.upgrade(old, "0003")
-    made = backup.backup(old, tmp_path / "b", version="0.1.0")
+    migrations.upgrade(old, "0003")
+    made = create.backup(old, tmp_path / "b", version="0.1.0")
     assert made.schema == "0003"
     into = target if world.dialect == "sqlite" else old
     done = restore(into, world.settings, tmp_path / "b", replace=True)
-    assert migrate.current(into) == migrate.HEAD
+    assert migrations.current(into) == migrations.HEAD
     assert not any(one.count for one in done.invariants)
     if world.dialect == "sqlite":
         old.close()
-    monkeypatch.setattr(migrate, "HEAD", "0002")
+    monkeypatch.setattr(migrations, "HEAD", "0002")
     with pytest.raises(Conflict, match="knows up to 0002"):
         restore(into, world.settings, tmp_path / "b", replace=True)
 
@@ -311,8 +314,9 @@ def test_one_moment_of_a_database_that_is_written_to_all_the_time(
 
 def test_a_backup_that_is_killed_leaves_nothing_that_looks_like_one(world: World, tmp_path: Path):
     script = (
-        "import sys; from pathlib import Path; from engine import archive, backup\n"
-        "from engine.database import Database\n"
+        "import sys; from pathlib import Path\n"
+        "from functory.engine.maintenance.backup import archive, create as backup\n"
+        "from functory.engine.database.connection import Database\n"
         "real = archive.Sink.write\n"
         "def slow(self, piece):\n"
         "    done = real(self, piece); print('writing', flush=True); sys.stdin.readline(); return done\n"
@@ -353,20 +357,20 @@ def test_the_password_is_in_no_argument_and_an_old_pg_dump_is_named(
         return
     database = Database(world.url.replace("functory@", "functory:hush-hush@"), clock=world.clock)
     seen: list[tuple[list[str], dict[str, str]]] = []
-    real = pgtools._command
+    real = pg_dump._command
 
     def spy(*given: Any) -> Any:
         seen.append(real(*given))
         return seen[-1]
 
-    monkeypatch.setattr(pgtools, "_command", spy)
-    backup.backup(database, tmp_path / "b", version="0.1.0")
+    monkeypatch.setattr(pg_dump, "_command", spy)
+    create.backup(database, tmp_path / "b", version="0.1.0")
     database.close()
     ((command, environment),) = seen
     assert "hush-hush" not in " ".join(command)
     assert environment["PGPASSWORD"] == "hush-hush"
     assert b"hush-hush" not in (tmp_path / "b").read_bytes()
-    monkeypatch.setattr(pgtools, "_version", lambda _: "9.6")
+    monkeypatch.setattr(pg_dump, "_version", lambda _: "9.6")
     with pytest.raises(Invalid, match=r"pg_dump 9\.6 is too old"):
         save(world, tmp_path / "c")
     assert not (tmp_path / "c").exists()
@@ -385,7 +389,7 @@ def test_only_our_tables_in_whatever_schema(request: pytest.FixtureRequest, tmp_
             bare.close()
         place = "?options=-csearch_path%3Dapart"
         world = World(plain + place, tmp_path / "home", clock=SystemClock())
-        migrate.upgrade(world.database)
+        migrations.upgrade(world.database)
         lived_in(world)
         manifest = save(world, tmp_path / "b")
         assert manifest.place == "apart"

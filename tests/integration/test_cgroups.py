@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from functory.workers.sandbox.confinement import cgroups
+from functory.workers.sandbox.confinement.cgroups import Cgroup, Cgroups, why_not
 from tests import ordinary
-from workers.sandbox import cgroups
-from workers.sandbox.cgroups import Cgroup, Cgroups, why_not
 
 _MEMORY = 64 << 20
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no control groups: {why_not()}")
@@ -121,7 +121,7 @@ def test_closing_leaves_no_folder() -> None:
 def test_what_a_killed_worker_left_is_removed_by_the_next() -> None:
     code = """
 import os, sys
-from workers.sandbox.cgroups import Cgroups
+from functory.workers.sandbox.confinement.cgroups import Cgroups
 groups = Cgroups.open()
 group = groups.take(1 << 26, 8)
 pid = os.fork()
@@ -164,7 +164,7 @@ def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: 
 def test_who_may_write_none_gets_none_and_is_told_why() -> None:
     if why := ordinary.missing():
         pytest.skip(why)
-    code = "from workers.sandbox import cgroups as c; print(c.Cgroups.open()); print(c.why_not())"
+    code = "from functory.workers.sandbox.confinement import cgroups as c; print(c.Cgroups.open()); print(c.why_not())"
     said = ordinary.run([sys.executable, "-c", code]).stdout.splitlines()
     assert said[0] == "None"
     assert "not ours to write" in said[1] or "delegated" in said[1]

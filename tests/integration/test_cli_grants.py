@@ -115,8 +115,8 @@ def test_the_home_folder_cannot_be_allowed(cli, tmp_path: Path) -> None:
 def test_a_decorated_function_warns_of_what_it_waits_for(tmp_path: Path) -> None:
     import importlib.util
 
-    from engine.settings import Settings
-    from functory.local import Functory
+    from functory.client import Functory
+    from functory.engine.settings import Settings
 
     (tmp_path / "mine.py").write_text(SOURCE)
     spec = importlib.util.spec_from_file_location("mine", tmp_path / "mine.py")

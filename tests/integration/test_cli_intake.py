@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from functory.cli import intake
-from functory.local import Functory
+from functory.cli.output import source_health
+from functory.client import Functory
 
 pytest_plugins = ["tests.engine"]
 
@@ -25,7 +25,7 @@ def said(engine: Functory, tmp_path: Path) -> Any:
     """What is wrong with the sources of the engine: what → advice."""
 
     def ask(embedded: bool = True, **kernel: int) -> dict[str, str]:
-        _, found = intake.troubles(
+        _, found = source_health.troubles(
             engine.database, embedded=embedded, inotify=limits(tmp_path / "inotify", **kernel)
         )
         return dict(found)
@@ -68,7 +68,7 @@ def test_a_schedule_that_is_over_is_told(engine: Functory, said: Any) -> None:
     engine.schedules.save("once", every="1s", end="2400-01-01T00:00:00Z")
     assert said() == {}
     with engine.database.write() as tx:
-        from engine.tables import schedule
+        from functory.engine.database.schema import schedule
 
         tx.execute(schedule.update().values(next_at=None))
     assert set(said().values()) == {"functory schedule delete often", "functory schedule delete once"}
@@ -87,6 +87,6 @@ def test_the_summary_counts_states_and_names_problems(engine: Functory, tmp_path
     engine.sources.pause("file", "two")
     [held] = engine.sources.rows.claim(["file"], "here", 30.0)
     engine.sources.rows.tell_problem(held, "it is raining")
-    found = intake.summary(engine.sources.list())
+    found = source_health.summary(engine.sources.list())
     assert (found["enabled"], found["paused"]) == (1, 1)
     assert [(row["name"], row["problem"]) for row in found["problems"]] == [("one", "it is raining")]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from functory.cli import main
+from functory.triggers.sources import registry
 from tests.sources import plug_in
-from triggers.sources import registry
 
 GOOD = """
-    from triggers.sources.kind import Config, Kind
+    from functory.triggers.sources.plugin import Config, Kind
 
     class Source(Kind):
         kind, summary, types, runs = "tides", "high and low water", ("tide.turned",), True

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from engine.settings import load_settings
 from functory.api import create_app
 from functory.api.server import Server
-from functory.cli import doctor, main
-from functory.local import Functory
+from functory.cli import main
+from functory.cli.commands import doctor
+from functory.client import Functory
+from functory.engine.settings import load_settings
 
 KEY = "the-key-of-the-sender"
 

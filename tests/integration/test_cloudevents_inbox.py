@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine import cloudevents, events, tables
-from engine.cloudevents import Inbox, Incoming
-from engine.errors import Invalid
+from functory.engine.database import schema
+from functory.engine.errors import Invalid
+from functory.engine.events import cloudevents
+from functory.engine.events import store as event_store
+from functory.engine.events.cloudevents import Inbox, Incoming
 from tests.engine import World
 
 pytest_plugins = ["tests.engine"]
@@ -24,7 +26,7 @@ def sent(id_: str, **attributes: Any) -> Incoming:
 
 
 def orders(world: World) -> list[dict[str, Any]]:
-    return [row for row in world.rows(tables.event) if row["type"] == "order.created"]
+    return [row for row in world.rows(schema.event) if row["type"] == "order.created"]
 
 
 def test_an_event_is_stored_with_all_that_its_sender_said(world: World) -> None:
@@ -35,7 +37,7 @@ def test_an_event_is_stored_with_all_that_its_sender_said(world: World) -> None:
     row = world.events.get(id_)
     assert not known
     assert row["time"] == datetime(2020, 1, 1, tzinfo=UTC)
-    assert events.envelope(row) == {
+    assert event_store.envelope(row) == {
         "specversion": "1.0",
         "id": id_,
         "source": "/shop",
@@ -64,7 +66,7 @@ def test_patterns_conditions_and_inputs_see_the_attributes(world: World) -> None
     inbox = Inbox(world.database, 1024)
     inbox.take([sent("a", tenant="blue"), sent("b", tenant="blue"), sent("a2", tenant="red"), sent("a3")])
     assert world.route() == [("blue", None)]
-    (execution,) = world.rows(tables.execution)
+    (execution,) = world.rows(schema.execution)
     assert execution["input"] == {"tenant": "blue"}
 
 
@@ -92,10 +94,10 @@ def test_many_senders_of_the_same_events_write_each_once(
     assert len(written) == 30
     assert {id_ for id_, _ in answers} == written
     assert sum(not known for _, known in answers) == 30
-    assert {row["event_id"] for row in world.rows(tables.outbox)} >= written
+    assert {row["event_id"] for row in world.rows(schema.outbox)} >= written
 
 
 def test_an_old_event_is_new_to_the_broker(world: World) -> None:
     ((id_, _),) = Inbox(world.database, 1024).take([sent("a", time="2001-01-01T00:00:00Z")])
-    (waiting,) = [row for row in world.rows(tables.outbox) if row["event_id"] == id_]
+    (waiting,) = [row for row in world.rows(schema.outbox) if row["event_id"] == id_]
     assert waiting["time"] == world.clock.now()

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import compensations, events, recovery, steps
-from engine.compensations import Compensations
-from engine.errors import Conflict, Invalid, NotFound, Unavailable
-from engine.invariants import verify
-from engine.tables import compensation, execution
+from functory.engine.database.schema import compensation, execution
+from functory.engine.errors import Conflict, Invalid, NotFound, Unavailable
+from functory.engine.events import store as event_store
+from functory.engine.executions.compensation import steps
+from functory.engine.maintenance import compensator, lease_recovery
+from functory.engine.maintenance.compensator import Compensations
+from functory.engine.maintenance.invariants import verify
 from tests.engine import World
 from tests.faults import Faults, Rates
 
@@ -55,7 +57,7 @@ def undone(world: World, outcome: str = "succeeded", rounds: int = 100) -> list[
     """Advance and run compensations until nothing moves; the executions in their order, with their input."""
     ran: list[dict[str, Any]] = []
     for _ in range(rounds):
-        moved = compensations.advance(world.database, world.settings)
+        moved = compensator.advance(world.database, world.settings)
         world.advance(1)
         claims = world.worker.claim_any(100)
         for claim in claims:
@@ -92,7 +94,7 @@ def test_one_compensation_runs_at_a_time(shop: World) -> None:
     step(shop, parent, "charge")
     shop.finish(parent, "failed")
     for _ in range(3):
-        compensations.advance(shop.database, shop.settings)
+        compensator.advance(shop.database, shop.settings)
     assert [row["function"] for row in shop.rows(execution, execution.c.cause == "compensation")] == [
         "undo_charge"
     ]
@@ -136,7 +138,7 @@ def test_a_lost_worker_s_last_attempt_is_undone_by_the_reaper(shop: World) -> No
     parent = begun(shop)
     step(shop, parent, "reserve")
     shop.advance(shop.lease + 1)
-    recovery.reap(shop.database, cancel_grace=60)
+    lease_recovery.reap(shop.database, cancel_grace=60)
     assert shop.executions.get(parent.id)["state"] == "dead"
     assert [row["function"] for row in undone(shop)] == ["undo_reserve"]
 
@@ -293,7 +295,7 @@ def test_an_open_step_is_cancelled_and_waited_for(shop: World) -> None:
     shop.finish(parent, "failed")
     assert plan(shop, parent.id) == [("charge", "waiting"), ("charge", "waiting"), ("reserve", "pending")]
     for _ in range(3):
-        compensations.advance(shop.database, shop.settings)
+        compensator.advance(shop.database, shop.settings)
     assert shop.executions.get(queued["id"])["state"] == "cancelled"
     assert shop.executions.get(running.id)["cancel_requested_at"] is not None
     assert plan(shop, parent.id) == [("charge", "skipped"), ("charge", "waiting"), ("reserve", "pending")]
@@ -308,7 +310,7 @@ def test_an_open_step_that_ends_badly_is_left_to_its_own_saga(shop: World) -> No
     charging = begun(shop, "charge", parent=parent.cause)
     step(shop, charging, "reserve", 2)
     shop.finish(parent, "failed")
-    compensations.advance(shop.database, shop.settings)
+    compensator.advance(shop.database, shop.settings)
     shop.finish(charging, "cancelled")
     assert sorted(row["input"]["result"] for row in undone(shop)) == [1, 2]
     assert plan(shop, parent.id) == [("charge", "skipped"), ("reserve", "done")]
@@ -343,7 +345,7 @@ def test_what_has_no_compensation_anywhere_is_neither_cancelled_nor_told_of(shop
     parent = begun(shop)
     packing = begun(shop, "pack", parent=parent.cause)
     shop.finish(parent, "failed")
-    compensations.advance(shop.database, shop.settings)
+    compensator.advance(shop.database, shop.settings)
     assert shop.executions.get(packing.id)["cancel_requested_at"] is None
     shop.finish(packing)
     undone(shop)
@@ -415,11 +417,11 @@ def test_a_compensation_retries_as_its_own_version_says(shop: World) -> None:
     parent = begun(shop)
     step(shop, parent, "reserve")
     shop.finish(parent, "failed")
-    compensations.advance(shop.database, shop.settings)
+    compensator.advance(shop.database, shop.settings)
     shop.advance(1)
     (claim,) = shop.worker.claim_any(1)
     assert shop.finish(claim, "failed").state == "queued"
-    compensations.advance(shop.database, shop.settings)
+    compensator.advance(shop.database, shop.settings)
     assert plan(shop, parent.id) == [("reserve", "running")]
     shop.advance(60)
     (claim,) = shop.worker.claim_any(1)
@@ -477,9 +479,9 @@ def test_no_guard_keeps_from_undoing(make_world: Any) -> None:
     child = world.claim(world.executions.start("act", {}, parent=parent.cause))
     world.finish(child)
     world.finish(parent, "failed")
-    compensations.advance(world.database, world.settings)
+    compensator.advance(world.database, world.settings)
     world.advance(100)
-    recovery.reap(world.database, cancel_grace=60)
+    lease_recovery.reap(world.database, cancel_grace=60)
     assert [row["function"] for row in undone(world)] == ["undo"]
 
 
@@ -492,7 +494,7 @@ def test_a_failing_compensation_is_no_saga(shop: World) -> None:
     parent = begun(shop)
     step(shop, parent, "reserve")
     shop.finish(parent, "failed")
-    compensations.advance(shop.database, shop.settings)
+    compensator.advance(shop.database, shop.settings)
     shop.advance(1)
     (claim,) = shop.worker.claim_any(1)
     step(shop, claim, "charge")
@@ -513,7 +515,7 @@ def test_many_schedulers_start_each_compensation_once(shop: World, make_world: A
     def keep_advancing(world: World) -> None:
         try:
             while not ended.is_set():
-                compensations.advance(world.database, world.settings)
+                compensator.advance(world.database, world.settings)
         except BaseException as error:
             broken.append(error)
 
@@ -549,11 +551,11 @@ def test_a_database_that_fails_now_and_then_doubles_and_loses_nothing(shop: Worl
     faults = Faults(shop.database, seed, rates)
     for _ in range(300):
         with faults, contextlib.suppress(Unavailable):
-            compensations.advance(shop.database, shop.settings)
+            compensator.advance(shop.database, shop.settings)
         for running in shop.rows(execution, execution.c.cancel_requested_at.is_not(None)):
             if running["state"] == "running":
                 shop.advance(61)
-                recovery.reap(shop.database, cancel_grace=60)
+                lease_recovery.reap(shop.database, cancel_grace=60)
         shop.work()
         if not shop.lineage.open_work()["open compensations"]:
             break
@@ -612,7 +614,7 @@ def test_a_compensation_is_checked_when_it_is_saved(world: World) -> None:
 def test_saga_events_are_the_engine_s_own(world: World) -> None:
     with pytest.raises(Invalid):
         world.events.emit("saga.compensated", {})
-    assert "saga" in events.RESERVED
+    assert "saga" in event_store.RESERVED
 
 
 def test_the_order_of_undoing_is_pure() -> None:
@@ -641,4 +643,4 @@ def test_the_order_of_undoing_is_pure() -> None:
 def test_what_follows_of_a_plan(states: str, following: int | None, result: str | None) -> None:
     rows = [{"position": n, "state": state} for n, state in enumerate(states.split())]
     expected = None if following is None else rows[following]
-    assert compensations.follow(rows) == (expected, result)
+    assert compensator.follow(rows) == (expected, result)

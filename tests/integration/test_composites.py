@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine import events, tables
-from engine.clock import ManualClock
-from functory.cli import tree, why
+from functory.cli.output import execution_explanation
+from functory.engine.database import schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.events import store as event_store
+from functory.terminal import causal_tree
+from functory.triggers import definition
 from tests.engine import World
-from triggers import definition
 
 pytest_plugins = ["tests.engine"]
 
@@ -41,8 +43,8 @@ def write(world: World, told: list[tuple[float, str, str]], key: str = "k") -> N
         rows = []
         for at, type_, name in told:
             data, time = {"n": name, "key": key}, ZERO + timedelta(seconds=at)
-            rows.append(events.record(tx, type_, None, data, source="/test", time=time))
-        events.add(tx, rows)
+            rows.append(event_store.record(tx, type_, None, data, source="/test", time=time))
+        event_store.add(tx, rows)
 
 
 def tell(world: World, *moments: str, key: str = "k") -> None:
@@ -69,14 +71,14 @@ def go(world: World, second: float) -> None:
 
 def fired(world: World) -> list[str]:
     """The names of the events that each execution got, oldest first."""
-    rows = sorted(world.rows(tables.execution), key=lambda row: row["id"])
+    rows = sorted(world.rows(schema.execution), key=lambda row: row["id"])
     return [" ".join(one["data"].get("n") or one["type"] for one in row["input"]["events"]) for row in rows]
 
 
 def others(world: World) -> dict[str, str]:
     """What became of the events that did not fire: reason by name."""
-    names = {row["id"]: row["data"].get("n") for row in world.rows(tables.event)}
-    rows = world.rows(tables.firing, tables.firing.c.decision == "suppressed")
+    names = {row["id"]: row["data"].get("n") for row in world.rows(schema.event)}
+    rows = world.rows(schema.firing, schema.firing.c.decision == "suppressed")
     return {names[row["event_id"]]: row["reason"] for row in rows}
 
 
@@ -182,13 +184,13 @@ def cases(world: World, allowance: float) -> list[tuple[float, str, str]]:
 
 def outcomes(world: World) -> dict[str, tuple[list[str], dict[str, str]]]:
     """What each case fired, and what became of the others."""
-    names = {row["id"]: row["data"].get("n") for row in world.rows(tables.event, tables.event.c.type != "x")}
-    triggers = {row["id"]: list(CASES)[int(row["name"][1:])] for row in world.rows(tables.trigger)}
+    names = {row["id"]: row["data"].get("n") for row in world.rows(schema.event, schema.event.c.type != "x")}
+    triggers = {row["id"]: list(CASES)[int(row["name"][1:])] for row in world.rows(schema.trigger)}
     found: dict[str, tuple[list[str], dict[str, str]]] = {case: ([], {}) for case in CASES}
-    for row in sorted(world.rows(tables.execution), key=lambda row: row["event_id"]):
+    for row in sorted(world.rows(schema.execution), key=lambda row: row["event_id"]):
         given = " ".join(one["data"]["n"] for one in row["input"]["events"])
         found[triggers[row["trigger_id"]]][0].append(given)
-    for row in world.rows(tables.firing, tables.firing.c.decision == "suppressed"):
+    for row in world.rows(schema.firing, schema.firing.c.decision == "suppressed"):
         found[triggers[row["trigger_id"]]][1][names[row["event_id"]]] = row["reason"]
     return found
 
@@ -203,7 +205,7 @@ def test_what_each_composite_fires_and_what_becomes_of_the_others(world: World) 
         write(world, [one for one in told if one[0] == at])
     go(world, 100)
     assert outcomes(world) == WANTED
-    assert not world.rows(tables.hold) and not world.rows(tables.bucket)
+    assert not world.rows(schema.hold) and not world.rows(schema.bucket)
 
 
 def test_events_out_of_order_are_put_in_order(world: World) -> None:
@@ -307,7 +309,7 @@ def test_a_silence_fires_once_and_again_after_the_next_event(world: World, compo
     assert others(world) == {"a100": "awaited"}
     go(world, 111.1)
     assert fired(world) == ["trigger.silent"] * 2
-    row = world.rows(tables.event, tables.event.c.type == "trigger.silent")[-1]
+    row = world.rows(schema.event, schema.event.c.type == "trigger.silent")[-1]
     assert row["subject"] == "t" and row["state"] == "routed"
     assert row["data"]["since"] == (ZERO + timedelta(seconds=100)).isoformat()
     assert row["data"]["last_event_id"] is not None
@@ -344,27 +346,27 @@ def test_a_silence_is_told_for_each_key_that_has_come(world: World, composite: A
     go(world, 25)
     tell(world, "a25", key="x")
     go(world, 31)
-    rows = world.rows(tables.event, tables.event.c.type == "trigger.silent")
+    rows = world.rows(schema.event, schema.event.c.type == "trigger.silent")
     assert [row["data"]["key"] for row in rows] == ["y"]
     go(world, 100)
     assert len(fired(world)) == 2
-    assert not world.rows(tables.bucket), "a key that stays silent is forgotten"
+    assert not world.rows(schema.bucket), "a key that stays silent is forgotten"
 
 
 def test_a_deleted_silence_leaves_nothing(world: World, composite: Any) -> None:
     composite(absence={"of": A})
     go(world, 1)
-    assert len(world.rows(tables.bucket)) == 1
+    assert len(world.rows(schema.bucket)) == 1
     world.triggers.delete("t")
     go(world, 2)
-    assert not world.rows(tables.bucket)
+    assert not world.rows(schema.bucket)
 
 
 def test_the_firing_links_all_its_events(world: World, composite: Any) -> None:
     composite(all=[A, B], allowance=0)
     tell(world, "a0", "b0")
     go(world, 1)
-    (row,) = world.rows(tables.execution)
+    (row,) = world.rows(schema.execution)
     found = world.lineage.cause(row["id"])
     assert [event["data"]["n"] for event in found["events"]] == ["a0", "b0"]
     assert row["root_id"] == found["events"][1]["root_id"], "the deciding event's tree"
@@ -375,7 +377,7 @@ def test_the_firing_links_all_its_events(world: World, composite: Any) -> None:
     theirs = world.lineage.tree(found["events"][0]["id"])
     (node,) = theirs.nodes[0].children
     assert (node.kind, node.row["execution_id"]) == ("joined", row["id"]), "the other tree leads to it"
-    assert row["id"] in "".join(text for text, _ in tree.label(node))
+    assert row["id"] in "".join(text for text, _ in causal_tree.label(node))
 
 
 def test_a_change_of_the_composite_judges_what_waits_anew(world: World, composite: Any) -> None:
@@ -437,10 +439,10 @@ def test_the_events_of_an_execution_are_told_by_the_command_line_in_sentences(
     composite(all=[A, B], allowance=0)
     tell(world, "a0", "b0")
     go(world, 1)
-    (row,) = world.rows(tables.execution)
-    said = " ".join(why.sentences(world.lineage.cause(row["id"])))
+    (row,) = world.rows(schema.execution)
+    said = " ".join(execution_explanation.sentences(world.lineage.cause(row["id"])))
     assert "It fired on 2 events" in said
-    for event in world.rows(tables.event):
+    for event in world.rows(schema.event):
         if event["type"] in "ab":
             assert event["id"] in said
 
@@ -452,6 +454,6 @@ def test_the_template_knows_all_events_and_the_deciding_one(world: World) -> Non
     world.triggers.save("t", definition.define(function="work", composite=given, input=template))
     tell(world, "a0", "b0")
     go(world, 1)
-    (row,) = world.rows(tables.execution)
+    (row,) = world.rows(schema.execution)
     assert [one["type"] for one in row["input"]["names"]] == ["a", "b"]
     assert row["input"]["last"] == "b"

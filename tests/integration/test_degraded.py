@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from engine import workers
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.executions import worker_registry
 from tests.roles import SCRIPTS, Role, Roles
 from tests.services.door import Door
 from tests.services.port import free_port
@@ -283,7 +283,7 @@ def test_the_second_signal_ends_a_worker_at_once_and_loses_nothing(
         with roles.client() as functory:
             functory.functions.save(STUBBORN)
             id_ = begin(functory)
-            slots = [row["slots"] for row in workers.alive(functory.database, 60)]
+            slots = [row["slots"] for row in worker_registry.alive(functory.database, 60)]
             assert slots == {"threads": [2], "prefork": [1, 1], "solo": [1]}[pool]
             with no_orphans(worker):
                 worker.signal(signal.SIGTERM)
@@ -355,7 +355,7 @@ def test_celerys_own_command_works_while_the_broker_is_away(tmp_path: Path) -> N
     ) as roles:
         roles.migrate()
         worker = roles.spawn(
-            [str(SCRIPTS / "celery"), "-A", "workers.app", "worker", "-c", "2"], name="celery"
+            [str(SCRIPTS / "celery"), "-A", "functory.workers.app", "worker", "-c", "2"], name="celery"
         )
         with roles.client() as functory:
             functory.functions.save(ADD)

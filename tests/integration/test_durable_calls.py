@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from engine import recovery
-from engine.claims import Claim
-from engine.errors import ExecutionFailed, FunctoryError, NotFound, Refused, Stale
-from engine.tables import budget, execution
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database.schema import budget, execution
+from functory.engine.errors import ExecutionFailed, FunctoryError, NotFound, Refused, Stale
+from functory.engine.executions.claim import Claim
+from functory.engine.maintenance import lease_recovery
+from functory.workers.execution.host_functions import EngineHost, Services
 from tests.engine import World, lines
-from workers.host import EngineHost, Services
 
 pytest_plugins = ["tests.engine"]
 
@@ -58,7 +58,7 @@ def first(world: World, work: Callable[[Claim], Any]) -> Caller:
 def again(world: World, caller: Caller, work: Callable[[Claim], Any]) -> Caller:
     """The next attempt, after the worker of this one was lost."""
     world.advance(world.lease + 1)
-    recovery.reap(world.database, cancel_grace=1000)
+    lease_recovery.reap(world.database, cancel_grace=1000)
     return Caller(world, world.claim(caller.claim.row), work)
 
 

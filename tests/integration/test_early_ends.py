@@ -36,10 +36,15 @@ sys.exit(main())
 
 # Where it is asked: module, owner, name, and whether the step is bound when it is read.
 STEPS = {
-    "before the handlers are taken over": ("workers.orders", "module.Orders", "install", False),
-    "before its database is opened": ("workers.executor", "module.Executor", "open", True),
-    "before its sandbox is tried": ("workers.executor", "module", "start_gate", False),
-    "before it polls": ("workers.poller", "module.Poller", "start", False),
+    "before the handlers are taken over": (
+        "functory.workers.processes.shutdown_signals",
+        "module.Orders",
+        "install",
+        False,
+    ),
+    "before its database is opened": ("functory.workers.execution.executor", "module.Executor", "open", True),
+    "before its sandbox is tried": ("functory.workers.execution.executor", "module", "start_gate", False),
+    "before it polls": ("functory.workers.execution.poller", "module.Poller", "start", False),
 }
 CASES = [
     pytest.param(step, pool, id=f"{where}-{pool}".replace(" ", "-"))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from engine import migrate, tables
-from engine.database import Database
-from engine.errors import Conflict, FunctoryError, Invalid, Unavailable
+from functory.engine.database import migrations, schema
+from functory.engine.database.connection import Database
+from functory.engine.errors import Conflict, FunctoryError, Invalid, Unavailable
 from tests.services.port import free_port
 
 if TYPE_CHECKING:
-    from engine.tx import Tx
+    from functory.engine.database.transaction import Tx
     from tests.engine import World
 
 pytest_plugins = ["tests.engine"]
@@ -52,7 +52,7 @@ def test_any_json_value_survives_wherever_it_is_stored(world):
         world.finish(claim, result=value)
         assert world.executions.get(row["id"])["result"] == value
         assert (
-            world.rows(tables.event, tables.event.c.type == "execution.succeeded")[-1]["data"]["output"]
+            world.rows(schema.event, schema.event.c.type == "execution.succeeded")[-1]["data"]["output"]
             == value
         )
         assert world.events.get(world.events.emit("order.created", value))["data"] == value
@@ -88,7 +88,7 @@ def test_what_is_not_json_is_refused_wherever_it_is_given(world):
         ):
             with pytest.raises(Invalid):
                 give()
-    assert (world.executions.list(), world.rows(tables.state), world.types()) == (
+    assert (world.executions.list(), world.rows(schema.state), world.types()) == (
         [],
         [],
         ["function.created"],
@@ -162,8 +162,8 @@ def test_a_server_that_does_not_answer_is_unavailable_and_no_password_is_told():
     database = Database(url)
     for use in (
         lambda: database.ping(),
-        lambda: migrate.upgrade(database),
-        lambda: migrate.check(database),
+        lambda: migrations.upgrade(database),
+        lambda: migrations.check(database),
         lambda: database.group(lambda tx: tx.now),
         database.write().__enter__,
     ):
@@ -187,9 +187,9 @@ def test_a_wrong_database_name_is_unavailable_and_says_what_the_server_said(post
 def test_a_database_without_tables_says_how_to_make_them(empty_url):
     database = Database(empty_url)
     with pytest.raises(Conflict, match=r"(?s)schema none.*try: functory db upgrade"):
-        migrate.check(database)
+        migrations.check(database)
     with pytest.raises(Unavailable, match="try: functory db upgrade"), database.read() as tx:
-        tx.rows(sa.select(tables.event))
+        tx.rows(sa.select(schema.event))
     database.close()
 
 
@@ -225,8 +225,8 @@ def test_a_restart_of_the_server_is_survived_by_pool_clock_and_wakeups(postgres_
 def test_a_statement_that_fails_does_not_tell_its_parameters(world):
     world.function("work")
     with pytest.raises(sa.exc.IntegrityError) as caught, world.database.write() as tx:
-        row = world.rows(tables.function)[0]
-        tx.insert(tables.function, [row | {"id": tx.new_id(), "state": "hunter2"}])
+        row = world.rows(schema.function)[0]
+        tx.insert(schema.function, [row | {"id": tx.new_id(), "state": "hunter2"}])
     assert "hunter2" not in str(caught.value)
 
 
@@ -256,9 +256,9 @@ def test_threads_that_share_a_commit_each_get_their_own_result_or_error(world):
 def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(emptied_postgres):
     # Long beside the pauses of a busy machine: at those, too, a transaction stands still.
     still, other = Database(emptied_postgres, idle_seconds=2), Database(emptied_postgres)
-    row = sa.update(tables.counter).where(tables.counter.c.name == "turns")
+    row = sa.update(schema.counter).where(schema.counter.c.name == "turns")
     with other.write() as tx:
-        tx.insert(tables.counter, [{"name": "turns", "value": 0}])
+        tx.insert(schema.counter, [{"name": "turns", "value": 0}])
     done: list[str] = []
     with pytest.raises(Unavailable, match=r"lost|idle"), still.write() as tx:
         tx.execute(row.values(value=1))
@@ -270,7 +270,7 @@ def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(emptied_po
         tx.execute(row.values(value=3))
     assert done == ["locked", "written beside"]
     with still.write() as tx:
-        assert tx.scalar(sa.select(tables.counter.c.value).where(tables.counter.c.name == "turns")) == 2
+        assert tx.scalar(sa.select(schema.counter.c.value).where(schema.counter.c.name == "turns")) == 2
     still.close()
     other.close()
 
@@ -279,7 +279,7 @@ def test_a_process_that_stands_still_in_a_transaction_loses_its_locks(emptied_po
 def test_transactions_that_lock_each_other_out_are_repeated(emptied_postgres):
     one, two = Database(emptied_postgres), Database(emptied_postgres)
     with one.write() as tx:
-        tx.insert(tables.counter, [{"name": name, "value": 0} for name in ("a", "b")])
+        tx.insert(schema.counter, [{"name": name, "value": 0} for name in ("a", "b")])
     barrier = threading.Barrier(2, timeout=20)
     met: list[str] = []
     failures: list[Exception] = []
@@ -288,9 +288,9 @@ def test_transactions_that_lock_each_other_out_are_repeated(emptied_postgres):
         def work(tx: Any) -> None:
             for turn, name in enumerate(order):
                 tx.execute(
-                    sa.update(tables.counter)
-                    .where(tables.counter.c.name == name)
-                    .values(value=tables.counter.c.value + 1)
+                    sa.update(schema.counter)
+                    .where(schema.counter.c.name == name)
+                    .values(value=schema.counter.c.value + 1)
                 )
                 if turn == 0 and order not in met:
                     met.append(order)
@@ -310,7 +310,7 @@ def test_transactions_that_lock_each_other_out_are_repeated(emptied_postgres):
     with one.read() as tx:
         assert [
             row["value"]
-            for row in tx.rows(sa.select(tables.counter).where(tables.counter.c.name.in_(["a", "b"])))
+            for row in tx.rows(sa.select(schema.counter).where(schema.counter.c.name.in_(["a", "b"])))
         ] == [2, 2]
     one.close()
     two.close()
@@ -356,7 +356,7 @@ def test_a_full_disk_is_told_loses_nothing_and_work_goes_on_afterwards(full_disk
     with pytest.raises(Unavailable):
         world.finish(claim, result="x" * 500_000)
     assert world.executions.get(done["id"])["state"] == "running"
-    assert [row["id"] for row in world.rows(tables.event, tables.event.c.type == "order.created")] == [
+    assert [row["id"] for row in world.rows(schema.event, schema.event.c.type == "order.created")] == [
         *kept,
         *written,
     ]
@@ -381,7 +381,7 @@ def _use_in_child(database: Database, count: int, answers: Any) -> None:
             pid = _session(tx)
         for n in range(count):
             with database.write() as tx:
-                tx.insert(tables.counter, [{"name": f"{os.getpid()}-{n}", "value": n}])
+                tx.insert(schema.counter, [{"name": f"{os.getpid()}-{n}", "value": n}])
         answers.put(pid)
     except BaseException as error:
         answers.put(repr(error))
@@ -391,7 +391,7 @@ def test_a_forked_child_has_connections_and_locks_of_its_own(world):
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     database = world.database
-    before = len(world.rows(tables.counter))
+    before = len(world.rows(schema.counter))
     children = [context.Process(target=_use_in_child, args=(database, 10, answers)) for _ in range(3)]
     if database.dialect == "sqlite":
         # SQLite's own bookkeeping is copied, too: a fork inside of a transaction would lock the child out.
@@ -401,7 +401,7 @@ def test_a_forked_child_has_connections_and_locks_of_its_own(world):
         with database.read() as other:
             here = [_session(tx), _session(other)]
         # By now one session of the pool is in use and one is idle: the children may take neither.
-        tx.insert(tables.counter, [{"name": "parent", "value": 1}])
+        tx.insert(schema.counter, [{"name": "parent", "value": 1}])
         if database.dialect == "postgresql":
             for child in children:
                 child.start()
@@ -411,7 +411,7 @@ def test_a_forked_child_has_connections_and_locks_of_its_own(world):
     assert all(isinstance(pid, int) for pid in said), said
     assert len({*here, *said}) == len({*here}) + 3
     with database.read() as tx:
-        assert tx.scalar(sa.select(sa.func.count()).select_from(tables.counter)) == 31 + before
+        assert tx.scalar(sa.select(sa.func.count()).select_from(schema.counter)) == 31 + before
         if database.dialect == "postgresql":
             assert _session(tx) in here, "the parent's sessions live on"
 
@@ -484,7 +484,7 @@ def test_what_another_process_writes_into_the_file_wakes_this_one(tmp_path, migr
     for _ in range(100):
         seen = here.wakeup.generation("events")
         with there.write() as tx:
-            tx.insert(tables.counter, [{"name": tx.new_id(), "value": 1}])
+            tx.insert(schema.counter, [{"name": tx.new_id(), "value": 1}])
         if here.wakeup.wait("events", seen, 0.2) != seen:
             break
     else:
@@ -512,7 +512,7 @@ def test_a_new_file_is_waited_for_while_another_process_writes_to_it(tmp_path: P
 
 
 def test_a_new_file_that_stays_locked_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("engine.database.BUSY_MILLISECONDS", 200)
+    monkeypatch.setattr("functory.engine.database.connection.BUSY_MILLISECONDS", 200)
     other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)
     other.execute("CREATE TABLE something (x)")
     other.execute("BEGIN IMMEDIATE")

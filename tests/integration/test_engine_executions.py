@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine import dispatch, recovery, tables
-from engine.attempts import MAX_RELEASES
-from engine.endings import Ending
-from engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Stale, WaitTimeout
-from engine.executions import TERMINAL, value_of
-from workers.reaper import Reaper
+from functory.engine.database import schema
+from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Stale, WaitTimeout
+from functory.engine.executions import dispatch
+from functory.engine.executions.attempts import MAX_RELEASES
+from functory.engine.executions.completion import Ending
+from functory.engine.executions.store import TERMINAL, value_of
+from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance.reaper import Reaper
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -31,14 +33,14 @@ def ready(world: "World") -> "World":
 
 def check(world: "World") -> None:
     """What holds in every state: attempts are counted, and each finished execution has told its end once."""
-    for row in world.rows(tables.execution):
+    for row in world.rows(schema.execution):
         attempts = world.executions.attempts(row["id"])
         counted = [a for a in attempts if a["outcome"] != "released"]
         assert len(counted) == row["attempt"] <= row["max_attempts"]
         assert [a["fence"] for a in attempts if a["ended_at"] is None] == (
             [row["fence"]] if row["state"] == "running" else []
         )
-        told = [e["type"] for e in world.rows(tables.event, tables.event.c.cause_execution_id == row["id"])]
+        told = [e["type"] for e in world.rows(schema.event, schema.event.c.cause_execution_id == row["id"])]
         ends = [type_ for type_ in told if type_ in ENDINGS]
         assert ends == ([f"execution.{row['state']}"] if row["state"] in TERMINAL else [])
         assert (row["finished_at"] is not None) == (row["state"] in TERMINAL)
@@ -74,7 +76,7 @@ def test_a_success_stores_everything_in_one_step(ready):
     assert ready.executions.attempts(row["id"])[0]["outcome"] == "succeeded"
     assert ready.executions.spans(row["id"])[0]["function"] == "parse"
     assert ready.executions.logs(row["id"])[0]["text"] == "hi"
-    (event,) = ready.rows(tables.event, tables.event.c.type == "execution.succeeded")
+    (event,) = ready.rows(schema.event, schema.event.c.type == "execution.succeeded")
     assert event["data"]["output"] == {"a": 1}
     assert (event["root_id"], event["cause_execution_id"], event["depth"]) == (row["id"], row["id"], 0)
     check(ready)
@@ -126,15 +128,15 @@ def test_a_zombie_can_write_nothing(ready, takeover):
     zombie = ready.claim(row)
     if takeover == "lost":
         ready.advance(LEASE + 1)
-        assert recovery.reap(ready.database, cancel_grace=LEASE)["lost"] == 1
+        assert lease_recovery.reap(ready.database, cancel_grace=LEASE)["lost"] == 1
         ready.claim(row, ready.attempts("other"))
     elif takeover == "cancelled":
         ready.executions.cancel(row["id"])
         ready.advance(LEASE + 1)
-        assert recovery.reap(ready.database, cancel_grace=LEASE)["cancelled"] == 1
+        assert lease_recovery.reap(ready.database, cancel_grace=LEASE)["cancelled"] == 1
     else:
         ready.finish(zombie, result="first")
-    before = ready.executions.get(row["id"]), ready.types(), ready.rows(tables.state), ready.executions.list()
+    before = ready.executions.get(row["id"]), ready.types(), ready.rows(schema.state), ready.executions.list()
     assert ready.worker.heartbeat([(zombie.id, zombie.fence)]).lost == {(zombie.id, zombie.fence)}
     assert ready.worker.wanted([(zombie.id, zombie.fence)]).lost == {(zombie.id, zombie.fence)}
     assert ready.worker.release([(zombie.id, zombie.fence)]) == 0
@@ -154,7 +156,7 @@ def test_a_zombie_can_write_nothing(ready, takeover):
     assert (
         ready.executions.get(row["id"]),
         ready.types(),
-        ready.rows(tables.state),
+        ready.rows(schema.state),
         ready.executions.list(),
     ) == before
     check(ready)
@@ -164,7 +166,7 @@ def test_a_worker_that_claims_its_own_lost_execution_again_keeps_the_new_attempt
     row = ready.start()
     zombie = ready.claim(row)
     ready.advance(LEASE + 1)
-    recovery.reap(ready.database, cancel_grace=LEASE)
+    lease_recovery.reap(ready.database, cancel_grace=LEASE)
     again = ready.claim(row)
     old, new = (zombie.id, zombie.fence), (again.id, again.fence)
     # Whichever of the two is named last: one is to be killed, and the other is not.
@@ -181,7 +183,7 @@ def test_a_heartbeat_extends_the_lease(ready):
         ready.advance(LEASE - 1)
         pulse = ready.worker.heartbeat([(claim.id, claim.fence)])
         assert (pulse.lost, pulse.cancel) == (set(), set())
-        assert recovery.reap(ready.database, cancel_grace=LEASE)["lost"] == 0
+        assert lease_recovery.reap(ready.database, cancel_grace=LEASE)["lost"] == 0
     ready.finish(claim)
     check(ready)
 
@@ -241,7 +243,7 @@ def test_an_execution_whose_worker_dies_every_time_is_dead_after_its_last_attemp
     for _ in range(4):
         ready.claim(row)
         ready.advance(LEASE + 1)
-        done.append(recovery.reap(ready.database, cancel_grace=LEASE))
+        done.append(lease_recovery.reap(ready.database, cancel_grace=LEASE))
         check(ready)
     assert [d["lost"] for d in done] == [1, 1, 1, 0]
     assert done[-1]["dead"] == 1
@@ -257,7 +259,7 @@ def test_two_reapers_end_an_execution_once(ready):
 
     def reap() -> None:
         barrier.wait()
-        done.append(recovery.reap(ready.database, cancel_grace=LEASE)["lost"])
+        done.append(lease_recovery.reap(ready.database, cancel_grace=LEASE)["lost"])
 
     threads = [threading.Thread(target=reap) for _ in range(2)]
     for thread in threads:
@@ -328,9 +330,9 @@ def test_a_queued_execution_expires_when_nobody_starts_it_in_time(world):
     world.function("work", limits={"expires": 60})
     row = world.start()
     world.advance(59)
-    assert recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 0
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 0
     world.advance(2)
-    assert recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 1
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 1
     assert world.executions.get(row["id"])["state"] == "expired"
     check(world)
 
@@ -482,7 +484,7 @@ def test_a_reaper_believes_no_lease_before_a_lease_has_passed_without_an_outage(
     ready.advance(LEASE - 1)
     reaper.reap()
     with monkeypatch.context() as away:
-        away.setattr(recovery, "reap", _raise)
+        away.setattr(lease_recovery, "reap", _raise)
         ready.advance(2)
         with pytest.raises(ConnectionError):
             reaper.reap()

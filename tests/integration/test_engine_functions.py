@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import tables
-from engine.errors import Conflict, Invalid, NotFound
+from functory.engine.database import schema
+from functory.engine.errors import Conflict, Invalid, NotFound
 
 pytest_plugins = ["tests.engine"]
 
@@ -176,7 +176,7 @@ def test_activate_and_rollback_move_the_active_version_and_are_told(world):
         world.functions.rollback("work")
     assert world.functions.activate("work", 3)["active"] == 3
     assert world.functions.activate("work", 3)["active"] == 3
-    told = [e["data"] for e in world.rows(tables.event, tables.event.c.type == "function.activated")]
+    told = [e["data"] for e in world.rows(schema.event, schema.event.c.type == "function.activated")]
     assert [(d["version"], d["previous_version"]) for d in told] == [(2, 3), (1, 2), (3, 1)]
 
 
@@ -343,7 +343,7 @@ class Broken(Exception):
 
 def test_a_change_that_is_rolled_back_leaves_neither_version_nor_event(world, monkeypatch):
     world.function("work")
-    real, broken = tables.event.insert, []
+    real, broken = schema.event.insert, []
 
     def breaks(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("INSERT INTO event"):

@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import audit, codec, counters, grants, tables
-from engine.attempts import Attempts
-from engine.endings import Ending
-from engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused
-from engine.grants import NOTHING, Grants
-from engine.limits import Limits
-from workers.denials import MOST
-from workers.host import EngineHost, Services
+from functory.engine.access import grants
+from functory.engine.access.grants import NOTHING, Grants
+from functory.engine.database import audit, counters, schema
+from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.completion import Ending
+from functory.engine.functions.limits import Limits
+from functory.engine.serialization import json_codec
+from functory.workers.execution.denied_requests import MOST
+from functory.workers.execution.host_functions import EngineHost, Services
 
 pytest_plugins = ["tests.engine"]
 
@@ -61,11 +63,11 @@ def inside(world, **declared) -> EngineHost:
 
 
 def told(world, prefix="function.") -> list[dict[str, Any]]:
-    return [row["data"] for row in world.rows(tables.event) if row["type"].startswith(prefix)]
+    return [row["data"] for row in world.rows(schema.event) if row["type"].startswith(prefix)]
 
 
 def deeds(world) -> list[tuple[str, str, str]]:
-    return [(row["author"], row["action"], row["subject"]) for row in world.rows(tables.audit)]
+    return [(row["author"], row["action"], row["subject"]) for row in world.rows(schema.audit)]
 
 
 # What a claim has.
@@ -75,7 +77,7 @@ def test_a_version_that_declares_nothing_has_nothing(world):
     world.function("work")
     claim = claimed(world)
     assert claim.grants == NOTHING
-    (row,) = world.rows(tables.attempt)
+    (row,) = world.rows(schema.attempt)
     assert row["sandbox"] == {
         "sha256": claim.version["sha256"],
         "tier": "none",
@@ -88,7 +90,7 @@ def test_a_version_that_declares_nothing_has_nothing(world):
 def test_embedded_all_that_is_declared_takes_effect(world):
     world.function("work", **ALL)
     assert claimed(world).grants == EVERYTHING
-    (row,) = world.rows(tables.attempt)
+    (row,) = world.rows(schema.attempt)
     assert Grants.from_json(row["sandbox"]["grants"]) == EVERYTHING
     assert world.widenings.of(world.functions.get("work")) == (EVERYTHING, NOTHING)
 
@@ -138,7 +140,7 @@ def test_the_hash_of_what_declares_nothing_is_as_it_was_before_there_were_grants
         "source", "parameters", "input_schema", "output_schema", "declared", "imports", "dependencies", "secrets",
         "permissions", "metadata", "output_patterns", "limits",
     )  # fmt: skip
-    assert row["sha256"] == codec.digest([row[name] for name in old])
+    assert row["sha256"] == json_codec.digest([row[name] for name in old])
     assert not world.function("work", parameters="", hosts=[], files={}, subprocess=False)["created"]
     hashes = {row["sha256"]}
     for field, value in {
@@ -152,13 +154,13 @@ def test_the_hash_of_what_declares_nothing_is_as_it_was_before_there_were_grants
 
 def test_a_version_that_lacked_its_packages_is_read_again(world):
     version = world.function("work")
-    table = tables.function_version
+    table = schema.function_version
 
     def environment(key: str | None, error: str | None) -> Any:
         with world.database.write() as tx:
             tx.execute(sa.update(table).values(environment=key, environment_error=error))
         claim = claimed(world)
-        (row,) = world.rows(tables.attempt, tables.attempt.c.execution_id == claim.id)
+        (row,) = world.rows(schema.attempt, schema.attempt.c.execution_id == claim.id)
         return claim.version["environment_error"], row["sandbox"]["environment"]
 
     assert version["environment_error"] is None
@@ -235,7 +237,7 @@ def test_the_deed_is_told_and_audited_with_who_what_why_and_to_which_content(ser
         "work",
         what,
     )
-    (event,) = [row for row in served.rows(tables.event) if row["type"] == "function.granted"]
+    (event,) = [row for row in served.rows(schema.event) if row["type"] == "function.granted"]
     assert (event["subject"], event["source"]) == ("work", "/functory/functions/work")
     served.widenings.revoke("work", 1, "read", "/data/in", reason="no more", author="bob")
     assert told(served, "function.revoked") == [
@@ -302,7 +304,7 @@ def test_what_cannot_be_allowed_is_refused_and_leaves_nothing(served, given, err
     served.function("work")
     with pytest.raises(error, match=message):
         served.widenings.allow(*given, reason="asked for")
-    assert served.rows(tables.widening) == served.rows(tables.audit) == []
+    assert served.rows(schema.widening) == served.rows(schema.audit) == []
 
 
 @pytest.mark.parametrize("reason", ["", "  \n", None, "x" * 2001, 5], ids=lambda reason: repr(reason)[:10])
@@ -310,7 +312,7 @@ def test_a_reason_must_be_given(served, reason):
     served.function("work")
     with pytest.raises(Invalid, match="reason"):
         served.widenings.allow("work", 1, "host", "a.example.com", reason=reason)
-    assert served.rows(tables.widening) == []
+    assert served.rows(schema.widening) == []
 
 
 def test_the_files_of_the_installation_cannot_be_declared_or_allowed(world, tmp_path):
@@ -324,7 +326,7 @@ def test_the_files_of_the_installation_cannot_be_declared_or_allowed(world, tmp_
         with pytest.raises(Refused, match="cannot be granted"):
             world.function("work", files={"read": [str(path)]})
     assert world.functions.get("work")["latest"] == 1
-    assert world.rows(tables.widening) == []
+    assert world.rows(schema.widening) == []
 
 
 def test_a_version_takes_a_limited_number_of_grants(served):
@@ -424,13 +426,13 @@ def test_refusals_stand_in_the_log_a_limited_number_of_them(world):
     with pytest.raises(Refused):
         host.secret("x" * 100_000)
     world.worker.finish(claim, host.denials.told(Ending("succeeded")))
-    lines = world.rows(tables.log)
+    lines = world.rows(schema.log)
     assert len(lines) == MOST + 1
     assert {(line["stream"], line["level"]) for line in lines} == {("log", "warning")}
     assert lines[0]["text"] == "refused: the secret KEY0 is not declared (work v1 has no grants)"
     assert "more refusals" in lines[-1]["text"]
     assert sum(len(line["text"]) for line in lines) < 600 * (MOST + 1)
-    assert world.rows(tables.audit) == []
+    assert world.rows(schema.audit) == []
 
 
 def test_a_refusal_does_not_tell_the_secret_that_was_asked_for_as_a_name(world):
@@ -610,7 +612,7 @@ def test_a_cause_without_an_attempt_on_record_has_nothing(world):
     world.function("maker", hosts=["a.example.com"])
     claim = claimed(world, "maker")
     with world.database.write() as tx:
-        tx.execute(sa.update(tables.attempt).values(sandbox=None))
+        tx.execute(sa.update(schema.attempt).values(sandbox=None))
     with pytest.raises(Refused, match="more rights"):
         world.functions.save("def child(): ...\n", hosts=["a.example.com"], cause=claim.cause)
     assert world.functions.save("def child(): ...\n", cause=claim.cause)["created"]

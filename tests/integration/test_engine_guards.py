@@ -8,15 +8,17 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from engine import audit, rates, tables
-from engine.causes import Cause
-from engine.errors import Conflict, Invalid, NotFound
-from engine.suppressions import Suppressions
-from engine.switches import TRIGGERS, Switches
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import audit, schema
+from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.events.causation import Cause
+from functory.engine.flow_control import circuit_breaker
+from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from functory.engine.triggers.suppressions import Suppressions
+from functory.triggers import definition
+from functory.triggers.analysis import backtest, cycles
+from functory.triggers.routing.router import Router
 from tests.engine import World
-from triggers import backtest, cycles, definition
-from triggers.router import Router
 
 pytest_plugins = ["tests.engine"]
 
@@ -57,10 +59,10 @@ def test_a_rate_of_nought_is_no_limit(world: World) -> None:
 def test_the_breaker_opens_after_repeated_trips_and_closes_by_cooling_down(world: World) -> None:
     world.function()
     world.trigger("t", "work", ON, guards={"rate": 1})
-    emit(world, 1 + rates.TRIPS + 2)
+    emit(world, 1 + circuit_breaker.TRIPS + 2)
     reasons = [reason for _, reason in world.route()]
     assert reasons.count(None) == 1
-    assert reasons.count("rate") == rates.TRIPS
+    assert reasons.count("rate") == circuit_breaker.TRIPS
     assert reasons.count("breaker_open") == 2
     paused = world.events.list(type_="trigger.paused")
     assert len(paused) == 1 and paused[0]["state"] == "routed", (
@@ -69,7 +71,7 @@ def test_the_breaker_opens_after_repeated_trips_and_closes_by_cooling_down(world
     world.advance(61)
     emit(world, 1)
     assert world.route() == [("t", "breaker_open")], "the rate would allow it, the breaker does not"
-    world.advance(rates.COOL_DOWN)
+    world.advance(circuit_breaker.COOL_DOWN)
     emit(world, 1)
     assert world.route() == [("t", None)]
 
@@ -101,9 +103,9 @@ def test_the_rate_is_exact_with_two_routers(world: World) -> None:
     for thread in threads:
         thread.join()
     world.route()
-    fired = [row for row in world.rows(tables.firing) if row["decision"] == "fired"]
+    fired = [row for row in world.rows(schema.firing) if row["decision"] == "fired"]
     assert len(fired) == 20
-    assert len(world.rows(tables.firing)) == 60
+    assert len(world.rows(schema.firing)) == 60
 
 
 def test_a_triggers_own_budget_stops_it_before_the_roots(world: World) -> None:
@@ -113,7 +115,7 @@ def test_a_triggers_own_budget_stops_it_before_the_roots(world: World) -> None:
     root = world.events.emit("tick", {})
     rest = [world.events.emit("tick", {}) for _ in range(3)]
     with world.database.write() as tx:
-        tx.execute(sa.update(tables.event).where(tables.event.c.id.in_(rest)).values(root_id=root))
+        tx.execute(sa.update(schema.event).where(schema.event.c.id.in_(rest)).values(root_id=root))
     assert sorted(world.route(), key=str) == sorted(
         [("large", None)] * 4 + [("small", None)] + [("small", "budget")] * 3, key=str
     )
@@ -124,13 +126,13 @@ def test_a_bomb_is_one_line_with_a_count_and_one_event(world: World) -> None:
     world.trigger("t", "work", ON, guards={"budget": 5})
     ids = emit(world, 40)
     with world.database.write() as tx:
-        tx.execute(sa.update(tables.event).where(tables.event.c.id.in_(ids)).values(root_id=ids[0]))
+        tx.execute(sa.update(schema.event).where(schema.event.c.id.in_(ids)).values(root_id=ids[0]))
     reasons = [reason for _, reason in world.route()]
     assert (reasons.count(None), reasons.count("budget")) == (5, 35)
     (line,) = Suppressions(world.database).list()
     assert (line["trigger"], line["reason"], line["count"]) == ("t", "budget", 35)
     assert len(world.events.list(type_="trigger.suppressed")) == 1
-    limits = {(row["limit_value"], row["actual_value"]) for row in world.rows(tables.firing) if row["reason"]}
+    limits = {(row["limit_value"], row["actual_value"]) for row in world.rows(schema.firing) if row["reason"]}
     assert limits == {(5, 6)}
 
 
@@ -202,7 +204,7 @@ def test_a_trigger_that_code_saves_begins_in_shadow_under_tighter_limits(world: 
     world.triggers.promote("t")
     id_ = world.events.emit("tick", {})
     with world.database.write() as tx:
-        tx.execute(sa.update(tables.event).where(tables.event.c.id == id_).values(depth=4))
+        tx.execute(sa.update(schema.event).where(schema.event.c.id == id_).values(depth=4))
     assert world.route() == [("t", "depth")], "four deep is the end for a trigger of an agent"
     emit(world, 70)
     reasons = [reason for _, reason in world.route()]
@@ -290,7 +292,7 @@ def test_a_backtest_decides_as_the_router_did(world: World) -> None:
     compared = backtest.run(draft, compiled, world.events.scan(since), world.settings)
     assert compared.differing == 3 + 4
     assert len(compared.only_draft) == 4 and len(compared.only_stored) == 3
-    assert len(world.rows(tables.execution)) == 3, "nothing is run"
+    assert len(world.rows(schema.execution)) == 3, "nothing is run"
 
 
 def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(engine: Functory) -> None:

@@ -3,8 +3,9 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from engine import intake, retention, tables
-from engine.intake import Arrival
+from functory.engine.database import schema
+from functory.engine.events import receipts, retention
+from functory.engine.events.receipts import Arrival
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -17,7 +18,7 @@ MONTH = timedelta(days=30)
 def arrive(world: "World", key: str) -> str | None:
     queue = source(world)
     with world.database.write() as tx:
-        (taken,) = intake.take(tx, queue, "/functory/queue/orders", [Arrival("order.created", key=key)])
+        (taken,) = receipts.take(tx, queue, "/functory/queue/orders", [Arrival("order.created", key=key)])
     return taken
 
 
@@ -34,7 +35,7 @@ def test_an_arrival_is_known_until_its_receipt_is_forgotten(world: "World"):
     world.advance(120)
     assert retention.forget(world.database, MONTH)["receipt"] == 1
     assert arrive(world, "one") is not None
-    assert len(world.rows(tables.event, tables.event.c.type == "order.created")) == 2
+    assert len(world.rows(schema.event, schema.event.c.type == "order.created")) == 2
 
 
 def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
@@ -44,7 +45,7 @@ def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
     arrive(world, "young")
     counts = [retention.forget(world.database, MONTH, 2)["receipt"] for _ in range(4)]
     assert counts == [2, 2, 1, 0]
-    assert [row["key"] for row in world.rows(tables.receipt)] == ["young"]
+    assert [row["key"] for row in world.rows(schema.receipt)] == ["young"]
 
 
 def test_ticks_are_forgotten_too(world: "World"):
@@ -52,8 +53,8 @@ def test_ticks_are_forgotten_too(world: "World"):
     world.advance(3600 * 3)
     while world.ticker.tick():
         pass
-    ticks = len(world.rows(tables.schedule_tick))
+    ticks = len(world.rows(schema.schedule_tick))
     assert ticks
     world.advance(MONTH.total_seconds() + 1)
     assert retention.forget(world.database, MONTH)["schedule_tick"] == ticks
-    assert world.rows(tables.schedule_tick) == []
+    assert world.rows(schema.schedule_tick) == []

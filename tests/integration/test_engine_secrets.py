@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from engine import tables
-from engine.errors import Conflict, Invalid, NotFound
-from engine.secrets import Secrets
-from engine.settings import Settings
+from functory.engine.access.secrets import Secrets
+from functory.engine.database import schema
+from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.settings import Settings
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -73,7 +73,7 @@ def test_counting_with_compare_and_set_loses_nothing(world):
 def test_a_secret_is_sealed_and_comes_back(world):
     assert world.secrets.set("API_KEY", "hunter2") == 1
     assert world.secrets.open("API_KEY").get_secret_value() == "hunter2"
-    (row,) = world.rows(tables.secret)
+    (row,) = world.rows(schema.secret)
     assert b"hunter2" not in bytes(row["sealed"])
     assert "hunter2" not in repr(world.secrets.list()) + repr(world.secrets.open("API_KEY"))
     assert world.secrets.missing(["API_KEY", "OTHER"]) == ["OTHER"]
@@ -83,7 +83,7 @@ def test_a_new_value_is_a_new_version_and_is_told_without_the_value(world):
     world.secrets.set("API_KEY", "hunter2")
     assert world.secrets.set("API_KEY", "hunter3") == 2
     assert world.secrets.open("API_KEY").get_secret_value() == "hunter3"
-    (event,) = world.rows(tables.event, tables.event.c.type == "secret.rotated")
+    (event,) = world.rows(schema.event, schema.event.c.type == "secret.rotated")
     assert event["data"] == {"secret": "API_KEY", "version": 2, "author": ""}
 
 
@@ -190,10 +190,10 @@ def test_several_machines_must_be_given_a_key(world):
 def test_a_row_that_was_swapped_for_another_does_not_open(world):
     world.secrets.set("MINE", "hunter2")
     world.secrets.set("THEIRS", "hunter3")
-    sealed = {row["name"]: row["sealed"] for row in world.rows(tables.secret)}
+    sealed = {row["name"]: row["sealed"] for row in world.rows(schema.secret)}
     with world.database.write() as tx:
         tx.execute(
-            sa.update(tables.secret).where(tables.secret.c.name == "MINE").values(sealed=sealed["THEIRS"])
+            sa.update(schema.secret).where(schema.secret.c.name == "MINE").values(sealed=sealed["THEIRS"])
         )
     with pytest.raises(Invalid, match="MINE cannot be opened"):
         world.secrets.open("MINE")

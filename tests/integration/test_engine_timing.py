@@ -14,9 +14,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 
-from engine import events, migrate, tables
-from engine.clock import ServerClock, ServerIds, first_id
-from engine.database import Database
+from functory.engine.database import migrations, schema
+from functory.engine.database.clock import ServerClock, ServerIds, first_id
+from functory.engine.database.connection import Database
+from functory.engine.events import store as event_store
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -113,7 +114,7 @@ def test_what_the_dispatcher_has_sent_is_claimed_by_a_worker_whose_clock_is_behi
     assert world.worker.claim([row["id"]]) == [], "not due, and nobody has sent it"
     with world.database.write() as tx:
         tx.execute(
-            sa.update(tables.execution).where(tables.execution.c.id == row["id"]).values(dispatched_at=tx.now)
+            sa.update(schema.execution).where(schema.execution.c.id == row["id"]).values(dispatched_at=tx.now)
         )
     assert [claim.id for claim in world.worker.claim([row["id"]])] == [row["id"]]
 
@@ -121,11 +122,11 @@ def test_what_the_dispatcher_has_sent_is_claimed_by_a_worker_whose_clock_is_behi
 def test_publisher_and_router_never_hide_events_from_each_other(postgres_url: str) -> None:
     database = Database(postgres_url)
     try:
-        migrate.upgrade(database)
-        id_ = events.Events(database).emit("order.placed", {})
+        migrations.upgrade(database)
+        id_ = event_store.Events(database).emit("order.placed", {})
         with database.write() as router:
-            assert [row["id"] for row in events.take_pending(router, 10)] == [id_]
+            assert [row["id"] for row in event_store.take_pending(router, 10)] == [id_]
             with database.write() as publisher:
-                assert [row["id"] for row in events.take_unpublished(publisher, 10)] == [id_]
+                assert [row["id"] for row in event_store.take_unpublished(publisher, 10)] == [id_]
     finally:
         database.close()

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from engine import budgets, routing, tables, versions
-from engine.claims import Claim
-from engine.errors import Conflict, Invalid, NotFound, Unavailable
-from triggers import definition
-from triggers.why import explain
+from functory.engine.database import schema
+from functory.engine.errors import Conflict, Invalid, NotFound, Unavailable
+from functory.engine.executions import root_budget
+from functory.engine.executions.claim import Claim
+from functory.engine.functions import versions
+from functory.engine.triggers import routing
+from functory.triggers import definition
+from functory.triggers.analysis.explain import explain
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -30,7 +33,7 @@ def shop(world: "World") -> "World":
 
 
 def suppressed(world: "World") -> list[dict[str, Any]]:
-    return world.rows(tables.firing, tables.firing.c.decision == "suppressed")
+    return world.rows(schema.firing, schema.firing.c.decision == "suppressed")
 
 
 def test_a_match_is_one_firing_and_one_execution_with_lineage(shop):
@@ -72,7 +75,7 @@ def test_chain_and_root_go_along_through_events_triggers_and_calls(shop):
     ship = by_function["ship"]
     assert (ship["root_id"], ship["depth"]) == (root, 2)
     assert [link["name"] for link in ship["chain"]] == ["on-order", "on-work"]
-    told = shop.rows(tables.event, tables.event.c.root_id == root)
+    told = shop.rows(schema.event, schema.event.c.root_id == root)
     assert {e["root_id"] for e in told} == {root}
     assert all(
         e["depth"] == {None: 0, by_function["work"]["id"]: 1, ship["id"]: 2}[e["cause_execution_id"]]
@@ -113,13 +116,13 @@ def test_routers_at_the_same_time_fire_each_match_exactly_once(make_world, route
     for thread in threads:
         thread.join()
     assert failures == []
-    firings, executions = world.rows(tables.firing), world.rows(tables.execution)
+    firings, executions = world.rows(schema.firing), world.rows(schema.execution)
     assert len(firings) == len(executions) == 180
     assert len({(f["trigger_id"], f["event_id"]) for f in firings}) == 180
     assert {f["execution_id"] for f in firings} == {e["id"] for e in executions}
 
 
-@pytest.mark.parametrize("table", [tables.firing, tables.execution], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [schema.firing, schema.execution], ids=lambda table: table.name)
 def test_the_database_itself_refuses_a_second_firing_of_a_match(shop, table):
     shop.events.emit("order.created")
     shop.route()
@@ -300,7 +303,7 @@ def test_a_budget_shared_by_routers_is_exact(make_world):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [f["decision"] for f in worlds[0].rows(tables.firing)].count("fired") == 20
+    assert [f["decision"] for f in worlds[0].rows(schema.firing)].count("fired") == 20
     assert [row["reason"] for row in suppressed(worlds[0])] == ["budget"] * 30
 
 
@@ -311,17 +314,17 @@ def test_whoever_locks_a_budget_sees_what_the_one_before_spent(make_world):
 
     def take(world: "World") -> None:
         with world.database.write() as tx:
-            seen.append(budgets.lock(tx, [root], 20)[root])
-            budgets.spend(tx, {root: 5})
+            seen.append(root_budget.lock(tx, [root], 20)[root])
+            root_budget.spend(tx, {root: 5})
 
     take(one)
     with one.database.write() as tx:
-        seen.append(budgets.lock(tx, [root], 20)[root])
+        seen.append(root_budget.lock(tx, [root], 20)[root])
         other = threading.Thread(target=take, args=(two,))
         other.start()
         # It cannot end before this transaction does; an instant is left to it to try.
         other.join(0.2)
-        budgets.spend(tx, {root: 2})
+        root_budget.spend(tx, {root: 2})
     other.join()
     assert seen == [(0, 20), (5, 20), (7, 20)]
 
@@ -338,7 +341,7 @@ def test_a_tripped_guard_is_told_and_the_telling_starts_nothing(world):
     )
     world.start()
     world.run_all()
-    (told,) = world.rows(tables.event, tables.event.c.type == "trigger.suppressed")
+    (told,) = world.rows(schema.event, schema.event.c.type == "trigger.suppressed")
     assert told["data"] | {"event_id": ""} == {
         "trigger": "self",
         "version": 1,
@@ -398,8 +401,8 @@ def test_an_event_that_cannot_be_read_is_set_aside_and_the_others_flow(shop):
     events = [shop.events.emit("order.created", n) for n in range(3)]
     with shop.database.write() as tx:
         tx.execute(
-            sa.update(tables.event)
-            .where(tables.event.c.id == events[1])
+            sa.update(schema.event)
+            .where(schema.event.c.id == events[1])
             .values(data=sa.literal_column("'{broken'"))
         )
     shop.router.route_batch()
@@ -431,15 +434,15 @@ def test_a_batch_that_fails_while_it_is_written_leaves_no_half(shop, monkeypatch
         shop.events.emit("order.created", n)
     assert shop.router.route_batch().events == 4
     assert [len(ids) for ids in calls] == [4, 1, 1, 1, 1]
-    assert len(shop.executions.list()) == len(shop.rows(tables.firing)) == 4
+    assert len(shop.executions.list()) == len(shop.rows(schema.firing)) == 4
 
 
 def test_a_stored_trigger_that_no_longer_compiles_does_not_stop_the_others(shop):
     broken = shop.trigger("broken", "work", {"type": ["order.created"], "subject": ["x"]})
     with shop.database.write() as tx:
         tx.execute(
-            sa.update(tables.trigger_version)
-            .where(tables.trigger_version.c.trigger_id == broken["id"])
+            sa.update(schema.trigger_version)
+            .where(schema.trigger_version.c.trigger_id == broken["id"])
             .values(definition={"on": {"type": [{"colour": 1}]}})
         )
     shop.events.emit("order.created", subject="x")
@@ -466,7 +469,7 @@ def test_an_output_pattern_that_matches_is_an_event_of_its_own_in_the_same_trans
     world.finish(world.claim(world.start()), result={"stock": 2})
     world.finish(world.claim(world.start()), result={"stock": 7})
     world.finish(world.claim(world.start()), result="\ud800 sku=AB")
-    matched = [e["data"] for e in world.rows(tables.event, tables.event.c.type == "output.matched")]
+    matched = [e["data"] for e in world.rows(schema.event, schema.event.c.type == "output.matched")]
     assert [(d["pattern"], d["groups"], d["output"]) for d in matched] == [
         ("low", {}, {"stock": 2}),
         ("named", {"sku": "AB"}, "\ud800 sku=AB"),

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from engine import waiting
-from engine.errors import NotFound
-from engine.waiting import Standing
-from functory.cli import standing
+from functory.cli.output import trigger_backlog
+from functory.engine.errors import NotFound
+from functory.engine.triggers import inspection
+from functory.engine.triggers.inspection import Standing
+from functory.triggers import definition
 from tests.engine import World
-from triggers import definition
 
 pytest_plugins = ["tests.engine"]
 
@@ -28,12 +28,13 @@ def emitted(world: World, *customers: str) -> list[str]:
 
 
 def look(world: World, key: str | None = None) -> Standing:
-    return waiting.of(world.database, "reorder", key=key)
+    return inspection.of(world.database, "reorder", key=key)
 
 
 def told(found: Standing) -> str:
     return "\n".join(
-        "\n".join([section.title, section.summary, *section.lines]) for section in standing.sections(found)
+        "\n".join([section.title, section.summary, *section.lines])
+        for section in trigger_backlog.sections(found)
     )
 
 
@@ -71,7 +72,7 @@ def test_a_lane_tells_who_holds_it_and_who_comes_next(world: World) -> None:
     places = [one["position"] for one in ada["line"]]
     assert places == sorted(places)
     assert found.states == {"running": 1, "ready": 1, "held": 2}
-    said = standing.advice(found, workers=1, embedded=True)
+    said = trigger_backlog.advice(found, workers=1, embedded=True)
     assert first.row["id"] in said
     assert f"holds  {first.row['id']}  running on worker" in told(found)
 
@@ -82,7 +83,7 @@ def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:
     found = look(world)
     assert found.states == {"ready": 1, "delayed": 2}
     assert "ada  one more starts in 30 s at the soonest" in told(found)
-    assert "the next start is in 10 s" in standing.advice(found, workers=1, embedded=True)
+    assert "the next start is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
     world.advance(31)
     assert look(world).throttle.count == 0
 
@@ -136,11 +137,11 @@ def test_a_shared_lane_tells_of_the_other_triggers_in_it(world: World) -> None:
 
 def test_many_keys_are_counted_and_the_first_are_told(world: World) -> None:
     saved(world, {"idempotency": BY_CUSTOMER})
-    emitted(world, *(f"c{number:02d}" for number in range(waiting.SHOWN + 5)))
+    emitted(world, *(f"c{number:02d}" for number in range(inspection.SHOWN + 5)))
     found = look(world)
     assert (found.once.count, len(found.once.rows), found.once.more) == (
-        waiting.SHOWN + 5,
-        waiting.SHOWN,
+        inspection.SHOWN + 5,
+        inspection.SHOWN,
         5,
     )
     assert "… and 5 more" in told(found)
@@ -150,7 +151,7 @@ def test_a_paused_trigger_an_open_breaker_and_the_kill_switch_come_first(world: 
     saved(world, {"concurrency": {"limit": 1}})
     emitted(world, "ada")
     world.triggers.pause("reorder", note="stocktaking")
-    assert "functory trigger resume reorder" in standing.advice(look(world), workers=1, embedded=True)
+    assert "functory trigger resume reorder" in trigger_backlog.advice(look(world), workers=1, embedded=True)
     assert look(world).trigger["note"] == "stocktaking"
 
 
@@ -161,14 +162,14 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
     assert (found.matches, found.buckets.count) == (3, 2)
     assert "ada  2 matches since" in told(found)
     assert "due in 10 s: unless another event comes (quiet for 10s)" in told(found)
-    assert "the next decision is in 10 s" in standing.advice(found, workers=1, embedded=True)
+    assert "the next decision is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
     world.advance(9)
     emitted(world, "ada")
     assert "due in 6 s: the most that is waited, 15s" in told(look(world, key="ada"))
     assert look(world, key="bob").matches == 1
     world.advance(30)
     late = look(world)
-    assert "should have been decided" in standing.advice(late, workers=1, embedded=True)
+    assert "should have been decided" in trigger_backlog.advice(late, workers=1, embedded=True)
     while world.turn.take():
         pass
     after = look(world)

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from engine import environments as rows
-from engine import migrate, tables
-from engine.database import Database
-from engine.environments import Needs
-from engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Unavailable
-from engine.functions import Functions
-from engine.settings import Settings
 from functory.cli import main
+from functory.engine.database import migrations, schema
+from functory.engine.database.connection import Database
+from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Unavailable
+from functory.engine.functions import environments as rows
+from functory.engine.functions.environments import Needs
+from functory.engine.functions.registry import Functions
+from functory.engine.settings import Settings
+from functory.workers.environments import Environments, packages_of, uv
+from functory.workers.environments.builder import remove
 from tests.wheels import Index
-from workers.environments import Environments, packages_of, uv
-from workers.environments.builder import remove
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
     from tests.engine import World
 
 pytest_plugins = ["tests.engine"]
@@ -81,7 +81,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         shutil.copy(request.getfixturevalue("migrated_file"), file)
         return f"sqlite:///{file}"
     database = Database(request.getfixturevalue("postgres_url"))
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     database.close()
     return request.getfixturevalue("postgres_url")
 
@@ -232,7 +232,7 @@ def test_saving_again_keeps_the_packages_until_somebody_renews(
     back = site.functions.rollback("work")
     assert site.run("import ham; print(ham.VERSION)", back["environment"]) == "2.0"
     with site.world.database.read() as tx:
-        told = tx.rows(sa.select(tables.event.c.data).where(tables.event.c.type == "function.updated"))
+        told = tx.rows(sa.select(schema.event.c.data).where(schema.event.c.type == "function.updated"))
     assert ["environment"] in [row["data"]["changed"] for row in told]
 
 
@@ -292,7 +292,7 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(make_site: Callable[..., 
 def test_an_environment_for_another_python_is_refused(site: Site) -> None:
     key = site.save("ham")["environment"]
     with site.world.database.write() as tx:
-        tx.execute(sa.update(tables.environment).values(python="2.7"))
+        tx.execute(sa.update(schema.environment).values(python="2.7"))
     with pytest.raises(Conflict, match=r"Python 2\.7"):
         Site(site.world, site.home, None).environments.ensure(key)
 
@@ -333,7 +333,7 @@ def test_what_cannot_be_had_is_saved_with_the_reason_and_not_activated(
     assert (row["number"], row["active"], row["environment"], row["created"]) == (2, 1, None, True)
     assert reason in row["environment_error"]
     with site.world.database.read() as tx:
-        told = tx.rows(sa.select(tables.event).where(tables.event.c.type == "function.updated"))[-1]["data"]
+        told = tx.rows(sa.select(schema.event).where(schema.event.c.type == "function.updated"))[-1]["data"]
     assert (told["active"], told["environment_error"]) == (False, row["environment_error"])
     with pytest.raises(Conflict) as refused:
         site.functions.activate("work", 2)
@@ -525,7 +525,7 @@ def test_what_fills_the_disk_is_stopped_on_its_way(
 
 
 def test_uv_that_does_not_end_is_ended(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.environments.resolver.RESOLVE_SECONDS", 0.2)
+    monkeypatch.setattr("functory.workers.environments.resolver.RESOLVE_SECONDS", 0.2)
     instead_of_uv(tmp_path, monkeypatch, 'echo $$ > "$UV_CACHE_DIR/../pid"; sleep 60 & sleep 60')
     assert "still at work" in site.save("ham")["environment_error"]
     wait_for_the_end_of(int((site.folder / "pid").read_text()))
@@ -626,7 +626,7 @@ def test_credentials_of_the_index_are_told_to_nobody_but_uv(
     assert any(word in run["environment"]["UV_DEFAULT_INDEX"] for run in runs())
     told = [json.dumps(run["arguments"]) for run in runs()]
     with world.database.read() as tx:
-        told += [repr(tx.rows(sa.select(table))) for table in tables.metadata.sorted_tables]
+        told += [repr(tx.rows(sa.select(table))) for table in schema.metadata.sorted_tables]
     told += [caplog.text, repr(site.settings), repr(site.environments.__dict__)]
     written = [file for file in (tmp_path / "machine").rglob("*") if file.is_file()]
     told += [file.read_bytes().decode(errors="replace") for file in written if file.name != "runs"]
@@ -702,9 +702,9 @@ def test_a_builder_killed_on_its_way_leaves_nothing_that_matters(
     worker = make_site()
     program = (
         "import sys\n"
-        "from engine.database import Database\n"
-        "from engine.settings import Settings\n"
-        "from workers.environments import Environments\n"
+        "from functory.engine.database.connection import Database\n"
+        "from functory.engine.settings import Settings\n"
+        "from functory.workers.environments import Environments\n"
         "home, index, url, key = sys.argv[1:]\n"
         "settings = Settings(home=home, package_index=index)\n"
         "print(Environments(settings, Database(url)).ensure(key))\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine import files
-from engine.files import NOTE_AGE, NOTE_SLACK
+from functory.engine.sources import file_watches
+from functory.engine.sources.file_watches import NOTE_AGE, NOTE_SLACK
+from functory.workers.execution.file_writes import left
 from tests.engine import World
-from workers.writings import left
 
 pytest_plugins = ["tests.engine"]
 
@@ -26,7 +26,7 @@ def noted(world: World, content: str = "hash", path: bytes = PATH) -> str:
 
 def cause(world: World, *contents: str, path: bytes = PATH, after: timedelta = timedelta(0)) -> str | None:
     with world.database.read() as tx:
-        found = files.causes(tx, {path: contents}, {path: tx.now + after})
+        found = file_watches.causes(tx, {path: contents}, {path: tx.now + after})
     return found[path].execution_id if found else None
 
 
@@ -59,7 +59,7 @@ def test_a_failed_attempt_and_one_that_is_given_up_leave_their_notes_too(world):
     row = world.start()
     world.finish(world.claim(row), "failed", written=[(PATH, "half")], retryable=False)
     assert cause(world, "half") == row["id"]
-    files.note(world.database, row["id"], [(PATH, "more")])
+    file_watches.note(world.database, row["id"], [(PATH, "more")])
     assert cause(world, "more") == row["id"]
 
 
@@ -78,11 +78,11 @@ def test_who_runs_and_may_write_is_known_by_its_grants(world):
     world.claim(world.start("plain"))
     claim = world.claim(world.start("writes"))
     with world.database.read() as tx:
-        (writer,) = files.writers(tx)
+        (writer,) = file_watches.writers(tx)
     assert (writer.execution_id, writer.folders) == (claim.id, ("/data/in",))
     world.finish(claim)
     with world.database.read() as tx:
-        assert files.writers(tx) == []
+        assert file_watches.writers(tx) == []
 
 
 @pytest.fixture
@@ -122,6 +122,6 @@ def test_what_was_left_is_told_by_its_content_at_its_real_place(folders):
     assert found == [(os.fsencode(granted / "a"), hashlib.sha256(b"a").hexdigest())]
     assert left([os.fsencode(granted / "a")], [str(granted)], [str(granted)], budget=0)[0][1].startswith("1:")
     with (granted / "large").open("wb") as file:
-        file.truncate(files.HASH_BYTES + 1)
+        file.truncate(file_watches.HASH_BYTES + 1)
     ((_, content),) = left([os.fsencode(granted / "large")], [str(granted)], [str(granted)])
-    assert content == f"{files.HASH_BYTES + 1}:{(granted / 'large').stat().st_mtime_ns}"
+    assert content == f"{file_watches.HASH_BYTES + 1}:{(granted / 'large').stat().st_mtime_ns}"

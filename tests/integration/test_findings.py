@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.errors import Invalid, NotFound
-from engine.functions import Functions
 from functory.cli import main
+from functory.engine.errors import Invalid, NotFound
+from functory.engine.functions.registry import Functions
 
 pytest_plugins = ["tests.engine"]
 

@@ -6,24 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from engine import migrate, recovery, tables
 from functory.cli import main
+from functory.engine.database import migrations, schema
+from functory.engine.maintenance import lease_recovery
+from functory.triggers.definition import define
+from functory.triggers.routing.release import Turn
+from functory.triggers.routing.router import Router
 from tests.engine import LEASE, World, embedded
 from tests.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
-from triggers.definition import define
-from triggers.flow.turn import Turn
-from triggers.router import Router
 
 pytest_plugins = ["tests.engine"]
 
 
 def reasons(world: World) -> list[str | None]:
     """Route; the reasons of the new firings in the order of their events."""
-    before = {row["event_id"] for row in world.rows(tables.firing)}
+    before = {row["event_id"] for row in world.rows(schema.firing)}
     settle(world)
     return [
         r["reason"]
-        for r in sorted(world.rows(tables.firing), key=lambda r: r["event_id"])
+        for r in sorted(world.rows(schema.firing), key=lambda r: r["event_id"])
         if r["event_id"] not in before
     ]
 
@@ -43,7 +44,7 @@ def test_the_first_event_of_a_key_runs_and_the_others_of_the_window_do_not(world
     world.advance(1)
     emit(world, 5, 6, order="a")
     assert reasons(world) == [None, "idempotent"], "the window begins with what was let through"
-    (firing,) = world.rows(tables.firing, tables.firing.c.event_id == world.events.list(limit=1)[0]["id"])
+    (firing,) = world.rows(schema.firing, schema.firing.c.event_id == world.events.list(limit=1)[0]["id"])
     assert firing["detail"].startswith("key 'a': event ")
 
 
@@ -80,7 +81,7 @@ def test_a_rate_limit_drops_the_excess_and_the_first_wins(world: World) -> None:
     world.advance(30)
     emit(world, 4, 5, k="a")
     assert reasons(world) == [None, "rate_limited"], "two a minute are one each 30 s"
-    dropped = {row["text"]: row["dropped"] for row in world.rows(tables.pace)}
+    dropped = {row["text"]: row["dropped"] for row in world.rows(schema.pace)}
     assert dropped == {"a": 2, "b": 0}
     assert sorted(states(world)) == [1, 3, 4]
 
@@ -113,7 +114,7 @@ def test_two_batches_of_a_throttle_share_its_moments(world: World) -> None:
     for n in range(3):
         emit(world, n)
         world.route()
-    at = [row["run_at"] for row in world.rows(tables.execution)]
+    at = [row["run_at"] for row in world.rows(schema.execution)]
     assert [moment - at[0] for moment in at] == [timedelta(seconds=10 * n) for n in range(3)]
 
 
@@ -128,11 +129,11 @@ def test_of_a_key_so_many_run_at_a_time_and_the_others_wait_in_the_order_of_thei
     emit(world, 1, 2, 3, 4, 5, k="a")
     emit(world, 6, k="b")
     settle(world)
-    assert {row["n"]: row["held"] for row in map(_held, world.rows(tables.execution))} == {
+    assert {row["n"]: row["held"] for row in map(_held, world.rows(schema.execution))} == {
         1: False, 2: False, 3: True, 4: True, 5: True, 6: False
     }  # fmt: skip
     assert waves(world) == [[1, 2, 6], [3, 4], [5]]
-    assert world.rows(tables.slot) == []
+    assert world.rows(schema.slot) == []
 
 
 def _held(row: dict) -> dict:
@@ -176,7 +177,7 @@ def test_a_dead_holder_frees_its_own_place(world: World) -> None:
     settle(world)
     assert numbers(claim(world)) == [1]
     world.advance(LEASE + 1)
-    assert recovery.reap(world.database, cancel_grace=LEASE)["dead"] == 1
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["dead"] == 1
     turn(world)
     assert numbers(claim(world)) == [2]
 
@@ -188,7 +189,7 @@ def test_a_lost_attempt_keeps_its_place_because_it_runs_again_at_once(world: Wor
     settle(world)
     assert numbers(claim(world)) == [1]
     world.advance(LEASE + 1)
-    assert recovery.reap(world.database, cancel_grace=LEASE)["lost"] == 1
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["lost"] == 1
     turn(world)
     (again,) = claim(world)
     assert number(again.row) == 1
@@ -202,7 +203,7 @@ def test_a_cancelled_waiter_leaves_the_line(world: World) -> None:
     trigger(world, concurrency={"limit": 1})
     emit(world, 1, 2, 3)
     settle(world)
-    rows = {number(row): row["id"] for row in world.rows(tables.execution)}
+    rows = {number(row): row["id"] for row in world.rows(schema.execution)}
     world.executions.cancel(rows[2])
     assert waves(world) == [[1], [3]]
 
@@ -296,7 +297,7 @@ def test_a_swept_lane_is_made_again(world: World) -> None:
         assert waves(world) == [[n]]
         world.advance(31)
         turn(world)
-        assert world.rows(tables.lane) == []
+        assert world.rows(schema.lane) == []
 
 
 def test_places_of_what_has_ended_are_swept_whatever_went_wrong(world: World) -> None:
@@ -307,7 +308,7 @@ def test_places_of_what_has_ended_are_swept_whatever_went_wrong(world: World) ->
     (first,) = claim(world)
     with world.database.write() as tx:
         tx.execute(
-            tables.execution.update().where(tables.execution.c.id == first.id).values(state="succeeded")
+            schema.execution.update().where(schema.execution.c.id == first.id).values(state="succeeded")
         )
     turn(world)
     assert claim(world) == []
@@ -347,9 +348,9 @@ def test_what_is_not_started_in_time_expires_and_leaves_the_line(world: World) -
     world.finish(first)
     turn(world)
     assert claim(world) == [], "too late, although nobody has said so yet"
-    assert recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 1
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 1
     assert states(world) == {1: "succeeded", 2: "expired"}
-    assert world.rows(tables.slot) == []
+    assert world.rows(schema.slot) == []
 
 
 def test_what_has_been_started_in_time_may_be_tried_again_later(world: World) -> None:
@@ -360,7 +361,7 @@ def test_what_has_been_started_in_time_may_be_tried_again_later(world: World) ->
     (first,) = claim(world)
     world.finish(first, "failed")
     world.advance(120)
-    assert recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 0
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 0
     assert numbers(claim(world)) == [1]
 
 
@@ -408,7 +409,7 @@ def test_an_execution_that_is_held_names_the_lane_and_who_stands_before_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with embedded(tmp_path) as engine:
-        migrate.upgrade(engine.database)
+        migrations.upgrade(engine.database)
         engine.functions.save("def work(event=None):\n    return None\n")
         engine.triggers.save(
             "t", define(on=TICK, function="work", flow={"concurrency": {"limit": 1, "key": "data.k"}})

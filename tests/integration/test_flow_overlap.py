@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine import events, routing, tables
-from engine.errors import Invalid, Stale, Unavailable
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import schema
+from functory.engine.errors import Invalid, Stale, Unavailable
+from functory.engine.events import store as event_store
+from functory.engine.triggers import routing
 from tests.engine import World
 from tests.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
 
@@ -22,7 +24,7 @@ pytest_plugins = ["tests.engine"]
 
 def firings(world: World) -> list[str | None]:
     """The reasons of all firings, in the order of their events."""
-    return [row["reason"] for row in sorted(world.rows(tables.firing), key=lambda row: row["event_id"])]
+    return [row["reason"] for row in sorted(world.rows(schema.firing), key=lambda row: row["event_id"])]
 
 
 # The six policies
@@ -37,7 +39,7 @@ def test_skip_starts_nothing_while_one_is_open(world: World) -> None:
     emit(world, 3)
     settle(world)
     assert firings(world) == [None, "overlap", "overlap"]
-    assert world.rows(tables.firing)[-1]["detail"] == f"execution {running.id} is open"
+    assert world.rows(schema.firing)[-1]["detail"] == f"execution {running.id} is open"
     world.finish(running)
     emit(world, 4)
     settle(world)
@@ -68,7 +70,7 @@ def test_buffer_all_runs_them_one_after_the_other(world: World) -> None:
 
 
 def test_at_most_a_thousand_wait_in_a_buffer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.overlaps.MAX_BUFFERED", 3)
+    monkeypatch.setattr("functory.engine.flow_control.overlap.MAX_BUFFERED", 3)
     world.function()
     trigger(world, overlap="buffer_all")
     emit(world, *range(6))
@@ -114,7 +116,7 @@ def test_allow_all_lets_any_number_run(world: World) -> None:
     emit(world, 1, 2, 3)
     settle(world)
     assert waves(world) == [[1, 2, 3]]
-    assert not any(row["laned"] for row in world.rows(tables.execution))
+    assert not any(row["laned"] for row in world.rows(schema.execution))
 
 
 def test_a_key_overlaps_with_itself_only(world: World) -> None:
@@ -169,7 +171,7 @@ def test_what_was_dropped_costs_its_root_no_budget(world: World) -> None:
     trigger(world, overlap="skip")
     (first, second) = emit(world, 1, 2)
     settle(world)
-    assert {row["root_id"]: row["used"] for row in world.rows(tables.budget)} == {first: 1, second: 0}
+    assert {row["root_id"]: row["used"] for row in world.rows(schema.budget)} == {first: 1, second: 0}
 
 
 # Singletons
@@ -207,8 +209,8 @@ def test_an_event_cancels_what_was_started_before_it_and_nothing_else(world: Wor
     emit(world, 4, id="a")
     settle(world)
     assert states(world) == {1: "cancelled", 2: "queued", 4: "queued"}
-    assert world.rows(tables.cancellation) == []
-    row = world.rows(tables.execution, tables.execution.c.state == "cancelled")[0]
+    assert world.rows(schema.cancellation) == []
+    row = world.rows(schema.execution, schema.execution.c.state == "cancelled")[0]
     assert row["error"]["message"].startswith("cancelled by trigger t, by event ")
 
 
@@ -244,7 +246,7 @@ def test_a_condition_that_fails_cancels_nothing(world: World) -> None:
     emit(world, 2, type_="stop", id="a")
     settle(world)
     assert states(world) == {1: "queued"}
-    assert world.rows(tables.cancellation) == []
+    assert world.rows(schema.cancellation) == []
 
 
 def test_an_event_may_start_one_and_cancel_those_before(world: World) -> None:
@@ -270,7 +272,7 @@ def test_a_match_that_waits_in_a_debounce_is_cancelled(world: World) -> None:
     turn(world)
     assert states(world) == {2: "queued"}
     assert firings(world) == ["cancelled", None]
-    assert world.rows(tables.hold) == world.rows(tables.bucket) == []
+    assert world.rows(schema.hold) == world.rows(schema.bucket) == []
 
 
 def test_a_deleted_trigger_cancels_nothing_more(world: World) -> None:
@@ -283,7 +285,7 @@ def test_a_deleted_trigger_cancels_nothing_more(world: World) -> None:
     world.triggers.delete("t")
     turn(world)
     assert states(world) == {1: "queued"}
-    assert world.rows(tables.cancellation) == []
+    assert world.rows(schema.cancellation) == []
 
 
 # Two routers
@@ -292,7 +294,7 @@ def test_a_deleted_trigger_cancels_nothing_more(world: World) -> None:
 def route_one(world: World, id_: str) -> None:
     """Route one event before those that came earlier, as a second router may."""
     with world.database.write() as tx:
-        routing._write(tx, events.take_one(tx, id_), world.router._prepare, 1000)
+        routing._write(tx, event_store.take_one(tx, id_), world.router._prepare, 1000)
 
 
 @pytest.mark.parametrize("flow", [{"concurrency": {"limit": 1}}, {"overlap": "buffer_all"}])
@@ -341,7 +343,7 @@ def test_a_cancellation_waits_for_the_events_before_it(world: World) -> None:
     (stop,) = emit(world, 2, type_="stop", id="a")
     route_one(world, stop)
     turn(world)
-    assert len(world.rows(tables.cancellation)) == 1
+    assert len(world.rows(schema.cancellation)) == 1
     route_one(world, first)
     turn(world)
     assert states(world) == {1: "cancelled"}
@@ -390,7 +392,7 @@ def test_limits_are_exact_with_routers_and_turns_side_by_side(
         thread.join(60)
     settle(world)
     assert len(firings(world)) == 24, "each match has its one firing"
-    open_ = [row for row in world.rows(tables.execution) if row["state"] == "queued"]
+    open_ = [row for row in world.rows(schema.execution) if row["state"] == "queued"]
     ready = [row for row in open_ if not row["held"] and row["run_at"] <= world.clock.now()]
     expected = {
         "concurrency": (24, 2),
@@ -462,5 +464,5 @@ def test_workers_that_end_and_routers_that_cancel_side_by_side_wait_for_each_oth
     for thread in threads:
         thread.join(60)
     assert set(states(world).values()) <= {"succeeded", "cancelled"}, open_
-    assert world.rows(tables.slot) == []
+    assert world.rows(schema.slot) == []
     assert len(firings(world)) == 60

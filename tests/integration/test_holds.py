@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine import events, tables
-from engine.switches import TRIGGERS, Switches
+from functory.engine.database import schema
+from functory.engine.events import store as event_store
+from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from tests.engine import World
 
 pytest_plugins = ["tests.engine"]
@@ -37,7 +38,7 @@ def settle(world: World) -> None:
 
 def ran(world: World) -> list[Any]:
     """What each execution so far was given: the number of its event, or the list of them."""
-    rows = sorted(world.rows(tables.execution), key=lambda row: row["id"])
+    rows = sorted(world.rows(schema.execution), key=lambda row: row["id"])
     return [_numbers(next(iter(row["input"].values()))) for row in rows]
 
 
@@ -47,8 +48,8 @@ def _numbers(given: Any) -> Any:
 
 def firings(world: World) -> dict[int, tuple[str, str | None]]:
     """The decision about each event, by its number, with the reason."""
-    numbers = {row["id"]: row["data"]["n"] for row in world.rows(tables.event, tables.event.c.type == "tick")}
-    rows = world.rows(tables.firing)
+    numbers = {row["id"]: row["data"]["n"] for row in world.rows(schema.event, schema.event.c.type == "tick")}
+    rows = world.rows(schema.firing)
     assert len(rows) == len({row["event_id"] for row in rows})
     return {numbers[row["event_id"]]: (row["decision"], row["reason"]) for row in rows}
 
@@ -76,14 +77,14 @@ def test_the_last_event_runs_after_the_period_of_silence(world: World, flow: Any
     settle(world)
     world.advance(9.9)
     settle(world)
-    assert ran(world) == [] and len(world.rows(tables.hold)) == 3
+    assert ran(world) == [] and len(world.rows(schema.hold)) == 3
     world.advance(0.2)
     settle(world)
     assert ran(world) == [3]
     assert firings(world) == {1: PASSED, 2: PASSED, 3: FIRED}
-    details = {row["detail"] for row in world.rows(tables.firing, tables.firing.c.decision == "suppressed")}
+    details = {row["detail"] for row in world.rows(schema.firing, schema.firing.c.decision == "suppressed")}
     assert details == {f"the event {ids[2]} came after it"}, "who won is told"
-    assert not world.rows(tables.hold) and not world.rows(tables.bucket)
+    assert not world.rows(schema.hold) and not world.rows(schema.bucket)
 
 
 def test_a_debounce_ends_at_its_timeout_however_many_come(world: World, flow: Any) -> None:
@@ -108,7 +109,7 @@ def test_each_key_is_debounced_by_itself(world: World, flow: Any) -> None:
     emit(world, 1, 2, key="a")
     emit(world, 3, key="b")
     settle(world)
-    assert [row["text"] for row in world.rows(tables.bucket)] in (["a", "b"], ["b", "a"])
+    assert [row["text"] for row in world.rows(schema.bucket)] in (["a", "b"], ["b", "a"])
     world.advance(10)
     settle(world)
     assert sorted(ran(world)) == [2, 3]
@@ -121,7 +122,7 @@ def test_keep_all_gives_one_execution_all_events_in_their_order(world: World, fl
     world.advance(10)
     settle(world)
     assert ran(world) == [[1, 2, 3]]
-    rows = world.rows(tables.firing)
+    rows = world.rows(schema.firing)
     assert {row["decision"] for row in rows} == {"fired"} and len({row["execution_id"] for row in rows}) == 1
     assert all(row["joint"] for row in rows)
 
@@ -184,7 +185,7 @@ def test_a_key_that_cannot_be_worked_out_is_told_and_holds_nothing(world: World,
     flow(debounce={"period": "10s", "key": "data.missing"})
     emit(world, 1)
     assert world.route() == [("t", "condition_error")]
-    assert not world.rows(tables.hold)
+    assert not world.rows(schema.hold)
 
 
 @pytest.mark.parametrize("key", ["\x00", "ü" * 500, "", "a\nb", "'; DROP TABLE hold; --"])
@@ -204,7 +205,7 @@ def test_a_paused_trigger_keeps_what_waits_until_it_is_resumed(world: World, flo
     world.triggers.pause("t")
     world.advance(100)
     settle(world)
-    assert ran(world) == [] and len(world.rows(tables.hold)) == 1
+    assert ran(world) == [] and len(world.rows(schema.hold)) == 1
     assert world.turn.due_in() is None, "nothing is due while it is paused"
     world.triggers.resume("t")
     settle(world)
@@ -218,7 +219,7 @@ def test_what_waits_for_a_deleted_trigger_is_told_as_suppressed(world: World, fl
     world.triggers.delete("t")
     settle(world)
     assert firings(world) == dict.fromkeys((1, 2), ("suppressed", "trigger_deleted"))
-    assert not world.rows(tables.hold) and not world.rows(tables.bucket)
+    assert not world.rows(schema.hold) and not world.rows(schema.bucket)
 
 
 def test_what_waits_fires_alone_when_the_trigger_no_longer_lets_it_wait(world: World, flow: Any) -> None:
@@ -228,7 +229,7 @@ def test_what_waits_fires_alone_when_the_trigger_no_longer_lets_it_wait(world: W
     world.trigger("t", "work", ON)
     settle(world)
     assert ran(world) == [1, 2], "each event by itself, and not as a list"
-    assert {row["trigger_version"] for row in world.rows(tables.firing)} == {2}
+    assert {row["trigger_version"] for row in world.rows(schema.firing)} == {2}
 
 
 def test_what_waits_is_judged_by_the_new_version(world: World, flow: Any) -> None:
@@ -239,7 +240,7 @@ def test_what_waits_is_judged_by_the_new_version(world: World, flow: Any) -> Non
     world.trigger("t", "work", ON, when="data.n != 3", flow={"debounce": {"period": "10s"}})
     settle(world)
     assert firings(world) == {3: ("suppressed", "trigger_changed")}
-    assert len(world.rows(tables.bucket)) == 1, "by the new key, which is none, they wait together"
+    assert len(world.rows(schema.bucket)) == 1, "by the new key, which is none, they wait together"
     world.advance(10)
     settle(world)
     assert ran(world) == [2]
@@ -283,8 +284,8 @@ def test_a_batch_is_as_deep_as_its_deepest_event(world: World, flow: Any) -> Non
     emit(world, 1)
     world.run_all()
     turn(world)
-    (batch,) = world.rows(tables.execution, tables.execution.c.function == "work")
-    echo = world.rows(tables.execution, tables.execution.c.function == "echo")[0]
+    (batch,) = world.rows(schema.execution, schema.execution.c.function == "work")
+    echo = world.rows(schema.execution, schema.execution.c.function == "echo")[0]
     assert (echo["depth"], batch["depth"]) == (1, 2)
 
 
@@ -304,16 +305,16 @@ def test_a_turn_that_is_killed_before_its_commit_has_done_nothing(
     flow(batch={"max_size": 2, "timeout": "60s"})
     emit(world, 1, 2)
     world.route()
-    before = world.rows(tables.hold)
+    before = world.rows(schema.hold)
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("engine.holds.settle", killed)
+        patched.setattr("functory.engine.flow_control.buffers.settle", killed)
         with pytest.raises(KeyboardInterrupt):
             world.turn.take()
-    assert world.rows(tables.hold) == before and not world.rows(tables.firing)
+    assert world.rows(schema.hold) == before and not world.rows(schema.firing)
     turn(world)
     assert ran(world) == [[1, 2]]
 
@@ -321,7 +322,7 @@ def test_a_turn_that_is_killed_before_its_commit_has_done_nothing(
 def test_one_bucket_that_cannot_be_decided_does_not_stop_the_others(
     world: World, flow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from triggers.judge import Judge
+    from functory.triggers.routing.decision import Judge
 
     flow(debounce={"period": "1s", "key": "data.key"})
     emit(world, 1, key="bad")
@@ -339,7 +340,7 @@ def test_one_bucket_that_cannot_be_decided_does_not_stop_the_others(
         patched.setattr(Judge, "fire", failing)
         settle(world)
         assert ran(world) == [2]
-        assert len(world.rows(tables.hold)) == 1
+        assert len(world.rows(schema.hold)) == 1
     world.advance(61)
     settle(world)
     assert ran(world) == [2, 1], "it is tried again"
@@ -348,11 +349,11 @@ def test_one_bucket_that_cannot_be_decided_does_not_stop_the_others(
 def test_a_crowded_key_gives_up_all_but_the_newest_before_it_is_quiet(
     world: World, flow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triggers.flow.holding.CROWD", 20)
+    monkeypatch.setattr("functory.triggers.flow_control.debounce_batch.CROWD", 20)
     flow(debounce={"period": "1h"})
     emit(world, *range(25))
     settle(world)
-    assert len(world.rows(tables.hold)) == 1
+    assert len(world.rows(schema.hold)) == 1
     assert ran(world) == []
     world.advance(3600)
     settle(world)
@@ -376,7 +377,7 @@ def test_two_processes_with_the_same_buckets_decide_each_match_once(
     turn(two)
     turn(one)
     assert sorted(n for group in ran(one) for n in group) == list(range(60))
-    assert not one.rows(tables.hold) and not one.rows(tables.bucket)
+    assert not one.rows(schema.hold) and not one.rows(schema.bucket)
 
 
 def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable[..., World]) -> None:
@@ -395,9 +396,10 @@ def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable
     )
     with first.database.write() as tx:
         rows = [
-            events.record(tx, "tick", None, {"n": n, "key": str(n % 3)}, source="/test") for n in range(240)
+            event_store.record(tx, "tick", None, {"n": n, "key": str(n % 3)}, source="/test")
+            for n in range(240)
         ]
-        events.add(tx, rows)
+        event_store.add(tx, rows)
     failed: list[BaseException] = []
     routed = threading.Event()
 
@@ -424,7 +426,7 @@ def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable
     groups = ran(first)
     assert {len(group) for group in groups} == {4}
     assert sorted(n for group in groups for n in group) == list(range(240))
-    assert not first.rows(tables.hold) and not first.rows(tables.bucket)
+    assert not first.rows(schema.hold) and not first.rows(schema.bucket)
 
 
 def test_matches_are_due_when_the_loop_is_told(world: World, flow: Any) -> None:
@@ -460,7 +462,7 @@ def test_cancel_on_takes_a_match_out_of_its_bucket(world: World) -> None:
     world.advance(10)
     settle(world)
     assert ran(world) == [1]
-    assert not world.rows(tables.bucket)
+    assert not world.rows(schema.bucket)
 
 
 def test_flow_control_of_the_deciding_event_holds_for_the_execution(world: World, flow: Any) -> None:
@@ -469,7 +471,7 @@ def test_flow_control_of_the_deciding_event_holds_for_the_execution(world: World
     settle(world)
     world.advance(1)
     settle(world)
-    reasons = sorted(str(row["reason"]) for row in world.rows(tables.firing))
+    reasons = sorted(str(row["reason"]) for row in world.rows(schema.firing))
     assert reasons == ["None", "idempotent"], "the second was dropped before it could wait"
-    (row,) = world.rows(tables.execution)
+    (row,) = world.rows(schema.execution)
     assert row["expires_at"] == world.clock.now() + timedelta(seconds=10)

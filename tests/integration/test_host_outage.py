@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.errors import Unavailable
-from engine.tables import budget, event, execution
+from functory.engine.database.schema import budget, event, execution
+from functory.engine.errors import Unavailable
+from functory.workers.execution.host_functions import EngineHost, Services
 from tests.engine import World
 from tests.faults import Faults
-from workers.host import EngineHost, Services
 
 pytest_plugins = ["tests.engine"]
 

@@ -16,23 +16,26 @@ import sqlalchemy as sa
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from engine import budgets, compensations, events, migrate, recovery, tables
-from engine.clock import ManualClock
-from engine.database import Database
-from engine.errors import Invalid, Refused
-from engine.invariants import CODES, Result, verify
-from engine.invariants.watch import Watch
-from engine.metrics import StateCollector
-from engine.suppressions import Suppressions
-from engine.switches import TRIGGERS, Switches
+from functory.engine.database import migrations, schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.database.connection import Database
+from functory.engine.errors import Invalid, Refused
+from functory.engine.events import store as event_store
+from functory.engine.executions import root_budget
+from functory.engine.maintenance import compensator, lease_recovery
+from functory.engine.maintenance.invariants import CODES, Result, verify
+from functory.engine.maintenance.invariants.verifier import Watch
+from functory.engine.telemetry.metrics import StateCollector
+from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from functory.engine.triggers.suppressions import Suppressions
 from functory.schedules import Schedules
+from functory.triggers import definition
+from functory.triggers.analysis.routing_audit import rematch
 from tests.engine import World
-from triggers import definition
-from triggers.rematch import rematch
 
 pytest_plugins = ["tests.engine"]
 
-t = tables
+t = schema
 NOTHING: dict[str, int] = {}
 
 
@@ -95,13 +98,13 @@ def ordinary(world: World) -> dict[str, str]:
     lost = start("lost")
     world.claim(lost)
     world.advance(31)
-    recovery.reap(world.database, cancel_grace=30)
+    lease_recovery.reap(world.database, cancel_grace=30)
     world.finish(world.claim(lost))
     gone = start("lost for good")
     for _ in range(4):
         world.claim(gone)
         world.advance(31)
-        recovery.reap(world.database, cancel_grace=30)
+        lease_recovery.reap(world.database, cancel_grace=30)
     released = start("released")
     claim = world.claim(released)
     world.worker.release([(claim.id, claim.fence)])
@@ -124,10 +127,10 @@ def ordinary(world: World) -> dict[str, str]:
     world.claim(forced)
     world.executions.cancel(forced["id"])
     world.advance(31)
-    recovery.reap(world.database, cancel_grace=5)
+    lease_recovery.reap(world.database, cancel_grace=5)
     start("expired", "short")
     world.advance(10)
-    recovery.reap(world.database, cancel_grace=30)
+    lease_recovery.reap(world.database, cancel_grace=30)
     ids["replay"] = world.executions.replay(failed["id"])["id"]
     parent = start("parent")
     claim = world.claim(parent)
@@ -195,7 +198,7 @@ def _matches(world: World, ids: dict[str, str]) -> None:
     ids["quarantined"] = world.events.emit("strange", {})
     for _ in range(5):
         with world.database.write() as tx:
-            events.mark_failed(tx, ids["quarantined"], "no")
+            event_store.mark_failed(tx, ids["quarantined"], "no")
 
 
 def finish_all_with(world: World, result: Any) -> None:
@@ -237,7 +240,7 @@ def _saga(world: World) -> None:
     world.finish(done)
     world.finish(claim, "failed", retryable=False)
     for _ in range(10):
-        compensations.advance(world.database, world.settings)
+        compensator.advance(world.database, world.settings)
         world.work()
 
 
@@ -284,7 +287,7 @@ def test_a_budget_that_is_lowered_below_what_was_spent_is_spent(world: World) ->
     for _ in range(3):
         world.start(parent=claim.cause)
     with world.database.write() as tx:
-        budgets.raise_to(tx, claim.row["root_id"], 1)
+        root_budget.raise_to(tx, claim.row["root_id"], 1)
     with pytest.raises(Refused, match="budget"):
         world.start(parent=claim.cause)
     assert broken(world) == NOTHING
@@ -753,7 +756,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 connection.execute(f'DROP DATABASE "{name}_copy" WITH (FORCE)')
 
         database = Database(url)
-        migrate.upgrade(database)
+        migrations.upgrade(database)
         database.close()
         yield _told(url, folder, again)
 
@@ -865,7 +868,7 @@ def test_quarantined_events_are_in_the_metrics(world: World) -> None:
     id_ = world.events.emit("strange")
     for _ in range(5):
         with world.database.write() as tx:
-            events.mark_failed(tx, id_, "no")
+            event_store.mark_failed(tx, id_, "no")
     assert gauge("functory_events_quarantined", world) == 1
 
 

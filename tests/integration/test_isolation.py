@@ -16,12 +16,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 
-from engine import compensations, dispatch, recovery, tables
-from engine.claims import Claim
-from engine.clock import ManualClock
-from engine.compensations import Compensations
-from engine.endings import Ending
-from engine.errors import Conflict, Stale
+from functory.engine.database import schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.errors import Conflict, Stale
+from functory.engine.executions import dispatch
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.completion import Ending
+from functory.engine.maintenance import compensator, lease_recovery
+from functory.engine.maintenance.compensator import Compensations
 from tests.engine import LEASE, World
 
 pytest_plugins = ["tests.engine"]
@@ -94,7 +96,7 @@ class Still:
 def database_url(migrated_postgres: str, postgres_server: Any) -> Iterator[str]:
     """An empty database on PostgreSQL."""
     with World(migrated_postgres, Path("/nonexistent")).database.write() as tx:
-        for table in reversed(tables.metadata.sorted_tables):
+        for table in reversed(schema.metadata.sorted_tables):
             tx.execute(sa.delete(table))
     yield migrated_postgres
 
@@ -139,7 +141,7 @@ def running(world: World, **limits: Any) -> Claim:
 
 
 def outcomes(world: World) -> list[str | None]:
-    return [row["outcome"] for row in world.rows(tables.attempt)]
+    return [row["outcome"] for row in world.rows(schema.attempt)]
 
 
 def finish(world: World, claim: Claim) -> Any:
@@ -147,7 +149,7 @@ def finish(world: World, claim: Claim) -> Any:
 
 
 def reap(world: World) -> dict[str, int]:
-    return recovery.reap(world.database, cancel_grace=LEASE)
+    return lease_recovery.reap(world.database, cancel_grace=LEASE)
 
 
 def test_two_routers_take_an_event_once(pair: tuple[World, World]) -> None:
@@ -160,7 +162,7 @@ def test_two_routers_take_an_event_once(pair: tuple[World, World]) -> None:
     assert two.router.route_batch().events == 0
     assert still.commit().events == 1
     assert two.router.route_batch().events == 0
-    assert len(one.rows(tables.firing)) == len(one.rows(tables.execution)) == 1
+    assert len(one.rows(schema.firing)) == len(one.rows(schema.execution)) == 1
 
 
 def test_an_event_of_a_router_that_died_is_the_others(pair: tuple[World, World]) -> None:
@@ -173,7 +175,7 @@ def test_an_event_of_a_router_that_died_is_the_others(pair: tuple[World, World])
     assert two.router.route_batch().events == 0
     still.die()
     assert two.router.route_batch().events == 1
-    assert len(one.rows(tables.firing)) == len(one.rows(tables.execution)) == 1
+    assert len(one.rows(schema.firing)) == len(one.rows(schema.execution)) == 1
 
 
 def test_two_claims_of_one_execution(pair: tuple[World, World]) -> None:
@@ -333,7 +335,7 @@ def test_the_budget_of_one_root_is_exact_with_two_routers(make_world: Callable[.
         assert still.commit().fired == ["t", "t"]
     done = other.end()
     assert (done.fired, done.suppressed) == (["t"], [("t", "budget")])
-    (row,) = one.rows(tables.budget)
+    (row,) = one.rows(schema.budget)
     assert (row["used"], row["maximum"]) == (3, 3)
 
 
@@ -351,12 +353,12 @@ def test_a_replay_that_meets_the_end_of_a_saga_does_not_get_in_its_way(pair: tup
     assert still.commit().state == "failed"
     assert [row["state"] for row in Compensations(one.database).of(saga.id)] == ["pending"]
 
-    still = Still(one, lambda: compensations.advance(one.database, one.settings))
+    still = Still(one, lambda: compensator.advance(one.database, one.settings))
     again = two.executions.replay(saga.id)
-    assert compensations.advance(two.database, two.settings) == 0
+    assert compensator.advance(two.database, two.settings) == 0
     assert still.commit() == 1
-    assert compensations.advance(two.database, two.settings) == 0
-    (undoing,) = one.rows(tables.execution, tables.execution.c.cause == "compensation")
+    assert compensator.advance(two.database, two.settings) == 0
+    (undoing,) = one.rows(schema.execution, schema.execution.c.cause == "compensation")
     assert undoing["parent_id"] == saga.id
     assert one.executions.get(again["id"])["state"] == "queued"
     assert Compensations(one.database).of(again["id"]) == []

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from workers.sandbox import landlock
+from functory.workers.sandbox.confinement import landlock
 
 pytestmark = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
 
 _START = """
 import errno, json, os, signal, socket, subprocess, sys
 from pathlib import Path
-from workers.sandbox import kernel, landlock
-from workers.sandbox.landlock import *
+from functory.workers.sandbox.confinement import landlock, syscalls as kernel
+from functory.workers.sandbox.confinement.landlock import *
 
 def attempt(work, *arguments):
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.local import Functory
+from functory.client import Functory
 
 pytest_plugins = ["tests.engine"]
 

@@ -21,8 +21,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from engine import migrate, partitions, tables
-from engine.database import Database
+from functory.engine.database import migrations, partitions
+from functory.engine.database import schema as db_schema
+from functory.engine.database.connection import Database
 
 pytest_plugins = ["tests.engine"]
 
@@ -67,7 +68,7 @@ Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
 
 def revisions() -> list[str]:
     """All revisions, the oldest first."""
-    with as_file(files("migrations")) as folder:
+    with as_file(files("functory.migrations")) as folder:
         config = Config()
         config.set_main_option("script_location", str(folder))
         return [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()][::-1]
@@ -190,7 +191,7 @@ def agree(database: Database) -> None:
             "include_name": lambda name, kind, _: kind != "table" or name not in parts,
         }
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, tables.metadata) == []
+        assert compare_metadata(context, db_schema.metadata) == []
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def test_rows_survive_every_revision_up_down_and_up(database: Database) -> None:
     before: Rows = {}
     for revision in revisions():
         old = columns(database) if known else {}
-        migrate.upgrade(database, revision)
+        migrations.upgrade(database, revision)
         assert narrowed(filler.rows(), old) == before, f"up to {revision}"
         known[revision] = columns(database)
         filler.fill()
@@ -216,26 +217,26 @@ def test_rows_survive_every_revision_up_down_and_up(database: Database) -> None:
     agree(database)
     assert all(len(found) >= ROWS for found in newest.values())
     for revision in reversed(revisions()[:-1]):
-        migrate.downgrade(database, revision)
+        migrations.downgrade(database, revision)
         assert columns(database) == known[revision]
         assert filler.rows() == narrowed(newest, known[revision]), f"down to {revision}"
     oldest = filler.rows()
-    assert migrate.upgrade(database) == migrate.HEAD
+    assert migrations.upgrade(database) == migrations.HEAD
     assert narrowed(filler.rows(), known[revisions()[0]]) == oldest
     agree(database)
-    migrate.downgrade(database, "base")
+    migrations.downgrade(database, "base")
     assert columns(database) == {}
 
 
 def test_the_newest_revision_is_the_one_that_the_code_knows() -> None:
-    assert revisions()[-1] == migrate.HEAD
+    assert revisions()[-1] == migrations.HEAD
 
 
 def test_what_older_code_writes_fits_into_the_newest_schema(database: Database) -> None:
     """Code of the oldest version that may work beside this schema knows only its own columns."""
-    migrate.upgrade(database, migrate.SINCE)
+    migrations.upgrade(database, migrations.SINCE)
     old = columns(database)
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     with database.connection() as connection:
         found = {table.name: table for table in Filler(database).schema(connection)}
     assert set(old) <= set(found), "no table that it uses is gone"
@@ -250,11 +251,11 @@ def test_what_older_code_writes_fits_into_the_newest_schema(database: Database) 
 def test_a_key_that_is_used_is_refused_after_all_migrations(database: Database) -> None:
     filler = Filler(database)
     first, *_, last = revisions()
-    migrate.upgrade(database, first)
+    migrations.upgrade(database, first)
     filler.fill()
-    migrate.upgrade(database, last)
-    migrate.downgrade(database, first)
-    migrate.upgrade(database, last)
+    migrations.upgrade(database, last)
+    migrations.downgrade(database, first)
+    migrations.upgrade(database, last)
     with database.connection() as connection:
         schema = filler.schema(connection)
     for table in schema:

@@ -9,6 +9,7 @@ import socket
 import threading
 from pathlib import Path
 
+from functory.workers.sandbox.network.connection_broker import Broker
 from tests.integration.network_world import (
     PATIENCE,
     Authority,
@@ -18,7 +19,6 @@ from tests.integration.network_world import (
     started,
     web,
 )
-from workers.sandbox.broker import Broker
 
 pytest_plugins = ["tests.integration.brokers"]
 

@@ -10,6 +10,10 @@ import threading
 import msgspec
 import pytest
 
+from functory.workers.sandbox.guest.network import Connect
+from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.network.egress import CONNECTIONS, REQUESTS
+from functory.workers.sandbox.network.relay import BUFFER_BYTES
 from tests.integration.network_world import (
     PATIENCE,
     Raw,
@@ -19,10 +23,6 @@ from tests.integration.network_world import (
     listener,
     read_all,
 )
-from workers.sandbox.broker import Broker
-from workers.sandbox.gate import CONNECTIONS, REQUESTS
-from workers.sandbox.network import Connect
-from workers.sandbox.relay import BUFFER_BYTES
 
 pytest_plugins = ["tests.integration.brokers"]
 

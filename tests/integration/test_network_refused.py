@@ -9,7 +9,9 @@ import threading
 
 import pytest
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.workers.sandbox.network import addresses, dns
+from functory.workers.sandbox.network.connection_broker import Broker
 from tests.integration.network_world import (
     LOOPBACK,
     PATIENCE,
@@ -23,8 +25,6 @@ from tests.integration.network_world import (
     read_all,
     web,
 )
-from workers.sandbox import addresses, lookup
-from workers.sandbox.broker import Broker
 
 pytest_plugins = ["tests.integration.brokers"]
 
@@ -166,8 +166,8 @@ def test_behind_the_operators_own_translator_the_address_inside_counts() -> None
 
 
 def test_names_of_this_machine_are_resolved() -> None:
-    assert set(lookup.system("localhost", 80)) <= {"127.0.0.1", "::1"}
-    assert lookup.system("localhost", 80)
+    assert set(dns.system("localhost", 80)) <= {"127.0.0.1", "::1"}
+    assert dns.system("localhost", 80)
 
 
 def test_hosts_are_reached_over_ipv6() -> None:

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from engine.errors import Unavailable
+from functory.engine.errors import Unavailable
+from functory.workers.sandbox.network.connection_broker import Broker
 from tests.integration.network_world import (
     LOOPBACK,
     MEGABYTE,
@@ -25,7 +26,6 @@ from tests.integration.network_world import (
     read_all,
     started,
 )
-from workers.sandbox.broker import Broker
 
 pytest_plugins = ["tests.integration.brokers"]
 

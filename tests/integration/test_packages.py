@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from functory.workers.sandbox.protocol.job import Code
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, job
-from workers.sandbox.job import Code
-from workers.sandbox.runner import Runner
 
 LOADED = "import os\nWHERE = os.getpid(), hash('seed')\nCOUNT = []\n"
 
@@ -66,7 +66,7 @@ def test_packages_of_one_environment_are_not_there_without_it(packages):
 
 
 @pytest.mark.parametrize(
-    "module", ["engine", "workers", "functory.local", "celery", "sqlalchemy", "structlog", "pydantic", "pip"]
+    "module", ["engine", "workers", "functory.client", "celery", "sqlalchemy", "structlog", "pydantic", "pip"]
 )
 def test_what_the_worker_is_made_of_cannot_be_imported(module):
     with Runner() as runner:

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from engine import clock, migrate, partitions, tables
-from engine.clock import ManualClock
-from engine.database import Database
+from functory.engine.database import clock, migrations, partitions, schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.database.connection import Database
 from tests.engine import World
 
 pytest_plugins = ["tests.engine"]
@@ -49,11 +49,11 @@ def lines_of(world: World, at: datetime, count: int = 1) -> list[str]:
         id_ = clock.first_id(at)[:-6] + f"{number:06x}"
         with world.database.write() as tx:
             tx.execute(
-                sa.update(tables.execution)
-                .where(tables.execution.c.id == row["id"])
+                sa.update(schema.execution)
+                .where(schema.execution.c.id == row["id"])
                 .values(id=id_, root_id=id_, state="cancelled")
             )
-            tx.insert(tables.log, [{"execution_id": id_, "fence": 1, "seq": 1, **LINE}])
+            tx.insert(schema.log, [{"execution_id": id_, "fence": 1, "seq": 1, **LINE}])
         ids.append(id_)
     return ids
 
@@ -74,7 +74,7 @@ def names(world: World) -> list[str]:
 def dated(empty_url: str, tmp_path: Path) -> Iterator[World]:
     """A world of its own whose clock stands on a Wednesday of 2026."""
     world = World(empty_url, tmp_path, clock=ManualClock(WEDNESDAY))
-    migrate.upgrade(world.database)
+    migrations.upgrade(world.database)
     world.function()
     yield world
     world.close()
@@ -114,7 +114,7 @@ def test_a_row_of_any_week_is_taken_and_moves_into_its_week_once_that_is_made(da
     dated.database.clock = ManualClock(later)
     partitions.make(dated.database)
     assert {part_of(dated, id_) for id_ in late} == {f"log_{partitions.week(later):%Y%m%d}"}
-    assert len(dated.rows(tables.log)) == 4
+    assert len(dated.rows(schema.log)) == 4
 
 
 @pytest.mark.postgres
@@ -137,19 +137,19 @@ def test_schedulers_that_make_them_at_the_same_time_do_not_disturb_each_other(da
 def test_rows_are_kept_on_the_way_down_and_up_again(dated: World):
     (old,) = lines_of(dated, WEDNESDAY)
     (late,) = lines_of(dated, datetime.now(UTC) + timedelta(days=700))
-    before = dated.rows(tables.log)
+    before = dated.rows(schema.log)
     assert len(before) == 2
-    migrate.downgrade(dated.database, "0005")
-    assert dated.rows(tables.log) == before
+    migrations.downgrade(dated.database, "0005")
+    assert dated.rows(schema.log) == before
     assert names(dated) == []
-    migrate.upgrade(dated.database)
-    assert dated.rows(tables.log) == before
+    migrations.upgrade(dated.database)
+    assert dated.rows(schema.log) == before
     if dated.dialect == "postgresql":
         assert part_of(dated, old) == "log_before"
         assert part_of(dated, late) == "log_rest"
         # The rows of what was there before keep the rules of the whole.
         with pytest.raises(IntegrityError), dated.database.write() as tx:
             tx.insert(
-                tables.log,
+                schema.log,
                 [{"execution_id": clock.first_id(WEDNESDAY + partitions.WEEK), "fence": 9, "seq": 1, **LINE}],
             )

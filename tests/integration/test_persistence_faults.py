@@ -22,9 +22,10 @@ import pytest
 import sqlalchemy as sa
 import structlog
 
-from engine import invariants, tables
-from engine.errors import Conflict, FunctoryError, NotFound, Unavailable
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import schema
+from functory.engine.errors import Conflict, FunctoryError, NotFound, Unavailable
+from functory.engine.maintenance import invariants
 from tests.engine import embedded
 from tests.faults import Faults, Rates
 
@@ -220,9 +221,9 @@ class Story:
     def check(self) -> dict[str, Any]:
         """Nothing lost, nothing doubled. Returns counts."""
         with self.engine.database.read() as tx:
-            events = tx.rows(sa.select(tables.event.c.id, tables.event.c.type, tables.event.c.data))
-            rows = tx.rows(sa.select(tables.execution))
-            tries = tx.rows(sa.select(tables.attempt.c.execution_id, tables.attempt.c.outcome))
+            events = tx.rows(sa.select(schema.event.c.id, schema.event.c.type, schema.event.c.data))
+            rows = tx.rows(sa.select(schema.execution))
+            tries = tx.rows(sa.select(schema.attempt.c.execution_id, schema.attempt.c.outcome))
         told = {type_: Counter(e["data"]["n"] for e in events if e["type"] == type_) for type_ in OWN}
         assert told["order"] == Counter(self.keyed)
         assert set(told["loose"]) >= {n for n, confirmed in self.loose.items() if confirmed}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from functory.workers.sandbox.confinement import scratch
+from functory.workers.sandbox.pool.pool import Options
+from functory.workers.sandbox.protocol.job import Grants, Limits
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, alive, children, code, job, printed, until
-from workers.sandbox import scratch
-from workers.sandbox.job import Grants, Limits
-from workers.sandbox.pool import Options
-from workers.sandbox.runner import Runner
 
 HASH = "def f():\n    return hash('which zygote')"
 

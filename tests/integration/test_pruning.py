@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import horizon, partitions, pruning, tables
-from engine.clock import ManualClock, first_id
-from engine.database import Database
-from engine.errors import NotFound
-from engine.invariants import verify
-from engine.pruning import Limits
+from functory.engine.database import partitions, prune_watermarks, schema
+from functory.engine.database.clock import ManualClock, first_id
+from functory.engine.database.connection import Database
+from functory.engine.errors import NotFound
+from functory.engine.maintenance import pruning
+from functory.engine.maintenance.invariants import verify
+from functory.engine.maintenance.pruner import Pruner
+from functory.engine.maintenance.pruning import Limits
 from tests.engine import World
-from workers.pruner import Pruner
 
 pytest_plugins = ["tests.engine"]
 
@@ -65,7 +66,7 @@ def broken(world: World, **options: float) -> dict[str, tuple[str, ...]]:
 def publish(world: World) -> None:
     """What the publisher does once the broker has confirmed."""
     with world.database.write() as tx:
-        tx.execute(sa.delete(tables.outbox))
+        tx.execute(sa.delete(schema.outbox))
 
 
 def order(world: World, data: object = None) -> str:
@@ -77,7 +78,7 @@ def order(world: World, data: object = None) -> str:
 
 
 def roots(world: World) -> set[str]:
-    return {row["root_id"] for row in world.rows(tables.event)}
+    return {row["root_id"] for row in world.rows(schema.event)}
 
 
 def test_a_tree_goes_whole_once_all_of_it_is_old(aging: World):
@@ -92,7 +93,7 @@ def test_a_tree_goes_whole_once_all_of_it_is_old(aging: World):
     assert gone["event"] >= 3
     # The trees of saving the functions and the trigger are as old.
     assert gone["execution"] == gone["attempt"] == gone["firing"] == gone["budget"] == 1
-    assert [row["root_id"] for row in aging.rows(tables.execution)] == [young]
+    assert [row["root_id"] for row in aging.rows(schema.execution)] == [young]
     assert prune(aging) == Counter()
 
 
@@ -100,16 +101,16 @@ def test_the_functions_themselves_stay_and_what_was_saved_needs_no_event_any_mor
     order(aging)
     aging.advance(31 * DAY)
     prune(aging)
-    assert aging.rows(tables.event) == []
+    assert aging.rows(schema.event) == []
     assert broken(aging, patience=0) == {}
     assert aging.functions.get("work")["number"] == 1
     order(aging)
-    assert len(aging.rows(tables.execution)) == 1
+    assert len(aging.rows(schema.execution)) == 1
     # The invariant has kept its teeth for what came later.
     aging.function("third")
     publish(aging)
     with aging.database.write() as tx:
-        tx.execute(sa.delete(tables.event).where(tables.event.c.type == "function.created"))
+        tx.execute(sa.delete(schema.event).where(schema.event.c.type == "function.created"))
     assert "I4" in broken(aging)
 
 
@@ -119,11 +120,11 @@ def leave_pending(world: World) -> str:
 
 def leave_quarantined(world: World) -> str:
     root = order(world)
-    _set(world, tables.event, tables.event.c.id == root, state="quarantined")
+    _set(world, schema.event, schema.event.c.id == root, state="quarantined")
     with world.database.write() as tx:
-        tx.execute(sa.delete(tables.firing))
-        tx.execute(sa.update(tables.execution).values(cause="replay", trigger_id=None))
-        tx.execute(sa.update(tables.budget).values(used=0))
+        tx.execute(sa.delete(schema.firing))
+        tx.execute(sa.update(schema.execution).values(cause="replay", trigger_id=None))
+        tx.execute(sa.update(schema.budget).values(used=0))
     return root
 
 
@@ -158,10 +159,10 @@ def leave_waiting(world: World) -> str:
 
 def leave_compensation(world: World) -> str:
     root = order(world)
-    (row,) = world.rows(tables.execution)
+    (row,) = world.rows(schema.execution)
     with world.database.write() as tx:
         tx.insert(
-            tables.compensation,
+            schema.compensation,
             [
                 {
                     "saga_id": row["id"],
@@ -209,21 +210,21 @@ def test_what_is_not_over_is_never_pruned_however_old_it_is(
 
 def parts(world: World, root: str) -> dict[str, list[dict[str, Any]]]:
     """Every row of a tree."""
-    ids = [row["id"] for row in world.rows(tables.execution, tables.execution.c.root_id == root)]
+    ids = [row["id"] for row in world.rows(schema.execution, schema.execution.c.root_id == root)]
     found = {
         table.name: world.rows(table, table.c.root_id == root)
         for table in (
-            tables.event,
-            tables.execution,
-            tables.firing,
-            tables.hold,
-            tables.budget,
-            tables.suppression,
+            schema.event,
+            schema.execution,
+            schema.firing,
+            schema.hold,
+            schema.budget,
+            schema.suppression,
         )
     }
     return found | {
         table.name: world.rows(table, table.c.execution_id.in_(ids))
-        for table in (tables.attempt, tables.span, tables.log)
+        for table in (schema.attempt, schema.span, schema.log)
     }
 
 
@@ -235,10 +236,10 @@ def _set(world: World, table: sa.Table, condition: object, **values: object) -> 
 def test_a_dry_run_says_what_would_go_and_deletes_nothing(aging: World):
     order(aging)
     aging.advance(31 * DAY)
-    before = aging.rows(tables.event)
+    before = aging.rows(schema.event)
     going, kept = pruning.survey(aging.database, MONTH)
     assert kept == Counter()
-    assert aging.rows(tables.event) == before
+    assert aging.rows(schema.event) == before
     gone = prune(aging)
     assert {name: count for name, count in gone.items() if name != "partitions"} == dict(going)
 
@@ -274,8 +275,8 @@ def test_log_lines_go_before_their_tree_and_only_of_what_has_ended(make_world: C
     assert [line["text"] for line in aging.executions.logs(running["id"])] == ["before the crash"]
     assert aging.executions.get(ended["id"])["state"] == "succeeded"
     with aging.database.read() as tx:
-        assert horizon.read(tx) is None
-        assert horizon.read(tx, horizon.LOGS) is not None
+        assert prune_watermarks.read(tx) is None
+        assert prune_watermarks.read(tx, prune_watermarks.LOGS) is not None
 
 
 def test_executions_with_very_many_lines_lose_them_in_steps(aging: World, monkeypatch: pytest.MonkeyPatch):
@@ -287,7 +288,7 @@ def test_executions_with_very_many_lines_lose_them_in_steps(aging: World, monkey
     aging.advance(31 * DAY)
     steps = [step for step in pruning.prune(aging.database, MONTH) if step["log"]]
     assert [step["log"] for step in steps] == [8, 8, 8]
-    assert aging.rows(tables.execution) == []
+    assert aging.rows(schema.execution) == []
 
 
 def test_a_large_tree_goes_from_its_leaves_to_its_root(aging: World, monkeypatch: pytest.MonkeyPatch):
@@ -306,11 +307,11 @@ def test_a_large_tree_goes_from_its_leaves_to_its_root(aging: World, monkeypatch
         )
     )
     publish(aging)
-    assert len(aging.rows(tables.event, tables.event.c.root_id == root)) > 40
+    assert len(aging.rows(schema.event, schema.event.c.root_id == root)) > 40
     aging.advance(31 * DAY)
     gone = prune(aging)
     assert roots(aging) == set()
-    assert aging.rows(tables.budget) == []
+    assert aging.rows(schema.budget) == []
     assert gone["trees"] > 1
 
 
@@ -325,7 +326,7 @@ def test_events_that_fired_together_are_kept_beside_what_is_young(aging: World):
     aging.turn.take()
     aging.run_all()
     publish(aging)
-    (execution,) = aging.rows(tables.execution, tables.execution.c.function == "other")
+    (execution,) = aging.rows(schema.execution, schema.execution.c.function == "other")
     assert execution["root_id"] == young
     prune(aging)
     assert {old, young} <= roots(aging)
@@ -337,7 +338,7 @@ def test_events_that_fired_together_are_kept_beside_what_is_young(aging: World):
 
 def test_a_replay_outlives_what_it_repeats_and_says_that_it_was_pruned(aging: World):
     order(aging)
-    (old,) = aging.rows(tables.execution)
+    (old,) = aging.rows(schema.execution)
     aging.advance(20 * DAY)
     new = aging.executions.replay(old["id"])
     aging.run_all()
@@ -345,7 +346,7 @@ def test_a_replay_outlives_what_it_repeats_and_says_that_it_was_pruned(aging: Wo
     assert aging.lineage.cause(new["id"])["pruned"] == []
     aging.advance(15 * DAY)
     prune(aging)
-    assert [row["id"] for row in aging.rows(tables.execution)] == [new["id"]]
+    assert [row["id"] for row in aging.rows(schema.execution)] == [new["id"]]
     assert aging.lineage.cause(new["id"])["pruned"] == [old["id"]]
     assert aging.lineage.tree(new["id"]).nodes
     with pytest.raises(NotFound, match="pruned"):
@@ -364,8 +365,8 @@ def test_what_an_operator_replays_at_that_moment_is_not_pruned(aging: World):
         return
     with aging.database.write() as tx:
         tx.execute(
-            sa.select(tables.event)
-            .where(tables.event.c.id == root)
+            sa.select(schema.event)
+            .where(schema.event.c.id == root)
             .with_for_update(read=True, key_share=True)
         )
         prune(aging)
@@ -381,7 +382,7 @@ def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.Mo
     aging.run_all()
     publish(aging)
     aging.advance(31 * DAY)
-    events = len(aging.rows(tables.event))
+    events = len(aging.rows(schema.event))
     gone: Counter[str] = Counter()
     lock = threading.Lock()
 
@@ -400,7 +401,7 @@ def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.Mo
     for step in pruning.prune(aging.database, MONTH):
         gone.update(step)
     assert gone["event"] == events
-    assert aging.rows(tables.event) == []
+    assert aging.rows(schema.event) == []
 
 
 def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Callable[..., World]):
@@ -416,13 +417,13 @@ def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Cal
     while pruner.prune():
         pass
     assert pruner.due_in() is None
-    assert world.rows(tables.event) == []
+    assert world.rows(schema.event) == []
     keeper = Pruner(world.database, make_world().settings)
     order(world)
     world.advance(3650 * DAY)
     while keeper.prune():
         pass
-    assert len(world.rows(tables.execution)) == 1
+    assert len(world.rows(schema.execution)) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -130,7 +130,7 @@ def test_no_password_is_ever_printed(tmp_path: Path) -> None:
             (roles.start("router", wait=False), "waiting for the database"),
             (roles.start("worker", "--migrate", wait=False, database_url=here), "Cannot connect"),
             (
-                roles.spawn([str(SCRIPTS / "celery"), "-A", "workers.app", "worker"], name="celery"),
+                roles.spawn([str(SCRIPTS / "celery"), "-A", "functory.workers.app", "worker"], name="celery"),
                 "Cannot connect",
             ),
         ]
@@ -194,7 +194,7 @@ def test_celerys_own_command_starts_the_same_worker(tmp_path: Path, redis_url: s
     with Roles(tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url) as roles:
         roles.migrate()
         worker = roles.spawn(
-            [str(SCRIPTS / "celery"), "-A", "workers.app", "worker", "-c", "3"], name="celery"
+            [str(SCRIPTS / "celery"), "-A", "functory.workers.app", "worker", "-c", "3"], name="celery"
         )
         roles.start("router", wait=False)
         with roles.client() as functory:
@@ -208,7 +208,9 @@ def test_celerys_own_command_starts_the_same_worker(tmp_path: Path, redis_url: s
 
 
 @pytest.mark.parametrize(
-    "command", [["functory", "worker"], ["celery", "-A", "workers.app", "worker"]], ids=["ours", "celerys"]
+    "command",
+    [["functory", "worker"], ["celery", "-A", "functory.workers.app", "worker"]],
+    ids=["ours", "celerys"],
 )
 def test_a_worker_sends_none_of_celerys_events(tmp_path: Path, redis_url: str, command: list[str]) -> None:
     # Celery tries to send each of its heartbeats for ever, and hears no signal meanwhile: a broker that went away kept
@@ -351,6 +353,6 @@ def _begin(functory: Any, id_: str) -> None:
 
 
 def _workers(functory: Any) -> list[dict[str, Any]]:
-    from engine import workers
+    from functory.engine.executions import worker_registry
 
-    return workers.alive(functory.database, 60)
+    return worker_registry.alive(functory.database, 60)

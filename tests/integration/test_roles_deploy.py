@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.settings import Settings
-from functory.cli.role import COMMANDS
+from functory.cli.commands.roles import COMMANDS
+from functory.engine.settings import Settings
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 GRACE = Settings.model_fields["grace_seconds"].default

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, code, job, printed
-from workers.sandbox.job import Limits
-from workers.sandbox.runner import Runner
 
 
 @pytest.fixture(scope="module")

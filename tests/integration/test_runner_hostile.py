@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from functory.workers.sandbox.protocol.control import Control
+from functory.workers.sandbox.protocol.job import Grants, Limits
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, alive, code, job, open_files, printed, until
-from workers.sandbox.control import Control
-from workers.sandbox.job import Grants, Limits
-from workers.sandbox.runner import Runner
 
 
 @pytest.fixture(scope="module", params=["none", None], ids=["unconfined", "confined"])

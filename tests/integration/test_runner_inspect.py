@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, job
-from workers.sandbox.runner import Runner
 
 ANY = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from engine.errors import Unavailable
+from functory.engine.errors import Unavailable
+from functory.workers.sandbox.pool.pool import Options
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, alive, children, job, open_files, printed, until
-from workers.sandbox.pool import Options
-from workers.sandbox.runner import Runner
 
 ROOT = str(Path(__file__).resolve().parents[2])
 
@@ -165,7 +165,7 @@ def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
             "-c",
             "import os, sys\n"
             "from tests.integration.runner_world import *\n"
-            "from workers.sandbox.runner import Runner\n"
+            "from functory.workers.sandbox.runner import Runner\n"
             "runner = Runner(tier='none'); runner.start()\n"
             'source = \'import os, time\\nfrom functory import call\\ndef f():\\n call("at", os.getpid(), os.getcwd())\\n'
             " time.sleep(60)'\n"
@@ -191,7 +191,7 @@ def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
 
 def test_a_worker_that_is_killed_while_its_zygote_starts_leaves_no_folder(tmp_path):
     worker = subprocess.Popen(
-        [sys.executable, "-c", "from workers.sandbox.runner import Runner; Runner().start()"],
+        [sys.executable, "-c", "from functory.workers.sandbox.runner import Runner; Runner().start()"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.DEVNULL,

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from engine.errors import ExecutionFailed, NotFound, Refused, WaitTimeout
+from functory.engine.errors import ExecutionFailed, NotFound, Refused, WaitTimeout
+from functory.workers.sandbox.protocol.control import Control
+from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.runner import Runner
 from tests.integration.runner_world import FakeHost, code, job, printed
-from workers.sandbox.control import Control
-from workers.sandbox.job import Limits
-from workers.sandbox.runner import Runner
 
 
 @pytest.fixture(scope="module")

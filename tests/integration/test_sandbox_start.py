@@ -17,15 +17,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine import metrics
-from engine.errors import Conflict, Invalid, Refused, Unavailable
-from engine.settings import Settings
+from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.workers.sandbox.checks import tiers
+from functory.workers.sandbox.checks.canary_attacks import ATTACKS, probe
+from functory.workers.sandbox.checks.startup import start_gate
+from functory.workers.sandbox.runner import Runner
 from tests import ordinary
 from tests.roles import SCRIPTS
-from workers.sandbox import tiers
-from workers.sandbox.admission import start_gate
-from workers.sandbox.canaries import ATTACKS, probe
-from workers.sandbox.runner import Runner
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,16 +58,16 @@ def told(mode: str, code: str, *, as_ordinary: bool = False) -> Any:
 
 SURVEY = """
 import msgspec
-from workers.sandbox import tiers
+from functory.workers.sandbox.checks import tiers
 print(msgspec.json.encode(tiers.judge(tiers.look())).decode())
 """
 
 GATE = """
 import json
-from engine.errors import FunctoryError
-from engine.settings import Settings
-from workers.sandbox.admission import start_gate
-from workers.sandbox.runner import Runner
+from functory.engine.errors import FunctoryError
+from functory.engine.settings import Settings
+from functory.workers.sandbox.checks.startup import start_gate
+from functory.workers.sandbox.runner import Runner
 settings = Settings(**{})
 try:
     with Runner.of(settings) as runner:
@@ -223,9 +223,9 @@ def test_a_client_does_not_read_the_hints_of_a_source_below_the_demanded_tier(tm
     code = """
         import json
         from pathlib import Path
-        from engine.errors import Refused
-        from engine.settings import Settings
-        from functory.local import Functory
+        from functory.engine.errors import Refused
+        from functory.engine.settings import Settings
+        from functory.client import Functory
         try:
             with Functory(Settings(home=Path({home!r}), min_tier="B")) as functory:
                 functory.functions.save("def f(x=open({mark!r}, 'w')) -> int:\\n    return 1\\n")

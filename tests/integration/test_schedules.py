@@ -11,16 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine import metrics, schedules, tables
-from engine.errors import Conflict, Invalid, NotFound
-from engine.metrics import registry
+from functory.engine.database import schema
+from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.sources import schedules
+from functory.engine.telemetry import metrics
+from functory.engine.telemetry.metrics import registry
 from functory.schedules import Schedules
+from functory.triggers import definition
+from functory.triggers.sources.registry import find, read
+from functory.triggers.sources.schedules import Config
+from functory.triggers.sources.schedules import ticker as tickers
+from functory.triggers.sources.schedules.ticker import Ticker
 from tests.engine import World
-from triggers import definition
-from triggers.sources import ticker as tickers
-from triggers.sources.registry import find, read
-from triggers.sources.schedules import Config
-from triggers.sources.ticker import Ticker
 
 pytest_plugins = ["tests.engine"]
 
@@ -46,14 +48,14 @@ def service(world: World) -> Schedules:
 
 def tick(world: World, ticker: Ticker | None = None) -> list[str]:
     """Run a ticker until it has nothing more to do. Returns the times that it wrote, in the order of the events."""
-    before = {row["id"] for row in world.rows(tables.event)}
+    before = {row["id"] for row in world.rows(schema.event)}
     while (ticker or world.ticker).tick():
         pass
     return [row["data"]["fire_time"] for row in due_events(world) if row["id"] not in before]
 
 
 def due_events(world: World) -> list[dict[str, Any]]:
-    rows = world.rows(tables.event, tables.event.c.type == "schedule.due")
+    rows = world.rows(schema.event, schema.event.c.type == "schedule.due")
     return sorted(rows, key=lambda row: row["id"])
 
 
@@ -257,7 +259,7 @@ def test_whatever_happens_the_ticks_are_those_of_the_calendar(
                 pass
     fired = [
         tick["fire_time_utc"]
-        for tick in world.rows(tables.schedule_tick, tables.schedule_tick.c.schedule_id == row["id"])
+        for tick in world.rows(schema.schedule_tick, schema.schedule_tick.c.schedule_id == row["id"])
     ]
     calendar = read(find("schedule"), config).calendar
     due = [
@@ -395,7 +397,7 @@ def test_a_function_gets_a_trigger_that_comes_and_goes_with_the_schedule(world: 
     world.advance(600)
     tick(world)
     assert ("schedule-nightly", None) in world.route()
-    (execution,) = world.rows(tables.execution)
+    (execution,) = world.rows(schema.execution)
     assert execution["input"] == {"day": "2026-01-01T00:10:00+00:00"}
     assert mine.ticks("nightly")[0]["execution_id"] == execution["id"]
     # The same once more is nothing new; another input is, though the times are the same.
@@ -444,7 +446,7 @@ def failing(world: World, **config: Any) -> Schedules:
 
 def test_a_failure_after_all_retries_pauses_a_schedule_that_asks_for_it(world: World) -> None:
     mine = failing(world, overlap="allow_all")
-    (execution,) = world.rows(tables.execution)
+    (execution,) = world.rows(schema.execution)
     world.finish(world.claim(execution), "failed")
     world.advance(30)
     world.ticker.tick()
@@ -465,7 +467,7 @@ def test_a_failure_after_all_retries_pauses_a_schedule_that_asks_for_it(world: W
 
 def test_no_tick_is_written_after_a_failure_that_pauses(world: World) -> None:
     mine = failing(world, overlap="allow_all")
-    (execution,) = world.rows(tables.execution)
+    (execution,) = world.rows(schema.execution)
     world.finish(world.claim(execution), "timed_out")
     world.advance(599.5)
     claim = world.claim(execution)
@@ -481,14 +483,14 @@ def test_no_tick_is_written_after_a_failure_that_pauses(world: World) -> None:
 def test_failures_of_others_and_of_what_a_tick_led_to_further_down_pause_nothing(world: World) -> None:
     mine = failing(world, overlap="allow_all")
     other = world.start("report")
-    (ours,) = world.rows(tables.execution, tables.execution.c.cause == "trigger")
+    (ours,) = world.rows(schema.execution, schema.execution.c.cause == "trigger")
     world.function("after")
     world.trigger("after", "after", {"type": ["execution.succeeded"], "subject": ["report"]})
     world.finish(world.claim(ours))
     world.route()
-    (below,) = world.rows(tables.execution, tables.execution.c.function == "after")
+    (below,) = world.rows(schema.execution, schema.execution.c.function == "after")
     for row in (other, below):
-        while world.rows(tables.execution, tables.execution.c.id == row["id"])[0]["state"] == "queued":
+        while world.rows(schema.execution, schema.execution.c.id == row["id"])[0]["state"] == "queued":
             world.finish(world.claim(row), "failed")
             world.advance(30)
     world.ticker.tick()
@@ -608,7 +610,7 @@ def test_a_schedule_that_cannot_be_read_any_more_can_be_paused_and_deleted(
     def refuse(plugin: Any, config: Any) -> Config:
         raise Invalid("wrong schedule", "timezone: gone")
 
-    monkeypatch.setattr("triggers.sources.registry.read", refuse)
+    monkeypatch.setattr("functory.triggers.sources.registry.read", refuse)
     world.sources.pause("schedule", "bad")
     with pytest.raises(Invalid, match="timezone: gone"):
         world.sources.resume("schedule", "bad")
@@ -648,7 +650,7 @@ def runs(world: World, overlap: str) -> Schedules:
     world.advance(600)
     tick(world)
     world.route()
-    (first,) = world.rows(tables.execution)
+    (first,) = world.rows(schema.execution)
     world.claim(first)
     world.advance(600)
     tick(world)
@@ -661,7 +663,7 @@ def test_the_trigger_of_a_schedule_obeys_its_overlap_policy(
 ) -> None:
     runs(world, overlap)
     assert [found for name, found in world.route() if name == "schedule-s"] == [reason]
-    assert len(world.rows(tables.execution)) == (1 if reason else 2)
+    assert len(world.rows(schema.execution)) == (1 if reason else 2)
 
 
 def test_a_backfill_brings_its_own_overlap_policy(world: World) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from functory.local import Functory
+from functory.client import Functory
 
 pytest_plugins = ["tests.engine"]
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
+from functory.workers.sandbox.confinement.seccomp.filter import Profile, architecture, load, program
 from tests.integration.under_filter import Ended, call, error_of, forked, libc, raw, under
-from workers.sandbox.seccomp import Profile, architecture, load, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
 

@@ -13,11 +13,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine import migrate, workers
-from engine.errors import Conflict, Invalid, NotFound, Refused, Unavailable
-from engine.settings import load_settings
-from functory.api import create_app, problem
-from functory.local import Functory
+from functory.api import create_app, problem_details
+from functory.client import Functory
+from functory.engine.database import migrations
+from functory.engine.errors import Conflict, Invalid, NotFound, Refused, Unavailable
+from functory.engine.executions import worker_registry
+from functory.engine.settings import load_settings
 from tests import reference
 from tests.roles import Roles
 from tests.services.port import free_port
@@ -48,8 +49,8 @@ def test_readiness_says_how_workers_confine_functions(functory: Functory) -> Non
         "ok": True,
         "workers": {},
     }
-    workers.seen(functory.database, "one", 4, "B")
-    workers.seen(functory.database, "two", 4, "none")
+    worker_registry.seen(functory.database, "one", 4, "B")
+    worker_registry.seen(functory.database, "two", 4, "none")
     part = TestClient(create_app(functory)).get("/readyz").json()["checks"]["sandbox"]
     assert part["ok"] is True and part["workers"] == {"B": 1, "none": 1}
     assert "without a sandbox" in part["why"]
@@ -69,7 +70,7 @@ def test_an_absent_broker_is_told_without_its_password(tmp_path: Path) -> None:
         database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=f"redis://:s3cret@127.0.0.1:{free_port()}/0"
     )
     with Functory(settings) as client_only:
-        migrate.upgrade(client_only.database)
+        migrations.upgrade(client_only.database)
         answer = TestClient(create_app(client_only)).get("/readyz")
     # What is delivered is taken in all the same: nobody may be sent away for it.
     assert (answer.status_code, answer.json()["ready"], answer.json()["degraded"]) == (200, True, ["broker"])
@@ -89,7 +90,7 @@ def test_an_absent_broker_is_told_without_its_password(tmp_path: Path) -> None:
 )
 def test_errors_are_problem_details(error: Exception, status: int) -> None:
     app = FastAPI()
-    problem.install(app)
+    problem_details.install(app)
 
     @app.get("/fails")
     def fails() -> None:
@@ -110,7 +111,7 @@ def test_errors_are_problem_details(error: Exception, status: int) -> None:
 
 def test_wrong_requests_and_defects_are_problem_details_that_give_nothing_away() -> None:
     app = FastAPI()
-    problem.install(app)
+    problem_details.install(app)
 
     @app.get("/add")
     def add(number: int) -> int:

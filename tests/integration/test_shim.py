@@ -68,7 +68,10 @@ def test_a_zygote_that_ignores_the_end_of_its_worker_is_killed(tier: str) -> Non
 @tiers("C")
 @pytest.mark.parametrize("landlock", [1, 7])
 def test_a_zygote_ends_its_children_also_without_the_right_to_signal(tier: str, landlock: int) -> None:
-    older = f"from workers.sandbox import landlock; landlock.abi = lambda real=landlock.abi(): min(real, {landlock})"
+    older = (
+        f"from functory.workers.sandbox.confinement import landlock\n"
+        f"landlock.abi = lambda real=landlock.abi(): min(real, {landlock})"
+    )
     before = """
 import time
 pid = confined.fork()
@@ -84,7 +87,7 @@ say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 @tiers("C")
 def test_a_shim_kills_nobody_but_children_of_its_zygote(tier: str) -> None:
-    older = "from workers.sandbox import landlock; landlock.abi = lambda: 1"
+    older = "from functory.workers.sandbox.confinement import landlock; landlock.abi = lambda: 1"
     with subprocess.Popen(ordinary.command(["sleep", "1000"])) as stranger:
         before = f"""
 import time

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from functory.triggers.sources.plugin import Kind
 from tests.engine import World
 from tests.imap import PASSWORD, USER, Imap, serving
 from tests.roles import Roles
 from tests.sources import keeping, wait_for
-from triggers.sources.kind import Kind
 
 pytest_plugins = ["tests.engine"]
 

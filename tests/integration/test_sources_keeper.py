@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.errors import Invalid, Stale, Unavailable
-from engine.intake import Arrival
+from functory.engine.errors import Invalid, Stale, Unavailable
+from functory.engine.events.receipts import Arrival
+from functory.triggers.sources.plugin import Config, Desk, Kind
+from functory.triggers.sources.runner import LONGEST_PAUSE, pause_after
 from tests.engine import World
 from tests.roles import Roles
 from tests.sources import keeping, plug_in, wait_for
-from triggers.sources.kind import Config, Desk, Kind
-from triggers.sources.running import LONGEST_PAUSE, pause_after
 
 pytest_plugins = ["tests.engine"]
 
@@ -356,8 +356,8 @@ def test_pauses_double_up_to_a_minute_and_are_spread() -> None:
 
 
 COUNTING = """
-    from engine.intake import Arrival
-    from triggers.sources.kind import Config, Kind
+    from functory.engine.events.receipts import Arrival
+    from functory.triggers.sources.plugin import Config, Kind
 
     class Source(Kind):
         kind, summary, types, runs = "counting", "counts", ("count.up",), True

@@ -13,12 +13,12 @@ from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
 from kombu.messaging import Producer
 
-from engine import tables
-from engine.errors import Invalid
+from functory.engine.database import schema
+from functory.engine.errors import Invalid
+from functory.triggers.sources.queues.plugin import Queue as QueueKind
 from tests.engine import World
 from tests.roles import Roles
 from tests.sources import Kept, keeping, wait_for
-from triggers.sources.queues import Queue as QueueKind
 
 pytest_plugins = ["tests.engine"]
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -57,7 +57,7 @@ def reading(world: World) -> Iterator[Kept]:
 
 
 def received(world: World, type_: str = "queue.received") -> list[dict[str, Any]]:
-    return [row for row in world.rows(tables.event) if row["type"] == type_]
+    return [row for row in world.rows(schema.event) if row["type"] == type_]
 
 
 def numbers(world: World) -> list[int]:
@@ -143,7 +143,7 @@ def test_a_binding_is_declared_and_expressions_make_the_event(world: World, rabb
         for key, number in (("order.new", 1), ("other", 2), ("bill.a.b", 3), ("order.new", 1)):
             producer.publish({"number": number}, routing_key=key, serializer="json")
         kept.until(lambda: len(received(world, "my.bill.a.b")) == 1, "the last")
-    found = [row for row in world.rows(tables.event) if row["type"].startswith("my.")]
+    found = [row for row in world.rows(schema.event) if row["type"].startswith("my.")]
     assert [(row["type"], row["subject"], row["data"]) for row in found] == [
         ("my.order.new", "1", {"number": 1}),
         ("my.bill.a.b", "3", {"number": 3}),

@@ -11,11 +11,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from engine import rowfeed, tables
-from engine.errors import Conflict, Invalid, Refused
+from functory.engine.database import schema
+from functory.engine.errors import Conflict, Invalid, Refused
+from functory.engine.sources import table_capture
+from functory.triggers.sources.tables import Rows
 from tests.engine import World
 from tests.sources import keeping
-from triggers.sources.rows import Rows
 
 pytest_plugins = ["tests.engine"]
 
@@ -40,7 +41,7 @@ class Shop:
         return self.world.sources.save("table", name, {"table": table} | config)
 
     def events(self) -> list[dict[str, Any]]:
-        return [row for row in self.world.rows(tables.event) if row["type"].startswith("row.")]
+        return [row for row in self.world.rows(schema.event) if row["type"].startswith("row.")]
 
     def seen(self) -> list[tuple[str, str, Any]]:
         return [(row["type"], row["subject"], row["data"]) for row in self.events()]
@@ -94,7 +95,7 @@ def test_insert_update_and_delete_are_events_with_what_changed(shop: Shop) -> No
     )
     assert event["id"][14] == "7"
     assert event["id"][19] in "89ab"
-    assert len(shop.world.rows(tables.outbox)) >= 3
+    assert len(shop.world.rows(schema.outbox)) >= 3
 
 
 @on_postgres
@@ -106,7 +107,7 @@ def test_a_row_starts_a_function_like_any_event(shop: Shop) -> None:
     shop.watch()
     shop.sql("INSERT INTO shop.orders (id, price) VALUES (1, 4), (2, 6)")
     assert shop.world.route() == [("ship-orders", None)]
-    (execution,) = shop.world.rows(tables.execution)
+    (execution,) = shop.world.rows(schema.execution)
     assert execution["root_id"] == shop.events()[1]["id"]
 
 
@@ -378,9 +379,8 @@ def test_an_ordinary_role_writes_events_only_by_writing_the_table(shop: Shop) ->
                 clerk.execute(statement)
         clerk.execute("CREATE TABLE shop.forged (id int PRIMARY KEY)")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            clerk.execute(
-                f"CREATE TRIGGER t AFTER INSERT ON shop.forged FOR EACH ROW EXECUTE FUNCTION {rowfeed._name(row)}()"  # type: ignore[arg-type]
-            )
+            called = f"EXECUTE FUNCTION {table_capture._name(row)}()"
+            clerk.execute(f"CREATE TRIGGER t AFTER INSERT ON shop.forged FOR EACH ROW {called}")  # type: ignore[arg-type]
 
 
 @on_postgres
@@ -487,7 +487,7 @@ def test_a_table_without_primary_key_is_watched_by_columns(shop: Shop) -> None:
 
 @on_postgres
 def test_a_busy_table_is_told_instead_of_waited_for(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rowfeed, "LOCK_MILLISECONDS", 200)
+    monkeypatch.setattr(table_capture, "LOCK_MILLISECONDS", 200)
     with connect(shop.world) as writer, writer.transaction():
         writer.execute("INSERT INTO shop.orders (id) VALUES (1)")
         with pytest.raises(Conflict, match="is busy"):
@@ -527,7 +527,7 @@ def test_ten_thousand_copied_rows_are_ten_thousand_events_in_their_order(shop: S
         for number in range(10_000):
             copy.write_row((number, f"sku-{number}", number / 100))
     with shop.world.database.read() as tx:
-        event = tables.event.c
+        event = schema.event.c
         rows = tx.rows(sa.select(event.subject).where(event.type == "row.inserted").order_by(event.id))
     assert [row["subject"] for row in rows] == [f"shop.orders/{number}" for number in range(10_000)]
 

@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from engine import audit, dispatch, events, migrate, recovery, tables
-from engine.attempts import Attempts
-from engine.claims import Claim
-from engine.clock import ServerClock
-from engine.endings import Ending
-from engine.errors import Conflict, NotFound, Stale
-from engine.invariants import verify
-from engine.suppressions import Suppressions
+from functory.engine.database import audit, migrations, schema
+from functory.engine.database.clock import ServerClock
+from functory.engine.errors import Conflict, NotFound, Stale
+from functory.engine.events import store as event_store
+from functory.engine.executions import dispatch
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.completion import Ending
+from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance.invariants import verify
+from functory.engine.maintenance.reaper import Reaper
+from functory.engine.triggers.suppressions import Suppressions
 from tests.engine import World
 from tests.services.installation import Missing, find
 from tests.services.postgres import Postgres
-from workers.reaper import Reaper
 
 pytest_plugins = ["tests.engine"]
 
@@ -79,7 +82,7 @@ def expired(world: World) -> One:
     world.function("short", limits={"expires": 5})
     one = One(world, world.start("short"), None)
     world.advance(6)
-    recovery.reap(world.database, cancel_grace=LEASE)
+    lease_recovery.reap(world.database, cancel_grace=LEASE)
     return one
 
 
@@ -131,7 +134,7 @@ def heartbeat(one: One) -> Any:
 
 def reap(one: One) -> Any:
     one.world.advance(LEASE + 1)
-    return any(recovery.reap(one.world.database, cancel_grace=LEASE).values())
+    return any(lease_recovery.reap(one.world.database, cancel_grace=LEASE).values())
 
 
 def cancel(one: One) -> Any:
@@ -175,13 +178,13 @@ ARROWS = {
 def everything(world: World) -> dict[str, Any]:
     """All that a refused deed could have changed."""
     looked = (
-        tables.execution,
-        tables.attempt,
-        tables.event,
-        tables.span,
-        tables.log,
-        tables.slot,
-        tables.budget,
+        schema.execution,
+        schema.attempt,
+        schema.event,
+        schema.span,
+        schema.log,
+        schema.slot,
+        schema.budget,
     )
     return {table.name: world.rows(table) for table in looked}
 
@@ -205,9 +208,9 @@ def test_an_execution_goes_along_the_arrows_and_nowhere_else(
         assert everything(world) == before
     if deed is replay and done:
         # The old one stays as it is, and a new one is there.
-        old = [row for row in world.rows(tables.execution) if row["id"] == one.row["id"]]
+        old = [row for row in world.rows(schema.execution) if row["id"] == one.row["id"]]
         assert old == [row for row in before["execution"] if row["id"] == one.row["id"]]
-        (new,) = [row for row in world.rows(tables.execution) if row["id"] != one.row["id"]]
+        (new,) = [row for row in world.rows(schema.execution) if row["id"] != one.row["id"]]
         assert (new["state"], new["replay_of"], new["cause"]) == ("queued", one.row["id"], "replay")
     broken = [found for found in verify(world.database, world.settings, patience=1e6) if found.count]
     assert broken == []
@@ -225,9 +228,9 @@ def pending(world: World) -> str:
 
 def quarantined(world: World) -> str:
     id_ = pending(world)
-    for _ in range(events.MAX_ROUTE_ATTEMPTS):
+    for _ in range(event_store.MAX_ROUTE_ATTEMPTS):
         with world.database.write() as tx:
-            events.mark_failed(tx, id_, "no")
+            event_store.mark_failed(tx, id_, "no")
     return id_
 
 
@@ -250,7 +253,7 @@ def route(world: World, id_: str) -> bool:
 def fail(world: World, id_: str) -> bool:
     before = world.events.get(id_)
     with world.database.write() as tx:
-        events.mark_failed(tx, id_, "no")
+        event_store.mark_failed(tx, id_, "no")
     return world.events.get(id_) != before
 
 
@@ -267,12 +270,12 @@ def test_an_event_goes_along_the_arrows_and_nowhere_else(world: World, make: Any
     world.trigger("t", "work", {"type": ["tick"]})
     world.route()
     id_ = make(world)
-    before = everything(world) | {"firing": world.rows(tables.firing)}
+    before = everything(world) | {"firing": world.rows(schema.firing)}
     arrow = arrows.get((make.__name__, deed.__name__))
     assert deed(world, id_) is (arrow is not None)
     assert world.events.get(id_)["state"] == (arrow or make.__name__)
     if arrow is None:
-        assert everything(world) | {"firing": world.rows(tables.firing)} == before
+        assert everything(world) | {"firing": world.rows(schema.firing)} == before
 
 
 def test_a_released_event_is_routed_as_if_nothing_had_been_and_the_audit_knows_who_did_it(
@@ -283,9 +286,9 @@ def test_a_released_event_is_routed_as_if_nothing_had_been_and_the_audit_knows_w
     world.route()
     ids = [quarantined(world) for _ in range(3)]
     other = world.events.emit("tock", {})
-    for _ in range(events.MAX_ROUTE_ATTEMPTS):
+    for _ in range(event_store.MAX_ROUTE_ATTEMPTS):
         with world.database.write() as tx:
-            events.mark_failed(tx, other, "no")
+            event_store.mark_failed(tx, other, "no")
     assert [row["id"] for row in world.events.list(state="quarantined")] == [other, *reversed(ids)]
     world.events.release(ids[0], author="ada")
     assert world.events.release_all("tick", author="bob") == 2
@@ -308,7 +311,7 @@ def test_a_decision_stays_what_it_is_and_an_operator_may_run_a_suppressed_match_
     world.triggers.pause("off")
     id_ = world.events.emit("tick", {})
     world.route()
-    decided = world.rows(tables.firing)
+    decided = world.rows(schema.firing)
     suppressions = Suppressions(world.database)
 
     def again(trigger: str) -> dict[str, Any]:
@@ -320,7 +323,7 @@ def test_a_decision_stays_what_it_is_and_an_operator_may_run_a_suppressed_match_
     assert (new["cause"], new["event_id"], new["root_id"], new["depth"]) == ("replay", id_, id_, 1)
     with pytest.raises(Conflict, match="already"):
         again("off")
-    assert world.rows(tables.firing) == decided
+    assert world.rows(schema.firing) == decided
     (noted,) = [row for row in audit.recent(world.database) if row["action"] == "firing.replay"]
     assert (noted["author"], noted["subject"], noted["data"]["execution_id"]) == ("ada", "off", new["id"])
 
@@ -342,7 +345,7 @@ def test_a_reaper_waits_for_a_lease_after_the_database_server_was_started_again(
         pytest.skip("PostgreSQL is not installed")
     with Postgres(found.programs) as server, server.database() as url:
         world = World(url, tmp_path)
-        migrate.upgrade(world.database)
+        migrations.upgrade(world.database)
         # The server's own time, and a lease that is longer than the test.
         world.database.clock = ServerClock(world.database._server_time)
         world.settings = world.settings.model_copy(update={"lease_seconds": 600.0})
@@ -350,11 +353,11 @@ def test_a_reaper_waits_for_a_lease_after_the_database_server_was_started_again(
         one = world.start()
         world.claim(one)
         with world.database.write() as tx:
-            tx.execute(sa.update(tables.execution).values(lease_until=tx.now))
-        before = recovery.server_age(world.database)
+            tx.execute(sa.update(schema.execution).values(lease_until=tx.now))
+        before = lease_recovery.server_age(world.database)
         world.close()
         server.restart()
-        age = recovery.server_age(world.database)
+        age = lease_recovery.server_age(world.database)
         assert before is not None and age is not None and age < 600
         # As a reaper that has been at work all the time, and has not missed a round.
         reaper = Reaper(world.database, world.settings, trust_at_once=True)
@@ -367,4 +370,4 @@ def test_a_reaper_waits_for_a_lease_after_the_database_server_was_started_again(
 
 def test_a_database_without_a_server_has_no_age(world: World) -> None:
     # Nor has one whose time is not the server's own.
-    assert recovery.server_age(world.database) is None
+    assert lease_recovery.server_age(world.database) is None

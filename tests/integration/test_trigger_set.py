@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from engine import routing, tables
-from triggers.trigger_set import TriggerSet
+from functory.engine.database import schema
+from functory.engine.triggers import routing
+from functory.triggers.routing.trigger_set import TriggerSet
 
 if TYPE_CHECKING:
     from tests.engine import World
@@ -72,8 +73,8 @@ def test_a_trigger_that_cannot_be_compiled_any_more_leaves_the_others_alone(shop
     shop.triggers.pause("two")
     with shop.database.write() as tx:
         tx.execute(
-            sa.update(tables.trigger_version)
-            .where(tables.trigger_version.c.trigger_id == shop.triggers.get("two")["id"])
+            sa.update(schema.trigger_version)
+            .where(schema.trigger_version.c.trigger_id == shop.triggers.get("two")["id"])
             .values(
                 definition={
                     "on": {},

@@ -3,9 +3,10 @@
 import pytest
 from sqlalchemy import event as hooks
 
-from engine import recovery, tables
-from engine.endings import Ending
-from engine.errors import Stale, Unavailable
+from functory.engine.database import schema
+from functory.engine.errors import Stale, Unavailable
+from functory.engine.executions.completion import Ending
+from functory.engine.maintenance import lease_recovery
 from tests.engine import LEASE
 from tests.faults import Faults
 
@@ -33,7 +34,7 @@ def test_a_result_whose_commit_was_reported_as_failed_is_stored_once_and_is_no_z
     assert world.worker.finish(claim, ended(result=7)).state == "succeeded"
     assert world.executions.get(claim.id)["result"] == 7
     assert world.types("execution.") == ["execution.started", "execution.succeeded"]
-    assert [row["outcome"] for row in world.rows(tables.attempt)] == ["succeeded"]
+    assert [row["outcome"] for row in world.rows(schema.attempt)] == ["succeeded"]
 
 
 def test_so_is_a_failure_that_is_retried_even_when_the_next_attempt_runs_already(world):
@@ -45,7 +46,7 @@ def test_so_is_a_failure_that_is_retried_even_when_the_next_attempt_runs_already
     assert world.worker.finish(claim, ended("failed")).state == "queued"
     assert world.executions.get(claim.id)["fence"] == second.fence
     assert world.finish(second).state == "succeeded"
-    assert [row["outcome"] for row in world.rows(tables.attempt)] == ["failed", "succeeded"]
+    assert [row["outcome"] for row in world.rows(schema.attempt)] == ["failed", "succeeded"]
 
 
 def test_one_whose_commit_was_not_carried_out_is_stored_by_the_second_try(world):
@@ -71,7 +72,7 @@ def test_a_zombie_stays_one(world):
     world.function(limits={"max_attempts": 2})
     claim = world.claim(world.start())
     world.advance(LEASE + 1)
-    assert recovery.reap(world.database, cancel_grace=LEASE)["lost"] == 1
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["lost"] == 1
     for _ in range(2):
         with pytest.raises(Stale):
             world.worker.finish(claim, ended(result=7))
@@ -82,7 +83,7 @@ def test_what_the_reaper_cancelled_is_not_the_workers_cancel(world):
     claim = world.claim(world.start())
     world.executions.cancel(claim.id)
     world.advance(LEASE + 1)
-    assert recovery.reap(world.database, cancel_grace=LEASE)["cancelled"] == 1
+    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["cancelled"] == 1
     with pytest.raises(Stale):
         world.worker.finish(claim, ended("cancelled"))
 
@@ -92,8 +93,8 @@ def test_an_emit_with_a_key_is_one_event(world):
         faults.once("committed", "INSERT INTO event")
         world.events.emit("tick", dedup_key="one")
     id_ = world.events.emit("tick", dedup_key="one")
-    assert [row["id"] for row in world.rows(tables.event)] == [id_]
-    assert [row["event_id"] for row in world.rows(tables.outbox)] == [id_]
+    assert [row["id"] for row in world.rows(schema.event)] == [id_]
+    assert [row["event_id"] for row in world.rows(schema.outbox)] == [id_]
 
 
 def test_a_start_with_a_key_is_one_execution(world):
@@ -102,7 +103,7 @@ def test_a_start_with_a_key_is_one_execution(world):
         faults.once("committed", "INSERT INTO execution")
         world.start(idempotency_key="one")
     row = world.start(idempotency_key="one")
-    assert [found["id"] for found in world.rows(tables.execution)] == [row["id"]]
+    assert [found["id"] for found in world.rows(schema.execution)] == [row["id"]]
 
 
 def test_a_batch_that_was_routed_after_all_is_routed_once(world):
@@ -115,7 +116,7 @@ def test_a_batch_that_was_routed_after_all_is_routed_once(world):
         faults.once("committed", "INSERT INTO firing")
         world.router.route_batch()
     assert world.route() == []
-    assert len(world.rows(tables.execution)) == len(world.rows(tables.firing)) == 3
+    assert len(world.rows(schema.execution)) == len(world.rows(schema.firing)) == 3
 
 
 def test_a_claim_that_nobody_knew_of_is_given_back_without_counting(world):
@@ -172,8 +173,8 @@ def test_a_commit_that_failed_leaves_no_open_transaction_in_the_pool(world):
 
     hooks.listen(world.database.engine, "commit", fail)
     with pytest.raises(KeyboardInterrupt), world.database.write() as tx:
-        tx.insert(tables.counter, [{"name": "lost", "value": 1}])
+        tx.insert(schema.counter, [{"name": "lost", "value": 1}])
     hooks.remove(world.database.engine, "commit", fail)
     for _ in range(20):
         world.events.emit("tick")
-    assert world.rows(tables.counter, tables.counter.c.name == "lost") == []
+    assert world.rows(schema.counter, schema.counter.c.name == "lost") == []

@@ -13,12 +13,13 @@ import pytest
 import sqlalchemy as sa
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD
 
-from engine import files, tables
-from engine.errors import Invalid, NotFound
+from functory.engine.database import schema
+from functory.engine.errors import Invalid, NotFound
+from functory.engine.sources import file_watches
+from functory.triggers.sources.files import Files
+from functory.triggers.sources.files.watcher import Sizes
 from tests.engine import World
 from tests.watched import Watched, watching
-from triggers.sources.files import Files
-from triggers.sources.files.watching import Sizes
 
 pytest_plugins = ["tests.engine"]
 
@@ -313,7 +314,7 @@ def test_a_file_that_cannot_be_read_is_told_with_its_problem(lite, monkeypatch):
     assert (row["data"]["sha256"], row["data"]["problem"]) == (None, "Permission denied")
     monkeypatch.undo()
     (at / "locked").chmod(0o600)
-    files.rescan(lite.world.database, "inbox")
+    file_watches.rescan(lite.world.database, "inbox")
     rows = lite.tells(("created", "locked"), ("modified", "locked"))
     assert rows[-1]["data"]["sha256"] is not None
     assert "problem" not in rows[-1]["data"]
@@ -425,17 +426,17 @@ def test_a_rescan_finds_a_change_that_times_do_not_show(inbox):
     inbox.tells(("created", "a"))
     with inbox.world.database.write() as tx:
         # As if it had changed within one tick of the file system's clock.
-        (row,) = tx.rows(sa.select(tables.file_seen))
-        tx.execute(sa.update(tables.file_seen).values(sha256="0" * 64))
-    files.rescan(inbox.world.database, "inbox", content=True)
+        (row,) = tx.rows(sa.select(schema.file_seen))
+        tx.execute(sa.update(schema.file_seen).values(sha256="0" * 64))
+    file_watches.rescan(inbox.world.database, "inbox", content=True)
     inbox.tells(("created", "a"), ("modified", "a"))
     assert row["sha256"] == inbox.events()[-1]["data"]["sha256"]
     with pytest.raises(NotFound, match="functory watch list"):
-        files.rescan(inbox.world.database, "other")
+        file_watches.rescan(inbox.world.database, "other")
 
 
 def _shown(watched: Watched) -> list[dict]:
-    return files.shown(watched.world.database, "inbox")
+    return file_watches.shown(watched.world.database, "inbox")
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from engine import tables
-from engine.webhooks import Rate, Webhooks, conform
+from functory.engine.database import schema
+from functory.engine.sources.webhooks import Rate, Webhooks, conform
+from functory.triggers.sources.webhooks import Answer, Door, Request
 from tests.engine import World
-from triggers.sources.webhooks import Answer, Door, Request
 
 pytest_plugins = ["tests.engine"]
 
@@ -47,7 +47,7 @@ def with_token(body: Any, token: str = KEY) -> Request:
 
 
 def events_of(world: World, prefix: str = "webhook.") -> list[dict[str, Any]]:
-    return [row for row in world.rows(tables.event) if row["type"].startswith(prefix)]
+    return [row for row in world.rows(schema.event) if row["type"].startswith(prefix)]
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ def test_a_greeting_needs_its_proof_and_becomes_no_event(world: World, hook: Doo
 
 
 def test_a_configuration_of_another_version_of_the_program_is_no_webhook(world: World, hook: Door) -> None:
-    from engine.sources import Sources
+    from functory.engine.sources.store import Sources
 
     Sources(world.database).save("webhook", "github", {"auth": {"type": "tomorrow"}})
     assert hook.knock("github", signed({})).status == 404

@@ -27,12 +27,12 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from fastapi import FastAPI
 
-from engine import metrics
-from engine.errors import Unavailable
-from engine.settings import Settings
-from functory.api import cloudevents, create_app, problem, webhooks
+from functory.api import cloudevents, create_app, problem_details, webhooks
 from functory.api.server import Server
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.errors import Unavailable
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 from tests.services.port import free_port
 
 KEY = "the key of the sender"
@@ -62,7 +62,7 @@ def serving(
             app = create_app(functory)
         else:
             app = FastAPI()
-            problem.install(app)
+            problem_details.install(app)
             webhooks.mount(app, functory, body_seconds=body_seconds)
             cloudevents.mount(app, functory, body_seconds=body_seconds)
         server = Server(app, "127.0.0.1", 0)
@@ -514,10 +514,10 @@ KILLS = 2
 PROGRAM = """
 import signal, sys, threading
 from pathlib import Path
-from engine.settings import Settings
+from functory.engine.settings import Settings
 from functory.api import create_app
 from functory.api.server import Server
-from functory.local import Functory
+from functory.client import Functory
 
 server = Server(create_app(Functory(Settings(home=Path(sys.argv[1])))), "127.0.0.1", int(sys.argv[2]))
 server.start()

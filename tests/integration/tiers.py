@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from functory.workers.sandbox.confinement import landlock
 from tests import ordinary
 from tests.integration.contained import Contained
-from workers.sandbox import landlock
 
 
 @cache

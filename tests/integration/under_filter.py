@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from workers.sandbox.seccomp import Profile, architecture, load, program
-from workers.sandbox.syscalls import NUMBERS
+from functory.workers.sandbox.confinement.seccomp.filter import Profile, architecture, load, program
+from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 
 libc = ctypes.CDLL(None, use_errno=True)
 

@@ -16,13 +16,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 
-from engine import events, recovery, routing, tables
-from engine.claims import Claim
-from engine.clock import ManualClock
+from functory.engine.database import schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.events import store as event_store
+from functory.engine.executions.claim import Claim
+from functory.engine.maintenance import lease_recovery
+from functory.engine.triggers import routing
+from functory.triggers.routing.release import Turn
+from functory.triggers.routing.router import Router
 from tests.engine import LEASE, World
 from tests.flow import TICK
-from triggers.flow.turn import Turn
-from triggers.router import Router
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -160,7 +163,7 @@ class Simulation:
         self.flow = flows[0]
         self.model = Model()
         self.running: list[Claim] = []
-        for table in reversed(tables.metadata.sorted_tables):
+        for table in reversed(schema.metadata.sorted_tables):
             with world.database.write() as tx:
                 tx.execute(sa.delete(table))
         world.clock = world.database.clock = ManualClock(START)
@@ -204,7 +207,7 @@ class Simulation:
         """All executions with the number and key of their event."""
         by_id = {one.id: one for one in self.model.events}
         with self.world.database.read() as tx:
-            rows = tx.rows(sa.select(*(tables.execution.c[name] for name in LOOKED_AT)))
+            rows = tx.rows(sa.select(*(schema.execution.c[name] for name in LOOKED_AT)))
         return [row | {"n": by_id[row["event_id"]].n, "k": by_id[row["event_id"]].k} for row in rows]
 
     def emit(self, k: str, p: int) -> None:
@@ -216,7 +219,7 @@ class Simulation:
     def route(self, one: Event, router: int, killed: bool = False) -> None:
         before = self.executions()
         with self.killed(killed), self.world.database.write() as tx:
-            routing._write(tx, events.take_one(tx, one.id), self.routers[router]._prepare, 10_000)
+            routing._write(tx, event_store.take_one(tx, one.id), self.routers[router]._prepare, 10_000)
         if killed:
             assert self.executions() == before and not self._firings(one), "nothing of it is left"
             return
@@ -226,7 +229,7 @@ class Simulation:
         self._check_overlap(one, before)
 
     def _firings(self, one: Event) -> list[dict[str, Any]]:
-        return self.world.rows(tables.firing, tables.firing.c.event_id == one.id)
+        return self.world.rows(schema.firing, schema.firing.c.event_id == one.id)
 
     def _check_overlap(self, one: Event, before: list[dict[str, Any]]) -> None:
         if "overlap" in self.flow:
@@ -306,7 +309,7 @@ class Simulation:
     def lose_workers(self) -> None:
         """All workers vanish; the reaper finds out."""
         self.world.advance(LEASE + 1)
-        recovery.reap(self.world.database, cancel_grace=LEASE)
+        lease_recovery.reap(self.world.database, cancel_grace=LEASE)
         self.running.clear()
 
     def check_limits(self) -> None:
@@ -371,9 +374,9 @@ class Simulation:
                 break
             self.world.advance(10)
         assert all(row["state"] not in ("queued", "running") for row in self.executions())
-        assert self.world.rows(tables.slot) == []
-        fired = [row for row in self.world.rows(tables.firing) if row["decision"] == "fired"]
-        assert len(self.world.rows(tables.firing)) == len(self.model.events) * len(self.flows)
+        assert self.world.rows(schema.slot) == []
+        fired = [row for row in self.world.rows(schema.firing) if row["decision"] == "fired"]
+        assert len(self.world.rows(schema.firing)) == len(self.model.events) * len(self.flows)
         assert sorted(row["execution_id"] for row in fired) == sorted(row["id"] for row in self.executions())
 
     def _check_nobody_is_held_for_nothing(self) -> None:

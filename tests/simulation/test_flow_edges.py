@@ -72,12 +72,12 @@ def test_each_flow_control_holds_at_its_edge(memory: World, name: str) -> None:
 WRONG: dict[str, tuple[str, Edit]] = {
     "a burst of one more": (
         "throttle with a burst",
-        Edit("engine.throttles", "reserve", "pace.burst - 1", "pace.burst"),
+        Edit("functory.engine.flow_control.rate_limits", "reserve", "pace.burst - 1", "pace.burst"),
     ),
     "what is dropped counts": (
         "rate limit",
         Edit(
-            "engine.throttles",
+            "functory.engine.flow_control.rate_limits",
             "Paces.conforms",
             "return False",
             "state.next_at = following\n        return False",
@@ -85,12 +85,17 @@ WRONG: dict[str, tuple[str, Edit]] = {
     ),
     "a window is longer by an instant": (
         "idempotency",
-        Edit("engine.entry", "_Keys.first", "expires_at > self._tx.now", "expires_at >= self._tx.now"),
+        Edit(
+            "functory.engine.triggers.idempotency",
+            "_Keys.first",
+            "expires_at > self._tx.now",
+            "expires_at >= self._tx.now",
+        ),
     ),
     "a window begins anew with each repetition": (
         "idempotency",
         Edit(
-            "engine.entry",
+            "functory.engine.triggers.idempotency",
             "enter",
             'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
             'seen.use(trigger["id"], controls.once, row["id"]); refused.append((row, Suppress(trigger, "idempotent")))',
@@ -98,33 +103,61 @@ WRONG: dict[str, tuple[str, Edit]] = {
     ),
     "one too many in a lane": (
         "two at a time",
-        Edit("engine.lanes", "_fitting", "taken + more[key] < capacity", "taken + more[key] <= capacity"),
+        Edit(
+            "functory.engine.flow_control.concurrency",
+            "_fitting",
+            "taken + more[key] < capacity",
+            "taken + more[key] <= capacity",
+        ),
     ),
     "those let in together are not counted": (
         "two at a time",
-        Edit("engine.lanes", "_fitting", "more[key] += 1", "more[key] += 0"),
+        Edit("functory.engine.flow_control.concurrency", "_fitting", "more[key] += 1", "more[key] += 0"),
     ),
     "an event that is not routed is overtaken": (
         "one at a time",
-        Edit("engine.lanes", "grant", "first = events.first_unrouted(tx)", "first = None"),
+        Edit(
+            "functory.engine.flow_control.concurrency",
+            "grant",
+            "first = events.first_unrouted(tx)",
+            "first = None",
+        ),
     ),
     "an end gives nothing back": (
         "one at a time",
-        Edit("engine.lanes", "leave", 'tx.execute(_LEFT, {"id": execution_id})', "pass"),
+        Edit(
+            "functory.engine.flow_control.concurrency",
+            "leave",
+            'tx.execute(_LEFT, {"id": execution_id})',
+            "pass",
+        ),
     ),
     "whoever waits for a retry keeps its place": (
         "one at a time",
-        Edit("engine.lanes", "step_back", ".values(taken_at=None)", ".values(taken_at=slot.c.taken_at)"),
+        Edit(
+            "functory.engine.flow_control.concurrency",
+            "step_back",
+            ".values(taken_at=None)",
+            ".values(taken_at=slot.c.taken_at)",
+        ),
     ),
-    "priority is forgotten": ("priority", Edit("engine.lanes", "queue_at", "seconds=priority", "seconds=0")),
+    "priority is forgotten": (
+        "priority",
+        Edit("functory.engine.flow_control.concurrency", "queue_at", "seconds=priority", "seconds=0"),
+    ),
     "skip looks only at what runs": (
         "skip",
-        Edit("engine.overlaps", "decide", 'if others else Answer("now")', 'if waiting else Answer("now")'),
+        Edit(
+            "functory.engine.flow_control.overlap",
+            "decide",
+            'if others else Answer("now")',
+            'if waiting else Answer("now")',
+        ),
     ),
     "buffer one buffers two": (
         "buffer one",
         Edit(
-            "engine.overlaps",
+            "functory.engine.flow_control.overlap",
             "decide",
             "waiting) > (0 if running else 1)",
             "waiting) > (1 if running else 2)",
@@ -133,7 +166,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
     "cancel other leaves one": (
         "cancel other",
         Edit(
-            "engine.overlaps",
+            "functory.engine.flow_control.overlap",
             "decide",
             "tuple(one.id for one in others)",
             "tuple(one.id for one in others[1:])",
@@ -141,7 +174,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
     ),
     "an older match cancels": (
         "terminate other",
-        Edit("engine.overlaps", "decide", "if newer:", "if newer and False:"),
+        Edit("functory.engine.flow_control.overlap", "decide", "if newer:", "if newer and False:"),
     ),
 }
 

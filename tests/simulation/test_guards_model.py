@@ -26,13 +26,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from engine import invariants, tables
-from engine.claims import Claim
-from engine.clock import ManualClock
-from engine.events import Events
+from functory.engine.database import schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.events.store import Events
+from functory.engine.executions.claim import Claim
+from functory.engine.maintenance import invariants
+from functory.triggers.routing.router import Router
 from tests.engine import World
 from tests.simulation.engine.mutants import Edit, Mutant
-from triggers.router import Router
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EXAMPLES = int(os.environ.get("GUARD_EXAMPLES", "4"))
@@ -78,7 +79,7 @@ class Model:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        for table in reversed(tables.metadata.sorted_tables):
+        for table in reversed(schema.metadata.sorted_tables):
             with world.database.write() as tx:
                 tx.execute(sa.delete(table))
         world.clock = world.database.clock = ManualClock(START)
@@ -128,16 +129,16 @@ class Model:
 
     def _pass_other_events(self) -> None:
         """What the engine tells of itself fires nothing here."""
-        mine = sa.tuple_(tables.event.c.type).in_([(t,) for t in TYPES])
+        mine = sa.tuple_(schema.event.c.type).in_([(t,) for t in TYPES])
         with self.world.database.write() as tx:
-            tx.execute(sa.update(tables.event).where(sa.not_(mine)).values(state="routed", routed_at=tx.now))
+            tx.execute(sa.update(schema.event).where(sa.not_(mine)).values(state="routed", routed_at=tx.now))
 
     def route(self, which: int) -> bool:
         """One router takes one event; the model says what must come of it."""
         self._pass_other_events()
         with self.world.database.read() as tx:
             id_ = tx.scalar(
-                sa.select(sa.func.min(tables.event.c.id)).where(tables.event.c.state == "pending")
+                sa.select(sa.func.min(schema.event.c.id)).where(schema.event.c.state == "pending")
             )
         done = self.routers[which].route_batch()
         if self.off:
@@ -151,7 +152,7 @@ class Model:
     def _check(self, id_: str) -> None:
         type_, subject, where = self.events[id_]
         found = {
-            row["trigger_id"]: row for row in self.world.rows(tables.firing, tables.firing.c.event_id == id_)
+            row["trigger_id"]: row for row in self.world.rows(schema.firing, schema.firing.c.event_id == id_)
         }
         matching = [one for one in self.rules.values() if one.on == type_]
         assert set(found) == {one.id for one in matching}
@@ -231,15 +232,15 @@ class Model:
                 break
         else:
             raise AssertionError("it goes on for ever")
-        rows = self.world.rows(tables.execution)
+        rows = self.world.rows(schema.execution)
         assert {row["state"] for row in rows} <= {"succeeded"}
         fired = [row for row in rows if row["cause"] == "trigger"]
         assert len(fired) == self.fired
-        for row in self.world.rows(tables.budget):
+        for row in self.world.rows(schema.budget):
             tree = sum(one["root_id"] == row["root_id"] for one in fired)
             assert tree == row["used"] == self.used.get(row["root_id"], 0) <= BUDGET
         counted: dict[str, int] = {}
-        for row in self.world.rows(tables.suppression):
+        for row in self.world.rows(schema.suppression):
             counted[row["reason"]] = counted.get(row["reason"], 0) + row["count"]
         assert counted == self.refused
         broken = [
@@ -260,7 +261,7 @@ class Model:
 
     @property
     def switches(self) -> Any:
-        from engine.switches import Switches
+        from functory.engine.triggers.kill_switch import Switches
 
         return Switches(self.world.database)
 
@@ -326,11 +327,11 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             one.paused = not one.paused
 
         @precondition(
-            lambda self: self.model.world.rows(tables.execution, tables.execution.c.state == "succeeded")
+            lambda self: self.model.world.rows(schema.execution, schema.execution.c.state == "succeeded")
         )
         @rule(index=st.integers(0, 5))
         def replay(self, index: int) -> None:
-            rows = self.model.world.rows(tables.execution, tables.execution.c.state == "succeeded")
+            rows = self.model.world.rows(schema.execution, schema.execution.c.state == "succeeded")
             self.model.world.executions.replay(rows[index % len(rows)]["id"])
 
         @rule()
@@ -376,16 +377,26 @@ def test_each_guard_holds_at_its_edge(memory: World, reason: str) -> None:
     walk_along(memory, reason)
 
 
-TRIP, ALSO = ("triggers.guards", "trip"), ["triggers.judge"]
+TRIP, ALSO = ("functory.triggers.routing.guards", "trip"), ["functory.triggers.routing.decision"]
 OFF_BY_ONE = {
     "own_event": Edit(*TRIP, "and not guards.allow_self", "and guards.allow_self", ALSO),
     "cycle": Edit(*TRIP, "visits >= guards.max_revisits", "visits > guards.max_revisits", ALSO),
     "depth": Edit(*TRIP, 'event["depth"] + 1 > limit', 'event["depth"] > limit', ALSO),
     "budget": Edit(
-        "engine.admission", "_within_budget", "spent + taken[root] >= limit", "spent + taken[root] > limit"
+        "functory.engine.triggers.admission",
+        "_within_budget",
+        "spent + taken[root] >= limit",
+        "spent + taken[root] > limit",
     ),
-    "rate": Edit("engine.rates", "conform", "moment - now <= burst", "moment - now <= burst + step"),
-    "breaker_open": Edit("engine.rates", "trip", "if trips == TRIPS", "if trips == TRIPS + 1"),
+    "rate": Edit(
+        "functory.engine.flow_control.circuit_breaker",
+        "conform",
+        "moment - now <= burst",
+        "moment - now <= burst + step",
+    ),
+    "breaker_open": Edit(
+        "functory.engine.flow_control.circuit_breaker", "trip", "if trips == TRIPS", "if trips == TRIPS + 1"
+    ),
 }
 
 

@@ -20,11 +20,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from engine import events, tables
-from engine.clock import ManualClock
+from functory.engine.database import schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.events import store as event_store
+from functory.triggers import definition
 from tests.engine import World
 from tests.simulation.engine.mutants import Edit, Mutant
-from triggers import definition
 
 pytest_plugins = ["tests.engine"]
 
@@ -94,14 +95,14 @@ class Stage:
             for type_, key, age in told:
                 at = self.now - age
                 time = ZERO + timedelta(seconds=at)
-                row = events.record(tx, type_, None, {"key": key}, source="/t", time=time)
-                events.add(tx, [row])
+                row = event_store.record(tx, type_, None, {"key": key}, source="/t", time=time)
+                event_store.add(tx, [row])
                 self.told[row["id"]] = (type_, key, at)
 
     def route(self, number: int) -> None:
         self.worlds[number].router.route_batch()
         with self.worlds[0].database.read() as tx:
-            done = tx.rows(tables.event.select().where(tables.event.c.state == "routed"))
+            done = tx.rows(schema.event.select().where(schema.event.c.state == "routed"))
         new = [row["id"] for row in done if row["id"] in self.told and row["id"] not in self.routed]
         self.routed |= dict.fromkeys(new, self.now)
         self.log.append((self.now, new))
@@ -150,19 +151,19 @@ class Stage:
             world = self.worlds[round_ % 2]
             while self.turn(round_ % 2):
                 pass
-            if not world.rows(tables.hold):
+            if not world.rows(schema.hold):
                 break
             self.clock.advance(world.turn.due_in() or 0)
         else:
             raise AssertionError("something waits for ever")
         world = self.worlds[0]
-        mine = [row for row in world.rows(tables.firing) if row["event_id"] in self.told]
+        mine = [row for row in world.rows(schema.firing) if row["event_id"] in self.told]
         assert len(mine) == len({row["event_id"] for row in mine})
         fired = [row for row in mine if row["decision"] == "fired"]
         groups: dict[str, list[str]] = {}
         for row in sorted(fired, key=lambda row: (self.told[row["event_id"]][2], row["event_id"])):
             groups.setdefault(row["execution_id"], []).append(row["event_id"])
-        assert set(groups) == {row["id"] for row in world.rows(tables.execution)}
+        assert set(groups) == {row["id"] for row in world.rows(schema.execution)}
         end = End(
             [Told(id_, type_, key, at, self.routed[id_]) for id_, (type_, key, at) in self.told.items()],
             [tuple(group) for group in groups.values()],
@@ -420,7 +421,7 @@ def test_debounce_and_batch_fire_what_their_models_say(migrated_file: Path, form
 
 
 # Defects: in which form each shows, and where it is.
-HOLDING, RULES = "triggers.flow.holding", "triggers.composites.rules"
+HOLDING, RULES = "functory.triggers.flow_control.debounce_batch", "functory.triggers.composites.rules"
 WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
     "a debounce without its end": (
         "debounce last",
@@ -460,7 +461,12 @@ WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
     ),
     "a mark that knows of what is not routed": (
         "absence",
-        Edit("engine.holds", "known_to", "tx.now if first is None else min(first, tx.now)", "tx.now"),
+        Edit(
+            "functory.engine.flow_control.buffers",
+            "known_to",
+            "tx.now if first is None else min(first, tx.now)",
+            "tx.now",
+        ),
     ),
     "what is late is taken for new": (
         "all",

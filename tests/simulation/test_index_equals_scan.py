@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from triggers.index import Index
-from triggers.patterns import compile_pattern, flatten
+from functory.triggers.index import Index
+from functory.triggers.patterns import compile_pattern, flatten
 
 VECTORS = Path(__file__).parents[1] / "data" / "pattern_vectors.json"
 

@@ -27,15 +27,17 @@ def test_every_mutant_is_caught():
 
 
 def test_a_mutant_of_code_that_has_moved_says_so():
-    moved = Mutant("moved", [Edit("engine.causes", "hold", "a text that is not there", "")])
+    moved = Mutant(
+        "moved", [Edit("functory.engine.events.causation", "hold", "a text that is not there", "")]
+    )
     with pytest.raises(Moved, match="must be written anew"), moved.applied():
         pass
 
 
 def test_the_engine_is_whole_again_after_a_mutant():
-    from engine import causes
+    from functory.engine.events import causation
 
-    before = causes.hold
+    before = causation.hold
     with mutants.named("a zombie may emit").applied():
-        assert causes.hold is not before
-    assert causes.hold is before
+        assert causation.hold is not before
+    assert causation.hold is before

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine import backlog, dispatch
-from workers.slots import Slots
-from workers.watchdog import Suspicion
+from functory.engine.executions import dispatch, ready_queue
+from functory.workers.execution.slots import Slots
+from functory.workers.processes.consumer_watchdog import Suspicion
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def rows(*texts: str) -> list[dict[str, Any]]:
 
 
 def order(*texts: str, **in_flight: int) -> list[str]:
-    return [id_.split("#")[0] for id_ in backlog.deal(rows(*texts), in_flight)]
+    return [id_.split("#")[0] for id_ in ready_queue.deal(rows(*texts), in_flight)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_priorities_go_first_and_inside_one_who_has_the_fewest_in_flight(
 
 
 def test_inside_a_function_the_oldest_goes_first() -> None:
-    assert backlog.deal(reversed(rows("a", "b", "a", "a")), {}) == ["a#0", "b#1", "a#2", "a#3"]
+    assert ready_queue.deal(reversed(rows("a", "b", "a", "a")), {}) == ["a#0", "b#1", "a#2", "a#3"]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_inside_a_function_the_oldest_goes_first() -> None:
 def test_places_are_shared_as_if_each_had_enough(
     places: int, in_flight: dict[str, int], wanted: dict[str, int]
 ) -> None:
-    assert backlog.shares(places, {"a": 1, "b": 2, "c": 3}, in_flight) == wanted
+    assert ready_queue.shares(places, {"a": 1, "b": 2, "c": 3}, in_flight) == wanted
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.errors import Invalid
-from functory.cli import flow
+from functory.cli.input import flow_control
+from functory.engine.errors import Invalid
 
 KEY = "data.customer"
 PAID = {"type": ["order.paid"]}
@@ -45,7 +45,7 @@ PAID = {"type": ["order.paid"]}
     ],
 )
 def test_options_spell_the_common_form_of_each_control(options: dict[str, Any], made: dict | None) -> None:
-    assert flow.read(**options) == made
+    assert flow_control.read(**options) == made
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_options_spell_the_common_form_of_each_control(options: dict[str, Any], 
 )
 def test_what_cannot_be_read_is_refused_with_the_form(options: dict[str, Any], said: str) -> None:
     with pytest.raises(Invalid) as caught:
-        flow.read(**options)
+        flow_control.read(**options)
     assert said in str(caught.value)
 
 
@@ -99,12 +99,12 @@ def test_what_cannot_be_read_is_refused_with_the_form(options: dict[str, Any], s
     ],
 )
 def test_each_control_is_told_in_words(control: dict[str, Any], told: str) -> None:
-    assert told in " ".join(text for _, text in flow.told(control))
+    assert told in " ".join(text for _, text in flow_control.told(control))
 
 
 def test_two_concurrency_limits_are_two_lines() -> None:
     both = {"concurrency": [{"limit": 5}, {"limit": 1, "key": KEY}]}
-    assert list(flow.told(both)) == [
+    assert list(flow_control.told(both)) == [
         ("concurrency", "5 at a time"),
         ("concurrency", "1 at a time, for each data.customer"),
     ]
@@ -127,13 +127,15 @@ def test_two_concurrency_limits_are_two_lines() -> None:
     ],
 )
 def test_a_composite_is_told_with_its_parts(composite: dict[str, Any], words: list[str]) -> None:
-    said = "\n".join(f"{name}  {text}" for name, text in flow.composite(composite | {"within": "10m"}))
+    said = "\n".join(
+        f"{name}  {text}" for name, text in flow_control.composite(composite | {"within": "10m"})
+    )
     for word in words:
         assert word in said
 
 
 def test_a_trigger_may_stand_in_a_yaml_file(tmp_path: Path) -> None:
-    from functory.cli.trigger import _read_file
+    from functory.cli.commands.trigger.crud import _read_file
 
     file = tmp_path / "t.yaml"
     file.write_text("on: {type: [order.paid]}\nfunction: work\nflow:\n  debounce: {period: 10s}\n")

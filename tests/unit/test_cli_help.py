@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import typer
 
-from functory.cli import catalogue, main, root
+from functory.cli import command_index, main
+from functory.cli import main as cli_main
 
 # What must not be loaded before a command is run.
 HEAVY = (
-    "engine.database",
-    "functory.local",
+    "functory.engine.database.connection",
+    "functory.client",
     "sqlalchemy",
     "celery",
     "kombu",
@@ -28,8 +29,8 @@ HEAVY = (
 
 def every_command() -> list[list[str]]:
     found: list[list[str]] = []
-    for entry in catalogue.entries():
-        command: Any = root.load(entry)
+    for entry in command_index.entries():
+        command: Any = cli_main.load(entry)
         found.append([entry.name])
         found += [[entry.name, verb] for verb in getattr(command, "commands", ())]
     return found
@@ -95,7 +96,7 @@ def test_wrong_options_are_usage_errors_in_the_house_style(capsys: pytest.Captur
 
 
 def test_the_completion_offers_nouns_and_verbs() -> None:
-    command = typer.main.get_command(root.app)
+    command = typer.main.get_command(cli_main.app)
     with command.make_context("functory", [], resilient_parsing=True) as context:
         assert {"function", "run", "doctor"} <= {item.value for item in command.shell_complete(context, "")}
 
@@ -106,7 +107,7 @@ def test_a_defect_shows_its_traceback_and_ends_with_1(
     def broken(entry: object) -> None:
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(root, "load", broken)
+    monkeypatch.setattr(cli_main, "load", broken)
     assert main(["status"]) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said and "error: ZeroDivisionError: inside" in said
@@ -116,5 +117,5 @@ def test_ctrl_c_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: p
     def interrupted(entry: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(root, "load", interrupted)
+    monkeypatch.setattr(cli_main, "load", interrupted)
     assert main(["status"]) == 130

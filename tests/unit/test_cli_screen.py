@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from functory.cli import config, failure, screen
-from functory.cli.screen import Screen
+from functory.cli.commands import config
+from functory.terminal import console, errors
+from functory.terminal.console import Screen
 
 ROWS = [
     {"id": "a", "name": "one\ttab\nline", "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "done": True},
@@ -52,9 +53,9 @@ def test_a_terminal_gets_a_table_whose_cells_cannot_command_it(
 
 
 def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    assert failure.clean("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
-    screen.note("\x1b[2J")
-    failure.write("what\x1b", "why\x1b", "try\x1b")
+    assert errors.clean("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
+    console.note("\x1b[2J")
+    errors.write("what\x1b", "why\x1b", "try\x1b")
     assert "\x1b" not in capsys.readouterr().err
 
 
@@ -73,7 +74,7 @@ def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFi
     ],
 )
 def test_durations_are_told_in_the_unit_that_fits(seconds: float | None, shown: str) -> None:
-    assert screen.seconds(seconds) == shown
+    assert console.seconds(seconds) == shown
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.waiting import Part, Standing
-from functory.cli import standing
+from functory.cli.output import trigger_backlog
+from functory.engine.triggers.inspection import Part, Standing
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PAID = {"type": ["order.paid"]}
@@ -88,12 +88,13 @@ def standing_in(key: str = "ada", capacity: int = 1, **fields: Any) -> dict[str,
 def told(one: Standing) -> str:
     """All sections as text."""
     return "\n".join(
-        "\n".join([section.title, section.summary, *section.lines]) for section in standing.sections(one)
+        "\n".join([section.title, section.summary, *section.lines])
+        for section in trigger_backlog.sections(one)
     )
 
 
 def advice(one: Standing, workers: int = 1) -> str:
-    return standing.advice(one, workers=workers, embedded=False)
+    return trigger_backlog.advice(one, workers=workers, embedded=False)
 
 
 DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}

@@ -15,9 +15,10 @@ from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import cloudevents, events
-from engine.cloudevents import ENCODING, SENDER_ID, Incoming
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.events import cloudevents
+from functory.engine.events import store as event_store
+from functory.engine.events.cloudevents import ENCODING, SENDER_ID, Incoming
 
 MINIMAL = {
     "specversion": "1.0",
@@ -77,7 +78,7 @@ def test_the_envelope_of_what_was_taken_in_is_valid_for_the_standards_own_packag
         "depth": 0,
         "cause_execution_id": None,
     }
-    written = events.envelope(row)
+    written = event_store.envelope(row)
     attributes = {name: value for name, value in written.items() if name != "data"}
     event = CloudEvent(attributes=attributes | {"time": found.time}, data=written["data"])
     assert event.get_datacontenttype() == "application/vnd.example+json"

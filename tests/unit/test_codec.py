@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import codec
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
 
 texts = st.text(st.characters(codec=None, exclude_categories=()))
 values = st.recursive(
@@ -23,11 +23,11 @@ values = st.recursive(
 
 @given(values)
 def test_any_json_value_comes_back_as_it_was(value):
-    back = codec.loads(codec.dumps(value))
+    back = json_codec.loads(json_codec.dumps(value))
     assert back == value
     assert repr(back) == repr(value), "types too: 1 is not 1.0 and not True"
-    assert codec.loads(codec.encode(value)) == value
-    assert json.loads(codec.encode(value)) == value, "and the standard library reads the same"
+    assert json_codec.loads(json_codec.encode(value)) == value
+    assert json.loads(json_codec.encode(value)) == value, "and the standard library reads the same"
 
 
 @given(values)
@@ -37,12 +37,12 @@ def test_equal_values_have_equal_digests_whatever_their_order(value):
             return {key: turned(below) for key, below in reversed(item.items())}
         return [turned(below) for below in item] if isinstance(item, list) else item
 
-    assert codec.digest(value) == codec.digest(turned(value))
+    assert json_codec.digest(value) == json_codec.digest(turned(value))
 
 
 def test_different_values_have_different_digests():
     some = [None, True, 1, "1", [1], {"1": 1}, {"1": "1"}, [], {}, 10**30, "\ud800"]
-    assert len({codec.digest(value) for value in some}) == len(some)
+    assert len({json_codec.digest(value) for value in some}) == len(some)
 
 
 class Grade(IntEnum):
@@ -50,7 +50,9 @@ class Grade(IntEnum):
 
 
 def test_tuples_and_subclasses_become_what_they_stand_for():
-    assert codec.loads(codec.encode({"a": (1, 2), "b": Grade.good, "c": type("D", (dict,), {})(x=1)})) == {
+    assert json_codec.loads(
+        json_codec.encode({"a": (1, 2), "b": Grade.good, "c": type("D", (dict,), {})(x=1)})
+    ) == {
         "a": [1, 2],
         "b": 1,
         "c": {"x": 1},
@@ -81,7 +83,7 @@ def test_tuples_and_subclasses_become_what_they_stand_for():
 )
 def test_what_is_not_json_is_refused(value):
     with pytest.raises(Invalid):
-        codec.encode(value)
+        json_codec.encode(value)
 
 
 def nested(depth: int, leaf: object = 1) -> object:
@@ -92,17 +94,19 @@ def nested(depth: int, leaf: object = 1) -> object:
 
 @pytest.mark.parametrize("leaf", [1, 10**30, "\ud800"])
 def test_depth_has_one_limit_whatever_is_inside(leaf):
-    assert codec.loads(codec.encode(nested(codec.MAX_DEPTH - 1, leaf))) == nested(codec.MAX_DEPTH - 1, leaf)
-    for depth in (codec.MAX_DEPTH + 2, 990, 100_000):
+    assert json_codec.loads(json_codec.encode(nested(json_codec.MAX_DEPTH - 1, leaf))) == nested(
+        json_codec.MAX_DEPTH - 1, leaf
+    )
+    for depth in (json_codec.MAX_DEPTH + 2, 990, 100_000):
         with pytest.raises(Invalid, match="nested too deeply"):
-            codec.encode(nested(depth, leaf))
+            json_codec.encode(nested(depth, leaf))
 
 
 def test_a_value_that_holds_itself_is_refused():
     ring: list[object] = []
     ring.append(ring)
     with pytest.raises(Invalid, match="nested too deeply"):
-        codec.encode(ring)
+        json_codec.encode(ring)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +115,14 @@ def test_a_value_that_holds_itself_is_refused():
 )
 def test_a_text_that_is_not_json_is_refused(text):
     with pytest.raises(Invalid, match="this is not JSON"):
-        codec.loads(text)
+        json_codec.loads(text)
 
 
 def test_a_text_that_is_nested_without_end_is_refused():
     for text in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000):
         with pytest.raises(Invalid):
-            codec.loads(text)
+            json_codec.loads(text)
 
 
 def test_long_integers_keep_every_digit():
-    assert codec.loads("[18446744073709551616, -9223372036854775809]") == [2**64, -(2**63) - 1]
+    assert json_codec.loads("[18446744073709551616, -9223372036854775809]") == [2**64, -(2**63) - 1]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import Invalid
-from triggers.conditions import Verdict, compile_condition
+from functory.engine.errors import Invalid
+from functory.triggers.expressions.conditions import Verdict, compile_condition
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -190,7 +190,7 @@ def test_many_threads_share_a_condition():
 
 def test_the_library_is_loaded_with_the_first_condition_only():
     script = (
-        "import sys; import triggers.conditions as c; assert 'cel_expr_python' not in sys.modules;"
+        "import sys; import functory.triggers.expressions.conditions as c; assert 'cel_expr_python' not in sys.modules;"
         "c.compile_condition('true'); assert 'cel_expr_python' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from engine.errors import Invalid
-from triggers.criteria import compile_criteria, narrow
-from triggers.criteria.operators import compile_test
-from triggers.criteria.regexes import compile_expression, wildcard_expression
-from triggers.patterns import compile_pattern
+from functory.engine.errors import Invalid
+from functory.triggers.patterns import compile_pattern
+from functory.triggers.stackstorm_criteria import compile_criteria, narrow
+from functory.triggers.stackstorm_criteria.operators import compile_test
+from functory.triggers.stackstorm_criteria.regexes import compile_expression, wildcard_expression
 
 FACTS = json.loads((Path(__file__).parents[1] / "data" / "st2_operator_cases.json").read_text())
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from engine.errors import Invalid
-from triggers import definition
-from triggers.patterns import flatten
+from functory.engine.errors import Invalid
+from functory.triggers import definition
+from functory.triggers.patterns import flatten
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine import dependencies
-from engine.dependencies import Dependency
-from engine.errors import Conflict, Invalid, NotFound
+from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.functions import dependencies
+from functory.engine.functions.dependencies import Dependency
 
 
 @pytest.mark.parametrize(

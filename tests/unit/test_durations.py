@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from engine.durations import seconds, text
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization.durations import seconds, text
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.files import Seen
-from triggers.sources.files.decide import decide, wanted
-from triggers.sources.files.look import Facts
-from triggers.sources.files.mounts import silent
-from triggers.sources.files.plan import Plan
-from triggers.sources.files.selection import IGNORED, Selection
-from triggers.sources.files.settling import Settling
+from functory.engine.sources.file_watches import Seen
+from functory.triggers.sources.files.change_detection import decide, wanted
+from functory.triggers.sources.files.file_facts import Facts
+from functory.triggers.sources.files.glob_patterns import IGNORED, Selection
+from functory.triggers.sources.files.mounts import silent
+from functory.triggers.sources.files.rescan_schedule import Plan
+from functory.triggers.sources.files.write_settling import Settling
 
 
 def seen(path: str, content: str | None = "x", **changed) -> Seen:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import findings
-from engine.advice import KINDS, SEVERITIES
-from engine.errors import Invalid
-from engine.findings import Finding
-from workers.environments.requirements import DISTRIBUTIONS
+from functory.engine.errors import Invalid
+from functory.engine.functions.analysis import findings
+from functory.engine.functions.analysis.findings import Finding
+from functory.engine.functions.analysis.rules import KINDS, SEVERITIES
+from functory.workers.environments.requirements import DISTRIBUTIONS
 
 HEAD = "from functory import secret, call, functions, state\n"
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clock import new_id
-from engine.controls import MAX_BUFFERED, NO_KEY, Pace, Policy
-from engine.lanes import queue_at
-from engine.overlaps import Open, decide
-from engine.throttles import reserve, step
+from functory.engine.database.clock import new_id
+from functory.engine.flow_control.concurrency import queue_at
+from functory.engine.flow_control.controls import MAX_BUFFERED, NO_KEY, Pace, Policy
+from functory.engine.flow_control.overlap import Open, decide
+from functory.engine.flow_control.rate_limits import reserve, step
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

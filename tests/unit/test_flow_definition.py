@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.controls import NO_KEY, NONE, Controls, Key, Lane, Once, Overlap, Pace
-from engine.errors import Invalid
-from triggers.flow.control import CONTROLS, NOTHING, REFUSED, compile_flow
-from triggers.flow.limits import WEEK
+from functory.engine.errors import Invalid
+from functory.engine.flow_control.controls import NO_KEY, NONE, Controls, Key, Lane, Once, Overlap, Pace
+from functory.triggers.flow_control.definition import CONTROLS, NOTHING, REFUSED, compile_flow
+from functory.triggers.flow_control.limits import WEEK
 
 EVENT = {"id": "1", "type": "order.placed", "data": {"customer": "ada", "urgent": True, "n": 3, "none": None}}
 LONE = "\ud800"

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.errors import Refused
-from tests.fuzz.target import FRAMES, LIMIT, VALUES, check, framed, judge, mutations, read, seeds
-from workers.sandbox.job import Code, Job
-from workers.sandbox.protocol import (
+from functory.engine.errors import Refused
+from functory.workers.sandbox.protocol.frames import (
     DEPTH,
     IN_FLIGHT,
     FromGuest,
@@ -26,8 +24,10 @@ from workers.sandbox.protocol import (
     decode_guest,
     pack,
 )
-from workers.sandbox.requests import Requests
-from workers.sandbox.spanbook import Spanbook
+from functory.workers.sandbox.protocol.job import Code, Job
+from functory.workers.sandbox.supervision.request_handler import Requests
+from functory.workers.sandbox.supervision.spans import Spanbook
+from tests.fuzz.target import FRAMES, LIMIT, VALUES, check, framed, judge, mutations, read, seeds
 
 KINDS = typing.get_args(FromGuest)
 frames = st.sampled_from(FRAMES)

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import declaration, grants, paths
-from engine.errors import Invalid, Refused
-from engine.grants import KINDS, NOTHING, Grants
-from engine.paths import Places
-from engine.settings import Settings
+from functory.engine.access import grants, path_grants
+from functory.engine.access.grants import KINDS, NOTHING, Grants
+from functory.engine.access.path_grants import Places
+from functory.engine.errors import Invalid, Refused
+from functory.engine.functions.source import declaration
+from functory.engine.settings import Settings
 
 EVERYTHING = Grants(
     secrets=("API_KEY", "TOKEN"),
@@ -183,7 +184,7 @@ BAD_PATHS = [
 @pytest.mark.parametrize("path", BAD_PATHS, ids=repr)
 def test_paths_that_nobody_is_granted(mode, path) -> None:
     with pytest.raises(Invalid) as caught:
-        paths.check(mode, path)
+        path_grants.check(mode, path)
     assert caught.value.why
     assert len(str(caught.value)) < 1500
     with pytest.raises(Invalid):
@@ -194,25 +195,25 @@ def test_paths_that_nobody_is_granted(mode, path) -> None:
     "path", ["/usr/lib/python3/x", "/etc/hosts", "/bin/sh", "/lib64/x", "/var/spool/cron/crontabs"]
 )
 def test_what_may_be_read_but_never_written(path) -> None:
-    assert paths.check("read", path) == path
+    assert path_grants.check("read", path) == path
     with pytest.raises(Invalid, match=f"write {path} cannot be granted"):
-        paths.check("write", path)
+        path_grants.check("write", path)
 
 
 def test_a_path_in_its_plain_form() -> None:
     for text in ("/data/in", "/data/in/", "/data//in", "/data/./in/.", "//data/in", "///data/in"):
-        assert paths.check("read", text) == "/data/in"
+        assert path_grants.check("read", text) == "/data/in"
     for text in ("/data/ключ", "/data/a b", "/data/..x", "/procedures", "/data/proc", "/home/ada/project"):
-        assert paths.check("write", text) == text
+        assert path_grants.check("write", text) == text
 
 
 @given(st.text(max_size=60).map(lambda text: "/" + text))
 def test_a_path_that_is_taken_is_plain_and_stays_so(path) -> None:
     try:
-        plain = paths.check("read", path)
+        plain = path_grants.check("read", path)
     except Invalid:
         return
-    assert paths.check("read", plain) == plain
+    assert path_grants.check("read", plain) == plain
     assert plain.startswith("/")
     assert not set(plain.split("/")[1:]) & {"", ".", ".."}
 
@@ -263,7 +264,7 @@ def test_a_linked_home_is_kept_under_both_names(tmp_path) -> None:
 
 
 def test_the_code_that_runs_may_be_read_but_not_written(places) -> None:
-    code = paths.__file__
+    code = path_grants.__file__
     places.check("read", code)
     with pytest.raises(Refused, match="Functory's own"):
         places.check("write", code)

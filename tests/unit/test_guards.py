@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine.settings import Settings
-from triggers import guards
-from triggers.definition import Guards
+from functory.engine.settings import Settings
+from functory.triggers.definition import Guards
+from functory.triggers.routing import guards
 
 
 def event(

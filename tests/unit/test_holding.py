@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.errors import Invalid
-from engine.settings import Settings
-from triggers import backtest, cycles, definition
+from functory.engine.errors import Invalid
+from functory.engine.settings import Settings
+from functory.triggers import definition
+from functory.triggers.analysis import backtest, cycles
 
 A, B = {"on": {"type": ["a"]}}, {"on": {"type": ["b"]}}
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import Invalid
-from engine.hosts import HostGrant, allows, normal, parse, written
+from functory.engine.access.host_grants import HostGrant, allows, normal, parse, written
+from functory.engine.errors import Invalid
 
 
 @pytest.mark.parametrize(

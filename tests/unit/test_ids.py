@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from workers.sandbox.ids import pick
+from functory.workers.sandbox.confinement.user_ids import pick
 
 WHOLE = "         0          0 4294967295\n"
 CONTAINER = "         0       1000          1\n         1     100000      65536\n"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import Invalid
-from triggers.index import Index
-from triggers.index.slots import fold, foldable
-from triggers.patterns import compile_pattern, flatten
+from functory.engine.errors import Invalid
+from functory.triggers.index import Index
+from functory.triggers.index.lookup_keys import fold, foldable
+from functory.triggers.patterns import compile_pattern, flatten
 
 VECTORS = Path(__file__).parents[1] / "data" / "pattern_vectors.json"
 
@@ -135,7 +135,7 @@ def test_a_rebuilt_index_answers_the_same():
 def test_a_generation_that_answers_wrongly_is_not_used(monkeypatch):
     index = index_of({"a": [1]}, {"a": [2]})
     assert index.match({"a": 1}) == [0]
-    monkeypatch.setattr("triggers.index.tables.Table.add", lambda *_: None)
+    monkeypatch.setattr("functory.triggers.index.posting_lists.Table.add", lambda *_: None)
     index.rebuild()
     assert index.stats()["refuted"] == 1
     assert index.match({"a": 1}) == [0]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine import limits
-from engine.errors import Invalid
-from engine.limits import Limits
+from functory.engine.errors import Invalid
+from functory.engine.functions import limits
+from functory.engine.functions.limits import Limits
 
 
 def test_nothing_declared_gives_the_defaults():

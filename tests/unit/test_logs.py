@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from engine import logs
+from functory.engine.telemetry import log_config
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def lines() -> Iterator[io.StringIO]:
     ],
 )
 def test_the_password_of_a_url_is_masked(url: str, shown: str) -> None:
-    assert logs.mask(f"cannot reach {url}: refused") == f"cannot reach {shown}: refused"
+    assert log_config.mask(f"cannot reach {url}: refused") == f"cannot reach {shown}: refused"
 
 
 EVENTS = ["cannot connect to amqp://guest:***@host//", "failed"]
@@ -49,7 +49,7 @@ EVENTS = ["cannot connect to amqp://guest:***@host//", "failed"]
 def test_our_lines_a_librarys_lines_and_tracebacks_hold_no_password(
     lines: io.StringIO, as_json: bool
 ) -> None:
-    logs.configure("info", as_json=as_json, stream=lines)
+    log_config.configure("info", as_json=as_json, stream=lines)
     url = 'amqp://guest:s3"cret@host//'
     structlog.get_logger("functory.test").info("connected", url=url)
     logging.getLogger("celery.worker").error("cannot connect to %s", "amqp://guest:s3cret@host//")
@@ -65,7 +65,7 @@ def test_our_lines_a_librarys_lines_and_tracebacks_hold_no_password(
 
 
 def test_libraries_that_tell_of_each_message_are_heard_only_when_they_warn(lines: io.StringIO) -> None:
-    logs.configure("info", stream=lines)
+    log_config.configure("info", stream=lines)
     logging.getLogger("celery.worker.strategy").info("Task received")
     logging.getLogger("celery.worker.strategy").warning("Task is unknown")
     logging.getLogger("functory.x").debug("detail")

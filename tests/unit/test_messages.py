@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine import codec
-from engine.errors import Invalid
-from triggers.sources.lists import envelope
-from triggers.sources.messages import Message, Recipe, judge, plain, read, rejected
-from triggers.sources.queues import Config
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
+from functory.triggers.sources.queues.message_mapping import Message, Recipe, judge, plain, read, rejected
+from functory.triggers.sources.queues.plugin import Config
+from functory.triggers.sources.queues.redis_consumer import envelope
 
 ID = {"message_id": "m-1"}
 
@@ -125,7 +125,7 @@ def test_headers_of_every_kind_are_json() -> None:
         {1: b"\xff\x00", "t": datetime(2026, 1, 1, tzinfo=UTC), "d": Decimal("1.10"), "n": float("nan"),
          "i": float("-inf"), "o": object, "deep": deep, "none": None, "yes": True}
     )  # fmt: skip
-    codec.encode(shown)
+    json_codec.encode(shown)
     assert (shown["1"], shown["t"], shown["d"], shown["n"]) == (
         "\\xff\x00",
         "2026-01-01T00:00:00+00:00",
@@ -157,7 +157,7 @@ def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
         "headers": {"h": 1},
         "properties": told,
     }
-    message = envelope(codec.encode(raw))
+    message = envelope(json_codec.encode(raw))
     assert (read(message), message.headers) == ({"a": 1}, {"h": 1})
     assert message.properties == {"exchange": "shop", "routing_key": "a.b", "message_id": "t-1"}
     assert judge(recipe(), [message], "own", 10_000).arrivals[0].key == "id:t-1"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import Invalid
-from triggers.patterns import FALSE, TRUE, compile_pattern, flatten
-from triggers.vectors import run_vectors
+from functory.engine.errors import Invalid
+from functory.triggers.patterns import FALSE, TRUE, compile_pattern, flatten
+from functory.triggers.patterns.conformance import run_vectors
 
 VECTORS = Path(__file__).parents[1] / "data" / "pattern_vectors.json"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import Invalid
-from triggers.patterns import FALSE, TRUE, compile_pattern, flatten
+from functory.engine.errors import Invalid
+from functory.triggers.patterns import FALSE, TRUE, compile_pattern, flatten
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=()))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.sandbox.job import Code, Job
-from workers.sandbox.protocol import (
+from functory.workers.sandbox.protocol.frames import (
     DEPTH,
     Call,
     Failed,
@@ -27,6 +26,7 @@ from workers.sandbox.protocol import (
     frame_for_guest,
     pack,
 )
+from functory.workers.sandbox.protocol.job import Code, Job
 
 FINISHED = {"t": "finished", "kind": "json", "warnings": []}
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)

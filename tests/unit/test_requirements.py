@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.errors import Invalid, Refused
-from workers.environments import preload_of, requirements
-from workers.environments.requirements import Policy
+from functory.engine.errors import Invalid, Refused
+from functory.workers.environments import preload_of, requirements
+from functory.workers.environments.requirements import Policy
 
 
 @pytest.mark.parametrize(

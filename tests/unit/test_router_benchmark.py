@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import router, workload
-from triggers.patterns import compile_pattern, flatten
+from functory.triggers.patterns import compile_pattern, flatten
 
 # Speaks the protocol of --event-ruler, as a program called `java` would.
 SPEAKER = """#!{python}
 import json, sys, zlib
 sys.path.insert(0, {root!r})
-from triggers.patterns import compile_pattern
+from functory.triggers.patterns import compile_pattern
 assert sys.argv[1:] == ["-jar", "ruler.jar"]
 patterns, crc = [], 0
 for line in sys.stdin:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import Invalid
-from triggers.sources.registry import find, read
-from triggers.sources.schedules import Calendar, Config
-from triggers.sources.schedules import cron as crons
-from triggers.sources.schedules.calendar import delay
+from functory.engine.errors import Invalid
+from functory.triggers.sources.registry import find, read
+from functory.triggers.sources.schedules import Calendar, Config
+from functory.triggers.sources.schedules import cron as crons
+from functory.triggers.sources.schedules.calendar import delay
 
 BERLIN = "Europe/Berlin"
 NEW_YORK = "America/New_York"

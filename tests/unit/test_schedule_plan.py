@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.sources.schedules import GRACE, Calendar, CatchUp, Plan, decide
+from functory.triggers.sources.schedules import GRACE, Calendar, CatchUp, Plan, decide
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TEN = Calendar(every=timedelta(minutes=10))
@@ -56,7 +56,7 @@ CASES = [
 def test_what_is_fired_and_what_is_missed(
     policy: CatchUp, window: str, seconds: float, fired: list[int], missed: dict[str, int]
 ) -> None:
-    from engine.durations import seconds as read
+    from functory.engine.serialization.durations import seconds as read
 
     plan = planned(seconds, policy, timedelta(seconds=read(window, "window")))
     assert [(tick.time - START).total_seconds() / 60 for tick in plan.ticks] == fired

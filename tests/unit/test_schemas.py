@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine import schemas
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_schema
 
 
 def test_parameter_names_alone_give_a_schema_of_names():
@@ -14,32 +14,34 @@ def test_parameter_names_alone_give_a_schema_of_names():
         {"name": "b", "kind": "keyword", "required": False},
         {"name": "rest", "kind": "var_positional", "required": False},
     ]
-    schema = schemas.of_parameters(parameters)
-    schemas.check(schema, {"a": 1, "rest": [1]}, "input")
+    schema = json_schema.of_parameters(parameters)
+    json_schema.check(schema, {"a": 1, "rest": [1]}, "input")
     for wrong in ({}, {"a": 1, "c": 2}, {"a": 1, "rest": 5}):
         with pytest.raises(Invalid):
-            schemas.check(schema, wrong, "input")
-    more = schemas.of_parameters([*parameters, {"name": "more", "kind": "var_keyword", "required": False}])
-    schemas.check(more, {"a": 1, "c": 2}, "input")
+            json_schema.check(schema, wrong, "input")
+    more = json_schema.of_parameters(
+        [*parameters, {"name": "more", "kind": "var_keyword", "required": False}]
+    )
+    json_schema.check(more, {"a": 1, "c": 2}, "input")
 
 
-@pytest.mark.parametrize("kind", schemas.TYPES)
+@pytest.mark.parametrize("kind", json_schema.TYPES)
 def test_the_type_names_of_parameter_lists_are_known(kind):
-    schema = schemas.declared([{"name": "x", "type": kind.upper()}], "input_parameters")
+    schema = json_schema.declared([{"name": "x", "type": kind.upper()}], "input_parameters")
     assert schema is not None
     good = {"string": "a", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
     for type_, value in good.items():
-        if type_ == schemas.TYPES[kind] or (type_ == "integer" and schemas.TYPES[kind] == "number"):
-            schemas.check(schema, {"x": value}, "input")
+        if type_ == json_schema.TYPES[kind] or (type_ == "integer" and json_schema.TYPES[kind] == "number"):
+            json_schema.check(schema, {"x": value}, "input")
         else:
             with pytest.raises(Invalid):
-                schemas.check(schema, {"x": value}, "input")
+                json_schema.check(schema, {"x": value}, "input")
 
 
 def test_an_unknown_type_name_takes_anything_and_required_may_be_false():
-    schema = schemas.declared([{"name": "x", "type": "DataFrame", "required": False}], "input_parameters")
-    schemas.check(schema, {}, "input")
-    schemas.check(schema, {"x": [1]}, "input")
+    schema = json_schema.declared([{"name": "x", "type": "DataFrame", "required": False}], "input_parameters")
+    json_schema.check(schema, {}, "input")
+    json_schema.check(schema, {"x": [1]}, "input")
 
 
 @pytest.mark.parametrize(
@@ -57,12 +59,12 @@ def test_an_unknown_type_name_takes_anything_and_required_may_be_false():
 )
 def test_a_wrong_declaration_is_refused(value):
     with pytest.raises(Invalid, match="input_parameters"):
-        schemas.declared(value, "input_parameters")
+        json_schema.declared(value, "input_parameters")
 
 
 def test_none_declares_nothing_and_checks_nothing():
-    assert schemas.declared(None, "input_parameters") is None
-    schemas.check(None, object(), "input")
+    assert json_schema.declared(None, "input_parameters") is None
+    json_schema.check(None, object(), "input")
 
 
 def test_every_fault_is_told_with_its_place_at_most_ten():
@@ -72,18 +74,18 @@ def test_every_fault_is_told_with_its_place_at_most_ten():
         "required": ["name"],
     }
     with pytest.raises(Invalid) as caught:
-        schemas.check(schema, {"rows": [1, "two", 3, "four"]}, "input of work v3")
+        json_schema.check(schema, {"rows": [1, "two", 3, "four"]}, "input of work v3")
     assert caught.value.what == "the input of work v3 does not fit its schema"
     assert "rows.1: " in caught.value.why
     assert "rows.3: " in caught.value.why
     assert '"name" is a required property' in caught.value.why
     assert caught.value.try_ == "it takes {rows: array?}"
     with pytest.raises(Invalid) as caught:
-        schemas.check(schema, {"rows": ["x"] * 1000, "name": 1}, "input")
+        json_schema.check(schema, {"rows": ["x"] * 1000, "name": 1}, "input")
     assert len(caught.value.why.split("\n")) == 10
 
 
 @pytest.mark.parametrize("value", ["\ud800", "\x00", 10**30, -(10**30), 1e308])
 def test_odd_values_are_checked_like_others(value):
     schema = {"properties": {"x": {"type": ["string", "number"]}}}
-    schemas.check(schema, {"x": value}, "input")
+    json_schema.check(schema, {"x": value}, "input")

@@ -12,13 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from functory.workers.sandbox.confinement.seccomp import policy
+from functory.workers.sandbox.confinement.seccomp.bpf import (
+    AT_LEAST,
+    EQUAL,
+    NUMBER,
+    Builder,
+    Return,
+    low_word,
+)
+from functory.workers.sandbox.confinement.seccomp.filter import Profile, architecture, program
+from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from tests.services.absence import strict
 from tests.unit.bpf_machine import Machine
 from tests.unit.libseccomp import ALLOW, KILL_PROCESS, TOKENS, Argument, Filter, Library, errno_verdict
-from workers.sandbox import policy
-from workers.sandbox.bpf import AT_LEAST, EQUAL, NUMBER, Builder, Return, low_word
-from workers.sandbox.seccomp import Profile, architecture, program
-from workers.sandbox.syscalls import NUMBERS
 
 EPERM, ENOSYS = errno_verdict(errno.EPERM), errno_verdict(errno.ENOSYS)
 EAFNOSUPPORT, EOPNOTSUPP = errno_verdict(errno.EAFNOSUPPORT), errno_verdict(errno.EOPNOTSUPP)

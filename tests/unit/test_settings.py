@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import Invalid
-from engine.settings import Settings, load_settings
+from functory.engine.errors import Invalid
+from functory.engine.settings import Settings, load_settings
 
 
 @pytest.fixture(autouse=True)

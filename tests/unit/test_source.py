@@ -5,12 +5,13 @@ import textwrap
 
 import pytest
 
-from engine import excerpt, source
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.functions.source import decorator as source_decorator
+from functory.engine.functions.source import parser
 
 
 def test_a_source_tells_its_name_parameters_imports_and_description():
-    found = source.parse(
+    found = parser.parse(
         textwrap.dedent('''
         import os, numpy.linalg as la
         from scipy import stats
@@ -40,7 +41,7 @@ def test_a_source_tells_its_name_parameters_imports_and_description():
 
 def test_equal_texts_have_equal_hashes_and_others_do_not():
     one, same, other = (
-        source.parse(text).sha256 for text in ("def f(): ...", "def f(): ...", "def f(): ... ")
+        parser.parse(text).sha256 for text in ("def f(): ...", "def f(): ...", "def f(): ... ")
     )
     assert one == same != other
 
@@ -70,12 +71,12 @@ def test_equal_texts_have_equal_hashes_and_others_do_not():
         ("def ä(): ...\n", "is not a function name"),
         (f"def {'x' * 201}(): ...\n", "is not a function name"),
         ("x = " + "(" * 500 + ")" * 500 + "\ndef f(): ...\n", "syntax error|cannot be read"),
-        ("#" * source.MAX_BYTES + "\n", "the source is too large"),
+        ("#" * parser.MAX_BYTES + "\n", "the source is too large"),
     ],
 )
 def test_a_wrong_source_is_refused_with_the_place(text, message):
     with pytest.raises(Invalid, match=message):
-        source.parse(text)
+        parser.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -97,14 +98,14 @@ def test_a_wrong_source_is_refused_with_the_place(text, message):
     ],
 )
 def test_imports_constants_and_classes_may_stand_beside_the_function(text):
-    assert source.parse(text).name == "f"
+    assert parser.parse(text).name == "f"
 
 
 def test_another_name_than_the_expected_is_refused():
     with pytest.raises(Invalid, match=r"the source defines f, not g\nline 2\ntry: rename it to g"):
-        source.parse("\ndef f(): ...\n", "g")
+        parser.parse("\ndef f(): ...\n", "g")
     with pytest.raises(Invalid, match="the source is not text"):
-        source.parse(b"def f(): ...")  # type: ignore[arg-type]
+        parser.parse(b"def f(): ...")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_another_name_than_the_expected_is_refused():
 )
 def test_a_wrong_name_is_refused(name):
     with pytest.raises(Invalid):
-        source.check_name(name)
+        parser.check_name(name)
 
 
 FILE = textwrap.dedent('''
@@ -164,7 +165,9 @@ FILE = textwrap.dedent('''
 def taken(body: str, *dependencies: str) -> list[str]:
     """What a function `work` with this text takes along from FILE, line by line."""
     file = FILE.replace("def work(): ...", textwrap.dedent(body).strip())
-    return [line for line in excerpt.prelude(file, "work", frozenset(dependencies)).split("\n") if line]
+    return [
+        line for line in source_decorator.prelude(file, "work", frozenset(dependencies)).split("\n") if line
+    ]
 
 
 @pytest.mark.parametrize(
@@ -243,4 +246,4 @@ def test_a_dependency_is_not_taken_along():
 )
 def test_the_registration_is_no_part_of_the_stored_source_and_other_decorators_are(decorator):
     text = f"@first\n{decorator}\n@second\ndef work(): ...\n"
-    assert excerpt.without_decorators(text, "work") == "@first\n@second\ndef work(): ...\n"
+    assert source_decorator.without_decorators(text, "work") == "@first\n@second\ndef work(): ...\n"

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from engine.database import Database
-from engine.events import take_pending
-from engine.tables import event, execution, metadata
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import event, execution, metadata
+from functory.engine.events.store import take_pending
 
 
 def compiled(condition: sa.ColumnElement[bool]) -> tuple[str, dict[str, object]]:

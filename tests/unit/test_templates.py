@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import Invalid
-from triggers.templates import TemplateError, compile_template
+from functory.engine.errors import Invalid
+from functory.triggers.input_templates import TemplateError, compile_template
 
 EVENT = {
     "type": "order.placed",

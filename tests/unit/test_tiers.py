@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from workers.sandbox.tiers import Facts, container, judge, weaker
-from workers.sandbox.trials import Trial
+from functory.workers.sandbox.checks.kernel_probes import Trial
+from functory.workers.sandbox.checks.tiers import Facts, container, judge, weaker
 
 
 def refused(**steps: int | str) -> dict[str, Trial]:

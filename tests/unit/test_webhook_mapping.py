@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from engine.errors import Invalid
-from engine.media import Unsupported
-from triggers.sources import registry
-from triggers.sources.webhooks import Request, Webhook
-from triggers.sources.webhooks.door import greeting
-from triggers.sources.webhooks.mapping import Mapping
-from triggers.sources.webhooks.request import content_type, read_body, read_fields
+from functory.engine.errors import Invalid
+from functory.engine.serialization.media_types import Unsupported
+from functory.triggers.sources import registry
+from functory.triggers.sources.webhooks import Request, Webhook
+from functory.triggers.sources.webhooks.event_mapping import Mapping
+from functory.triggers.sources.webhooks.receiver import greeting
+from functory.triggers.sources.webhooks.request import content_type, read_body, read_fields
 
 TOKEN = {"type": "token", "secret": "S"}
 HEADERS = (

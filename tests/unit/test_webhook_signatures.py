@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import Invalid
-from triggers.sources import registry
-from triggers.sources.webhooks import Request, Webhook, signatures
+from functory.engine.errors import Invalid
+from functory.triggers.sources import registry
+from functory.triggers.sources.webhooks import Request, Webhook, signatures
 
 NOW = 1_700_000_000.0
 BODY = b'{"n": 1, "text": "\xc3\xa9"}'

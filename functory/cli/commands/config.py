@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from functory.cli.screen import AsJson, Screen
+from functory.terminal.console import AsJson, Screen
 
 
 def config(json: AsJson = False) -> None:
     """The settings in force and where each comes from. Passwords and keys are masked."""
-    from engine.settings import load_settings
+    from functory.engine.settings import load_settings
 
     settings = load_settings()
     rows = [

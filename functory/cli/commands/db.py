@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from functory.cli import session
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Screen, note
+from functory.cli.command_group import Yes, confirm, noun
+from functory.terminal.console import AsJson, Screen, note
 
 if TYPE_CHECKING:
-    from engine.database import Database
-    from engine.settings import Settings
+    from functory.engine.database.connection import Database
+    from functory.engine.settings import Settings
 
 app = noun("The database: schema, backup, restore, prune.")
 
@@ -28,11 +28,11 @@ app = noun("The database: schema, backup, restore, prune.")
 @app.command(epilog="Example: functory db upgrade")
 def upgrade() -> None:
     """Bring the schema to this version's. Safe to run from many places at once."""
-    from engine import migrate
+    from functory.engine.database import migrations
 
     with _database() as database:
-        before = migrate.current(database)
-        after = migrate.upgrade(database)
+        before = migrations.current(database)
+        after = migrations.upgrade(database)
         name = database.name
     done = (
         f"has schema {after} already"
@@ -45,19 +45,20 @@ def upgrade() -> None:
 @app.command(epilog="Example: functory db status")
 def status(json: AsJson = False) -> int:
     """The schema it has, the one it needs, and whether this version works with it. Exit status 5 when it does not."""
-    from engine import migrate, pruning
+    from functory.engine.database import migrations
+    from functory.engine.maintenance import pruning
 
     with _database() as database:
-        found, works, name = migrate.current(database), migrate.works(database), database.name
+        found, works, name = migrations.current(database), migrations.works(database), database.name
         sizes = pruning.sizes(database) if works else []
-    told = {"database": name, "schema": found, "needed": migrate.HEAD, "current": found == migrate.HEAD}
+    told = {"database": name, "schema": found, "needed": migrations.HEAD, "current": found == migrations.HEAD}
     told["works"] = works
     out = Screen(json=json)
     if json:
         out.value(told | {"sizes": sizes})
     else:
         out.record(told | {"schema": found or "none"})
-        if found is None or found < migrate.HEAD:
+        if found is None or found < migrations.HEAD:
             out.styled(("try: functory db upgrade", ""))
         for size in sizes:
             told_bytes = "" if size["bytes"] is None else f", {_bytes(size['bytes'])}"
@@ -74,8 +75,8 @@ def backup(
     json: AsJson = False,
 ) -> None:
     """Back up the whole database into one file, while everything runs. The key of the secrets is not in it."""
-    from engine import backup as backups
     from functory import __version__
+    from functory.engine.maintenance.backup import create as backups
 
     with _database() as database, _progress() as progress:
         made = backups.backup(database, file, version=__version__, force=force, progress=progress)
@@ -107,15 +108,15 @@ def restore(
     json: AsJson = False,
 ) -> int:
     """Make the database what it was at a backup, safe to go on with. Exit status 1 when an invariant is violated."""
-    from engine import restoring
-    from engine.settings import load_settings
+    from functory.engine.maintenance.backup import restore as backup_restore
+    from functory.engine.settings import load_settings
 
     settings = load_settings() if into is None else load_settings(database_url=into)
     with _database(settings) as database:
-        if replace and not restoring.is_empty(database):
+        if replace and not backup_restore.is_empty(database):
             confirm(f"Everything in {database.name} will be lost. Go on?", yes)
         with _progress() as progress:
-            done = restoring.restore(
+            done = backup_restore.restore(
                 database,
                 settings,
                 file,
@@ -179,9 +180,11 @@ def prune(
     json: AsJson = False,
 ) -> None:
     """Delete causal trees that are over, and log lines, in small steps beside everything that runs."""
-    from engine import durations, migrate, pruning
-    from engine.errors import Invalid
-    from engine.settings import load_settings
+    from functory.engine.database import migrations
+    from functory.engine.errors import Invalid
+    from functory.engine.maintenance import pruning
+    from functory.engine.serialization import durations
+    from functory.engine.settings import load_settings
 
     settings = load_settings()
 
@@ -199,7 +202,7 @@ def prune(
         )
     kept: dict[str, int] = {}
     with _database(settings) as database:
-        migrate.check(database)
+        migrations.check(database)
         if dry_run:
             going, counted = pruning.survey(database, limits)
             kept = dict(counted)
@@ -259,7 +262,7 @@ def _bytes(count: int) -> str:
 
 
 def _kept() -> bool:
-    from engine.settings import load_settings
+    from functory.engine.settings import load_settings
 
     return load_settings().keep_days is not None
 
@@ -267,9 +270,9 @@ def _kept() -> bool:
 @contextmanager
 def _database(settings: Settings | None = None) -> Iterator[Database]:
     """The database alone, whatever its schema."""
-    from engine.database import Database
-    from engine.errors import Invalid
-    from engine.settings import load_settings
+    from functory.engine.database.connection import Database
+    from functory.engine.errors import Invalid
+    from functory.engine.settings import load_settings
 
     session.log_to_stderr()
     settings = settings or load_settings()

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from functory.cli import screen, session
-from functory.cli.screen import AsJson, Screen
+from functory.cli import session
+from functory.terminal import console
+from functory.terminal.console import AsJson, Screen
 
 # Below this much free space a warning; SQLite and PostgreSQL both fail badly on a full disk.
 LEAST_FREE_BYTES = 1_000_000_000
@@ -34,7 +35,7 @@ def doctor(json: AsJson = False) -> int:
         out.value([asdict(finding) for finding in findings])
     for finding in findings if not json else ():
         out.styled(
-            (f"{finding.verdict:<5}", screen.STYLES[finding.verdict]),
+            (f"{finding.verdict:<5}", console.STYLES[finding.verdict]),
             (f" {finding.check:<13}", "bold"),
             (finding.found, ""),
         )
@@ -45,8 +46,8 @@ def doctor(json: AsJson = False) -> int:
 
 def examine() -> list[Finding]:
     """All findings. Without readable settings there is nothing further to look at."""
-    from engine.errors import FunctoryError
-    from engine.settings import load_settings
+    from functory.engine.errors import FunctoryError
+    from functory.engine.settings import load_settings
 
     findings = [_python()]
     try:
@@ -74,7 +75,7 @@ def examine() -> list[Finding]:
 
 
 def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
-    from engine.errors import FunctoryError
+    from functory.engine.errors import FunctoryError
 
     try:
         return check()
@@ -95,12 +96,12 @@ def _python() -> Finding:
 
 def _events(database: Any) -> list[Finding]:
     """What waits for an operator: events that no router could decide about, and invariants that do not hold."""
-    from engine import events
-    from engine.invariants import watch
+    from functory.engine.events import store as event_store
+    from functory.engine.maintenance.invariants import verifier
 
     findings: list[Finding] = []
     with database.read() as tx:
-        quarantined, standing = events.quarantined(tx), watch.standing(tx)
+        quarantined, standing = event_store.quarantined(tx), verifier.standing(tx)
     if quarantined:
         advice = (
             "functory event list --state quarantined; when the reason is mended: functory event release --all"
@@ -117,9 +118,10 @@ def _events(database: Any) -> list[Finding]:
 
 
 def _database(settings: Any) -> list[Finding]:
-    from engine import migrate, workers
-    from engine.database import Database
-    from engine.errors import Conflict
+    from functory.engine.database import migrations
+    from functory.engine.database.connection import Database
+    from functory.engine.errors import Conflict
+    from functory.engine.executions import worker_registry
 
     if settings.database_url is None and not (settings.home / "functory.db").exists():
         return [
@@ -128,17 +130,19 @@ def _database(settings: Any) -> list[Finding]:
     database = Database(settings.database, pool_size=1)
     try:
         took = database.ping()
-        findings = [Finding("database", "ok", f"{database.name} answers in {screen.seconds(took)}")]
-        found = migrate.current(database)
+        findings = [Finding("database", "ok", f"{database.name} answers in {console.seconds(took)}")]
+        found = migrations.current(database)
         try:
-            migrate.check(database)
+            migrations.check(database)
         except Conflict as error:
             return [*findings, Finding("schema", "fail", f"{found or 'none'}; {error.why}", error.try_)]
         newer = (
-            "" if found == migrate.HEAD else f", newer than this version's {migrate.HEAD}; both work on it"
+            ""
+            if found == migrations.HEAD
+            else f", newer than this version's {migrations.HEAD}; both work on it"
         )
         findings.append(Finding("schema", "ok", f"{found}{newer}"))
-        alive = workers.alive(database, settings.lease_seconds)
+        alive = worker_registry.alive(database, settings.lease_seconds)
         findings += _events(database)
     finally:
         database.close()
@@ -154,25 +158,25 @@ def _database(settings: Any) -> list[Finding]:
 
 
 def _broker(settings: Any) -> list[Finding]:
-    from engine import broker
+    from functory.engine.events import exchange
 
     if settings.embedded:
         return [Finding("broker", "ok", "in memory, in this process")]
     if settings.brokerless:
         return [Finding("broker", "ok", "none: workers claim from the database, events are not published")]
-    broker.ping(settings)
+    exchange.ping(settings)
     return [Finding("broker", "ok", f"{settings.broker.split(':', 1)[0]} is reachable")]
 
 
 def _sandbox(settings: Any) -> list[Finding]:
-    from engine.errors import FunctoryError
-    from workers.sandbox import admission, tiers
-    from workers.sandbox.runner import Runner
+    from functory.engine.errors import FunctoryError
+    from functory.workers.sandbox.checks import startup, tiers
+    from functory.workers.sandbox.runner import Runner
 
     found = tiers.survey()
     try:
         with Runner.of(settings) as runner:
-            attacks = admission.start_gate(settings, runner)
+            attacks = startup.start_gate(settings, runner)
             tier = runner.tier
     except FunctoryError as error:
         findings = [_failed("sandbox", error)]
@@ -214,8 +218,8 @@ def _weight(best: str, name: str) -> str:
 
 
 def _secrets(settings: Any) -> list[Finding]:
-    from engine.database import Database
-    from engine.secrets import Secrets
+    from functory.engine.access.secrets import Secrets
+    from functory.engine.database.connection import Database
 
     file = settings.home / "secret.key"
     if settings.secret_key is None and settings.embedded and not file.exists():
@@ -233,17 +237,17 @@ def _secrets(settings: Any) -> list[Finding]:
 
 
 def _sources(settings: Any) -> list[Finding]:
-    from engine import migrate
-    from engine.database import Database
-    from functory.cli import intake
+    from functory.cli.output import source_health
+    from functory.engine.database import migrations
+    from functory.engine.database.connection import Database
 
     if settings.database_url is None and not (settings.home / "functory.db").exists():
         return []
     database = Database(settings.database, pool_size=1)
     try:
-        if not migrate.works(database):
+        if not migrations.works(database):
             return []
-        enabled, troubles = intake.troubles(database, embedded=settings.embedded)
+        enabled, troubles = source_health.troubles(database, embedded=settings.embedded)
     finally:
         database.close()
     if not troubles:
@@ -252,16 +256,16 @@ def _sources(settings: Any) -> list[Finding]:
 
 
 def _webhooks(settings: Any) -> list[Finding]:
-    from engine import migrate
-    from engine.database import Database
-    from engine.secrets import Secrets
-    from engine.sources import Sources
+    from functory.engine.access.secrets import Secrets
+    from functory.engine.database import migrations
+    from functory.engine.database.connection import Database
+    from functory.engine.sources.store import Sources
 
     if settings.database_url is None and not (settings.home / "functory.db").exists():
         return []
     database = Database(settings.database, pool_size=1)
     try:
-        if not migrate.works(database):
+        if not migrations.works(database):
             return []
         rows = [row for row in Sources(database).list("webhook") if row["state"] == "enabled"]
         findings = []

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import screen, session
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.terminal import console
+from functory.terminal.console import AsJson, Quiet, Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 app = noun("Packages of functions, pinned and built.")
 
@@ -77,7 +78,7 @@ def show(
             "used by": ", ".join(row["used_by"]) or None,
             "folder": row["path"] if row["built"] else None,
             "on this disk": _megabytes(row["bytes"]) or "not built here yet",
-            "made": screen.moment(row["created_at"]),
+            "made": console.moment(row["created_at"]),
         }
     )
     out.title("packages")
@@ -93,8 +94,8 @@ def build(
     json: AsJson = False,
 ) -> None:
     """Build the packages of a version on this machine. One that had failed is tried again."""
-    from engine import dependencies
-    from engine.errors import FunctoryError, Invalid
+    from functory.engine.errors import FunctoryError, Invalid
+    from functory.engine.functions import dependencies
 
     function, number = dependencies.reference(name)
     with session.engine() as engine:
@@ -126,7 +127,7 @@ def build(
         new = "is new and " if row.get("created") else ""
         out.styled((f"{called} {new}has its packages: {', '.join(built['packages'])}", ""))
         if row["active"] != row["number"]:
-            screen.note(f"to use it: functory function activate {row['name']} {row['number']}")
+            console.note(f"to use it: functory function activate {row['name']} {row['number']}")
 
 
 @app.command(epilog="Example: functory environment prune --yes")
@@ -152,8 +153,8 @@ def prune(
 
 def _key(engine: Functory, which: str) -> str:
     """The key of a version's environment, or ``which`` itself when no function is called so."""
-    from engine import dependencies
-    from engine.errors import FunctoryError, Invalid, NotFound
+    from functory.engine.errors import FunctoryError, Invalid, NotFound
+    from functory.engine.functions import dependencies
 
     try:
         name, number = dependencies.reference(which)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import given, outcome, screen, session, view
-from functory.cli.noun import noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import noun
+from functory.cli.input import values
+from functory.cli.output import execution_result
+from functory.terminal import console, json_fields
+from functory.terminal.console import AsJson, Quiet, Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 app = noun("What happened: every change, every output that matched, every event of your own.")
 
@@ -50,22 +53,22 @@ def emit(
     quiet: Quiet = False,
 ) -> None:
     """Write one event of your own; prints its id."""
-    from functory.cli import tree
+    from functory.terminal import causal_tree
 
-    value = given.document(data, "--data") if data is not None else None
+    value = values.document(data, "--data") if data is not None else None
     out = Screen(json=json, quiet=quiet)
     with session.engine(start=wait) as engine:
         id_ = engine.events.emit(type_, value, subject=subject, source="/functory/cli", dedup_key=dedup_key)
         if wait:
             row = engine.events.get(id_)
             engine.settle(timeout, root_id=row["root_id"])
-            tree.draw(engine, id_, out)
+            causal_tree.draw(engine, id_, out)
         elif json:
-            out.value(view.event(engine.events.get(id_)))
+            out.value(json_fields.event(engine.events.get(id_)))
         else:
             out.lines([id_])
         if not wait:
-            outcome.hint_at_workers(engine, "it starts nothing")
+            execution_result.hint_at_workers(engine, "it starts nothing")
 
 
 @app.command("list", epilog="Example: functory event list --type output.matched -n 20")
@@ -94,9 +97,9 @@ def list_(
             type_=type_, subject=subject, state=state, root_id=root, before=before, limit=number
         )
     out = Screen(json=json, quiet=quiet)
-    out.table(rows, COLUMNS, data=[view.event(row) for row in rows], empty="no such events")
+    out.table(rows, COLUMNS, data=[json_fields.event(row) for row in rows], empty="no such events")
     if out.people and len(rows) == number and not json and not quiet:
-        screen.note(f"more: functory event list --before {rows[-1]['id']}")
+        console.note(f"more: functory event list --before {rows[-1]['id']}")
 
 
 @app.command(epilog="Example: functory event show ID")
@@ -107,9 +110,9 @@ def show(id_: Id, json: AsJson = False) -> None:
         row = engine.events.get(id_)
         firings = engine.lineage.firings(id_)
     if json:
-        out.value(view.event(row) | {"firings": [_firing(firing) for firing in firings]})
+        out.value(json_fields.event(row) | {"firings": [_firing(firing) for firing in firings]})
         return
-    out.styled((row["type"], "bold"), (f"   {row['state']}", screen.STYLES.get(row["state"], "")))
+    out.styled((row["type"], "bold"), (f"   {row['state']}", console.STYLES.get(row["state"], "")))
     out.record(
         {
             "id": row["id"],
@@ -120,7 +123,7 @@ def show(id_: Id, json: AsJson = False) -> None:
             "caused by": f"execution {row['cause_execution_id']}" if row["cause_execution_id"] else None,
             "root": row["root_id"] if row["root_id"] != row["id"] else None,
             "depth": row["depth"],
-            "data": screen.short(row["data"], 10_000) if not out.people else None,
+            "data": console.short(row["data"], 10_000) if not out.people else None,
         }
     )
     if out.people:
@@ -131,7 +134,7 @@ def show(id_: Id, json: AsJson = False) -> None:
     for firing in firings:
         out.styled(
             (f"{firing['trigger']} v{firing['trigger_version']}  ", ""),
-            (firing["decision"], screen.STYLES.get(firing["decision"], "")),
+            (firing["decision"], console.STYLES.get(firing["decision"], "")),
             (
                 f"  execution {firing['execution_id']}"
                 if firing["execution_id"]
@@ -167,7 +170,7 @@ def tail(
 @app.command(epilog="Example: functory event why ID")
 def why(id_: Id, json: AsJson = False) -> None:
     """What each trigger decided about an event. For no match: which clause failed."""
-    from triggers.why import explain
+    from functory.triggers.analysis.explain import explain
 
     out = Screen(json=json)
     with session.engine() as engine:
@@ -179,7 +182,7 @@ def why(id_: Id, json: AsJson = False) -> None:
         out.value(answers)
         return
     if row["state"] == "pending":
-        screen.note("the event is pending: no router has taken it yet")
+        console.note("the event is pending: no router has taken it yet")
     out.table(
         [answer | {"reason": _reason(answer)} for answer in answers],
         {"trigger": "TRIGGER", "version": "VERSION", "decision": "DECISION", "reason": "REASON"},
@@ -204,7 +207,7 @@ def release(
     ] = None,
 ) -> None:
     """Send a quarantined event to the router again, or all of them."""
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     if (id_ is None) is not all_ or (type_ is not None and not all_):
         raise Invalid(
@@ -249,14 +252,14 @@ def _firing(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _line(out: Screen, row: Mapping[str, Any]) -> None:
     if out.json:
-        from engine import codec
+        from functory.engine.serialization import json_codec
 
-        out.lines([codec.dumps(screen.plain(view.event(row)))])
+        out.lines([json_codec.dumps(console.plain(json_fields.event(row)))])
     elif out.quiet:
         out.lines([row["id"]])
     elif out.people:
         out.styled(
-            (f"{screen.moment(row['time'])}  ", "dim"),
+            (f"{console.moment(row['time'])}  ", "dim"),
             (f"{row['type']:<24} ", "bold"),
             (f"{row['subject'] or ''}  ", ""),
             (row["id"], "dim"),
@@ -265,7 +268,7 @@ def _line(out: Screen, row: Mapping[str, Any]) -> None:
         out.lines(
             [
                 "\t".join(
-                    (row["id"], screen.plain(row["time"]), row["type"], screen.clean(row["subject"] or ""))
+                    (row["id"], console.plain(row["time"]), row["type"], console.clean(row["subject"] or ""))
                 )
             ]
         )

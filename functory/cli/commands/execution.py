@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from functory.cli import compensation, outcome, screen, session, view
-from functory.cli.function import Timeout, Wait
-from functory.cli.noun import noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import noun
+from functory.cli.commands.function import Timeout, Wait
+from functory.cli.output import compensation, execution_result
+from functory.terminal import console, json_fields
+from functory.terminal.console import AsJson, Quiet, Screen
 
 app = noun("Runs of functions: results, logs, lineage.")
 
@@ -58,9 +60,9 @@ def list_(
         "took": "TOOK",
         "created_at": "CREATED",
     }
-    out.table(shown, columns, data=[view.execution(row) for row in rows], empty="no such executions")
+    out.table(shown, columns, data=[json_fields.execution(row) for row in rows], empty="no such executions")
     if out.people and len(rows) == number and not json and not quiet:
-        screen.note(f"more: functory execution list --before {rows[-1]['id']}")
+        console.note(f"more: functory execution list --before {rows[-1]['id']}")
 
 
 @app.command(epilog="Example: functory execution show ID")
@@ -75,13 +77,13 @@ def show(id_: Id, json: AsJson = False) -> None:
         places = engine.executions.places(id_)
     if json:
         out.value(
-            view.execution(row)
+            json_fields.execution(row)
             | {
                 "held": row["held"] and row["state"] == "queued",
-                "lanes": [view.part(place) for place in places],
+                "lanes": [json_fields.part(place) for place in places],
                 "events": [event["id"] for event in found["events"]],
-                "attempts": [view.part(a) for a in attempts],
-                "spans": [view.part(s) for s in spans],
+                "attempts": [json_fields.part(a) for a in attempts],
+                "spans": [json_fields.part(s) for s in spans],
                 "log_lines": logs,
                 "compensations": [compensation.as_json(step) for step in found["plan"]],
                 "undoes": compensation.as_json(found["undoes"]) if found["undoes"] else None,
@@ -90,7 +92,7 @@ def show(id_: Id, json: AsJson = False) -> None:
         return
     out.styled(
         (f"{row['function']} v{row['version']}", "bold"),
-        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
     )
     open_ = row["state"] in ("queued", "running")
     out.record(
@@ -99,7 +101,7 @@ def show(id_: Id, json: AsJson = False) -> None:
             "created": row["created_at"],
             "started": row["started_at"],
             "finished": row["finished_at"],
-            "took": screen.seconds(view.duration(row)) or None,
+            "took": console.seconds(json_fields.duration(row)) or None,
             "due": row["run_at"] if row["state"] == "queued" else None,
             "waits for": "; ".join(_place(place) for place in places if place["taken_at"] is None) or None,
             "cause": row["cause"],
@@ -117,8 +119,8 @@ def show(id_: Id, json: AsJson = False) -> None:
             "depth": row["depth"],
             "chain": " → ".join(link["name"] for link in row["chain"]) or None,
             "versions": ", ".join(row["versions"] or ()) or None,
-            "input": screen.short(row["input"], 10_000),
-            "result": screen.short(row["result"], 10_000) if row["state"] == "succeeded" else None,
+            "input": console.short(row["input"], 10_000),
+            "result": console.short(row["result"], 10_000) if row["state"] == "succeeded" else None,
             "result is": "a repr: the value is not JSON" if row["result_kind"] == "repr" else None,
             "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
             "worker": row["worker_id"] if open_ else None,
@@ -147,8 +149,8 @@ def logs(
     json: AsJson = False,
 ) -> None:
     """What it printed and logged. With --json a JSON object a line."""
-    from engine import codec
-    from engine.executions import TERMINAL
+    from functory.engine.executions.store import TERMINAL
+    from functory.engine.serialization import json_codec
 
     out = Screen(json=json)
     seen: set[tuple[int, int]] = set()
@@ -160,7 +162,7 @@ def logs(
                     continue
                 seen.add((line["fence"], line["seq"]))
                 if json:
-                    out.lines([codec.dumps(screen.plain(view.part(line)))])
+                    out.lines([json_codec.dumps(console.plain(json_fields.part(line)))])
                 else:
                     out.styled(
                         (f"+{line['offset_seconds']:.3f} ", "dim"),
@@ -172,7 +174,7 @@ def logs(
                 break
             time.sleep(_POLL_SECONDS)
     if not seen and not json:
-        screen.note(
+        console.note(
             "it has printed nothing" if finished else "nothing yet: lines are stored when an attempt ends"
         )
 
@@ -187,11 +189,11 @@ def spans(id_: Id, json: AsJson = False) -> None:
         row
         | {
             "what": "  " * _depth(rows, row) + f"{row['function']} v{row['version']}",
-            "at": f"+{screen.seconds(row['offset_seconds'])}",
-            "took": screen.seconds(row["duration_seconds"]),
-            "in": screen.short(row["input"], 80),
+            "at": f"+{console.seconds(row['offset_seconds'])}",
+            "took": console.seconds(row["duration_seconds"]),
+            "in": console.short(row["input"], 80),
             "key": row["seq"],
-            "out": screen.short(row["error"] or row["output"], 80),
+            "out": console.short(row["error"] or row["output"], 80),
         }
         for row in rows
     ]
@@ -199,7 +201,7 @@ def spans(id_: Id, json: AsJson = False) -> None:
         shown,
         {"what": "CALL", "at": "AT", "took": "TOOK", "in": "INPUT", "out": "OUTPUT"},
         key="key",
-        data=[view.part(row) for row in rows],
+        data=[json_fields.part(row) for row in rows],
         empty="it called no dependencies",
     )
 
@@ -219,17 +221,17 @@ def tree_(
     quiet: Quiet = False,
 ) -> None:
     """The whole causal tree that it belongs to."""
-    from functory.cli import tree
+    from functory.terminal import causal_tree
 
     with session.engine() as engine:
-        tree.draw(engine, id_, Screen(json=json, quiet=quiet), whole=not below, everything=all_)
+        causal_tree.draw(engine, id_, Screen(json=json, quiet=quiet), whole=not below, everything=all_)
 
 
 @app.command("why", epilog="Example: functory execution why ID")
 def why_(id_: Id, json: AsJson = False) -> None:
     """Why it ran, waits or failed. And what to do about it."""
-    from engine import workers
-    from functory.cli import why
+    from functory.cli.output import execution_explanation
+    from functory.engine.executions import worker_registry
 
     out = Screen(json=json)
     with session.engine() as engine:
@@ -239,19 +241,19 @@ def why_(id_: Id, json: AsJson = False) -> None:
             for state in ("queued", "running")
             for row in engine.executions.list(parent_id=id_, state=state)
         ]
-        alive = len(workers.alive(engine.database, engine.settings.lease_seconds))
+        alive = len(worker_registry.alive(engine.database, engine.settings.lease_seconds))
         embedded = engine.settings.embedded
-    said = why.sentences(found, children=waiting, workers=alive, embedded=embedded)
+    said = execution_explanation.sentences(found, children=waiting, workers=alive, embedded=embedded)
     if json:
         out.value(
             {
-                "execution": view.execution(found["execution"]),
-                "event": view.event(found["event"]) if found["event"] else None,
-                "events": [view.event(event) for event in found["events"]],
+                "execution": json_fields.execution(found["execution"]),
+                "event": json_fields.event(found["event"]) if found["event"] else None,
+                "events": [json_fields.event(event) for event in found["events"]],
                 "trigger": {"name": found["firing"]["trigger"], "version": found["firing"]["trigger_version"]}
                 if found["firing"]
                 else None,
-                "parent": view.execution(found["parent"]) if found["parent"] else None,
+                "parent": json_fields.execution(found["parent"]) if found["parent"] else None,
                 "suppressed": [
                     {
                         "trigger": s["trigger"],
@@ -282,7 +284,9 @@ def wait(
 ) -> None:
     """Wait for it and print its result. Exit status 1 when it fails, 124 when the time is over."""
     with session.engine(start=True) as engine:
-        outcome.tell(engine, outcome.wait(engine, id_, timeout), Screen(json=json, quiet=quiet))
+        execution_result.tell(
+            engine, execution_result.wait(engine, id_, timeout), Screen(json=json, quiet=quiet)
+        )
 
 
 @app.command(epilog="Example: functory execution cancel ID")
@@ -292,7 +296,7 @@ def cancel(id_: Id, json: AsJson = False) -> None:
         row = engine.executions.cancel(id_, author=engine.author)
     out = Screen(json=json)
     if json:
-        out.value(view.execution(row))
+        out.value(json_fields.execution(row))
     else:
         done = (
             "is cancelled"
@@ -344,7 +348,7 @@ def compensate(
     json: AsJson = False,
 ) -> None:
     """Go on undoing where it has stopped. The step that could not be undone is tried again, or skipped."""
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     if reason and not skip:
         raise Invalid("--reason goes with --skip", "what is tried again needs none")
@@ -355,7 +359,7 @@ def compensate(
 def _again(
     id_: str, latest: bool, wait: bool, timeout: float | None, out: Screen, *, failed_only: bool
 ) -> None:
-    from engine.errors import Conflict
+    from functory.engine.errors import Conflict
 
     with session.engine() as engine:
         if failed_only and engine.executions.get(id_)["state"] == "succeeded":
@@ -364,15 +368,15 @@ def _again(
             )
         row = engine.executions.replay(id_, latest=latest)
         if not wait:
-            outcome.queued(engine, row, out)
+            execution_result.queued(engine, row, out)
             return
         engine.start()
-        outcome.tell(engine, outcome.wait(engine, row["id"], timeout), out)
+        execution_result.tell(engine, execution_result.wait(engine, row["id"], timeout), out)
 
 
 def _took(out: Screen, row: Mapping[str, Any]) -> Any:
-    took = view.duration(row)
-    return (screen.seconds(took) or None) if out.people else took
+    took = json_fields.duration(row)
+    return (console.seconds(took) or None) if out.people else took
 
 
 def _level(line: Mapping[str, Any]) -> str:
@@ -391,7 +395,7 @@ def _depth(rows: list[dict[str, Any]], row: Mapping[str, Any]) -> int:
 
 def _place(place: Mapping[str, Any]) -> str:
     """The lane that an execution waits for."""
-    from engine.lanes import UNLIMITED
+    from functory.engine.flow_control.concurrency import UNLIMITED
 
     room = (
         f"{place['running']} of {place['capacity']} run"
@@ -402,14 +406,14 @@ def _place(place: Mapping[str, Any]) -> str:
 
 
 def _attempt(out: Screen, attempt: Mapping[str, Any]) -> None:
-    from functory.cli.tree import problem
+    from functory.terminal.causal_tree import problem
 
     ended = attempt["outcome"] or "running"
-    took = screen.seconds(attempt["duration_seconds"])
+    took = console.seconds(attempt["duration_seconds"])
     out.styled(
         (f"{attempt['number']:>3}  ", "dim"),
-        (f"{screen.moment(attempt['started_at'])}  ", "dim"),
-        (f"{ended:<10}", screen.STYLES.get(ended, "")),
+        (f"{console.moment(attempt['started_at'])}  ", "dim"),
+        (f"{ended:<10}", console.STYLES.get(ended, "")),
         (f" {took:<9}", ""),
         (f" on {attempt['worker_id']}", "dim"),
         (f"  {problem(attempt['error'])}" if attempt["error"] else "", "red"),
@@ -417,7 +421,7 @@ def _attempt(out: Screen, attempt: Mapping[str, Any]) -> None:
 
 
 def _error(out: Screen, error: Mapping[str, Any]) -> None:
-    from functory.cli.tree import problem
+    from functory.terminal.causal_tree import problem
 
     out.title("error")
     trace = error.get("traceback")

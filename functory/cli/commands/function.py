@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import draft, given, outcome, portrait, saved, screen, session, view
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.input import function_fields
+from functory.cli.input import values as input_values
+from functory.cli.output import execution_result, function_version, saved
+from functory.terminal import console, json_fields
+from functory.terminal.console import AsJson, Quiet, Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 app = noun("Functions and their immutable versions.")
 
@@ -121,8 +125,8 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Save a function. An existing one gets a new version and keeps what is not named."""
-    text = given.text_of(file)
-    fields = draft.fields(
+    text = input_values.text_of(file)
+    fields = function_fields.fields(
         dependencies=dep,
         secrets=secret,
         imports=import_,
@@ -139,7 +143,7 @@ def add(
         retries=retries,
     )
     with session.engine() as engine:
-        row = draft.save(
+        row = function_fields.save(
             engine,
             text,
             name=name,
@@ -160,8 +164,8 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         row
         | {
             "version": row["number"],
-            "needs": ", ".join(map(portrait.dependency_name, row["dependencies"])),
-            "description": portrait.description(row),
+            "needs": ", ".join(map(function_version.dependency_name, row["dependencies"])),
+            "description": function_version.description(row),
         }
         for row in rows
     ]
@@ -177,7 +181,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         shown,
         columns,
         key="name",
-        data=[view.function(row) for row in rows],
+        data=[json_fields.function(row) for row in rows],
         empty="no functions yet; try: functory function add FILE.py",
     )
 
@@ -189,7 +193,7 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Source, schemas and needs of one version."""
-    from functory.cli import needs
+    from functory.cli.output import dependency_tree
 
     out = Screen(json=json)
     with session.engine() as engine:
@@ -198,7 +202,7 @@ def show(
             out.lines([row["source"].rstrip("\n")])
             return
         versions = engine.functions.versions(row["name"])
-        dependencies = [d | {"exists": needs.exists(engine, d)} for d in row["dependencies"]]
+        dependencies = [d | {"exists": dependency_tree.exists(engine, d)} for d in row["dependencies"]]
         missing = engine.secrets.missing(row["secrets"])
         granted, waiting = engine.widenings.of(row)
         users = engine.functions.dependents(row["name"])
@@ -207,7 +211,7 @@ def show(
             {"number": v["number"], "author": v["author"], "created_at": v["created_at"]} for v in versions
         ]
         out.value(
-            view.function(row, source=True)
+            json_fields.function(row, source=True)
             | {
                 "dependencies": dependencies,
                 "missing_secrets": missing,
@@ -218,7 +222,7 @@ def show(
             }
         )
         return
-    portrait.draw(
+    function_version.draw(
         out,
         row,
         versions,
@@ -233,14 +237,14 @@ def show(
 @app.command(epilog="Example: EDITOR=nano functory function edit parse")
 def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
     """Edit the active version in $EDITOR. What changed is saved as a new version."""
-    from engine.errors import Invalid
-    from functory.cli import editor
+    from functory.cli.input import editor
+    from functory.engine.errors import Invalid
 
     with session.engine() as engine:
         row = engine.functions.get(name)
         text = editor.edited(row["source"])
         if text is None or text == row["source"]:
-            screen.note(f"{name} v{row['number']} is unchanged")
+            console.note(f"{name} v{row['number']} is unchanged")
             return
         try:
             row = engine.functions.update(
@@ -265,14 +269,14 @@ def diff(
     json: AsJson = False,
 ) -> None:
     """What changed between two versions. Source and all other fields, as a unified diff."""
-    from functory.cli import difference
+    from functory.cli.output import version_diff
 
     with session.engine() as engine:
         before, after = engine.functions.get(name, older), engine.functions.get(name, newer)
-    lines = difference.unified(before, after)
+    lines = version_diff.unified(before, after)
     out = Screen(json=json)
     if json:
-        changed = [field for field in difference.FIELDS if before[field] != after[field]]
+        changed = [field for field in version_diff.FIELDS if before[field] != after[field]]
         out.value(
             {
                 "name": name,
@@ -287,7 +291,7 @@ def diff(
     for line in lines:
         out.styled((line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], "")))
     if not lines:
-        screen.note(f"v{before['number']} and v{after['number']} of {name} are equal")
+        console.note(f"v{before['number']} and v{after['number']} of {name} are equal")
 
 
 @app.command(epilog="Example: functory function versions parse")
@@ -312,7 +316,7 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
         "short": "SHA256",
     }
     Screen(json=json, quiet=quiet).table(
-        shown, columns, key="reference", data=[view.function(row) for row in rows]
+        shown, columns, key="reference", data=[json_fields.function(row) for row in rows]
     )
 
 
@@ -328,7 +332,7 @@ def activate(
     """Make a version the active one. Also enables a disabled function."""
     with session.engine() as engine:
         row = engine.functions.activate(name, number, author=engine.author, expected_version=expected_version)
-    _done(f"{name} v{row['number']} is active", view.function(row), json)
+    _done(f"{name} v{row['number']} is active", json_fields.function(row), json)
 
 
 @app.command(epilog="Example: functory function rollback parse")
@@ -336,7 +340,7 @@ def rollback(name: Name, json: AsJson = False) -> None:
     """Activate the version before the active one."""
     with session.engine() as engine:
         row = engine.functions.rollback(name, author=engine.author)
-    _done(f"{name} v{row['number']} is active again", view.function(row), json)
+    _done(f"{name} v{row['number']} is active again", json_fields.function(row), json)
 
 
 @app.command(epilog="Example: functory function disable parse")
@@ -347,7 +351,7 @@ def disable(name: Name, json: AsJson = False) -> None:
         row = engine.functions.get(name)
     _done(
         f"{name} is disabled; to enable it: functory function activate {name} {row['number']}",
-        view.function(row),
+        json_fields.function(row),
         json,
     )
 
@@ -388,40 +392,40 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run a function and print its result as JSON. Exit status 1 when it fails."""
-    from engine import dependencies
+    from functory.engine.functions import dependencies
 
-    values = given.object_of(input_json, "--input-json") if input_json is not None else {}
-    values |= given.pairs(input_ or (), "--input")
+    values = input_values.object_of(input_json, "--input-json") if input_json is not None else {}
+    values |= input_values.pairs(input_ or (), "--input")
     out = Screen(json=json, quiet=quiet)
     with session.engine() as engine:
         function, version = dependencies.reference(name)
         row = engine.executions.start(
             function,
-            lambda found: given.fitted(values, input_ or (), found["input_schema"]),
+            lambda found: input_values.fitted(values, input_ or (), found["input_schema"]),
             version=version,
             cause="manual",
         )
         if not wait:
-            outcome.queued(engine, row, out)
+            execution_result.queued(engine, row, out)
             return
         engine.start()
-        outcome.tell(engine, outcome.wait(engine, row["id"], timeout), out)
+        execution_result.tell(engine, execution_result.wait(engine, row["id"], timeout), out)
 
 
 @app.command(epilog="Example: functory function deps parse")
 def deps(name: Reference, json: AsJson = False) -> None:
     """What a function needs, as a tree."""
-    from functory.cli import needs
+    from functory.cli.output import dependency_tree
 
     out = Screen(json=json)
     with session.engine() as engine:
-        top = needs.grow(engine, _get(engine, name))
+        top = dependency_tree.grow(engine, _get(engine, name))
         users = engine.functions.dependents(top["name"])
-    needs.tell(top, users, out)
+    dependency_tree.tell(top, users, out)
 
 
 def _get(engine: Functory, reference: str) -> dict[str, Any]:
-    from engine import dependencies
+    from functory.engine.functions import dependencies
 
     name, number = dependencies.reference(reference)
     return engine.functions.get(name, number)

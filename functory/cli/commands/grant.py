@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from functory.cli import screen, session
-from functory.cli.noun import noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import noun
+from functory.terminal import console
+from functory.terminal.console import AsJson, Quiet, Screen
 
 app = noun("Hosts, files, secrets, permissions and programs that versions may use.")
 
@@ -44,7 +45,7 @@ def allow(
     json: AsJson = False,
 ) -> None:
     """Let exactly this content of a function use something. A changed function starts without."""
-    from engine import dependencies
+    from functory.engine.functions import dependencies
 
     with session.engine() as engine:
         function, number = dependencies.reference(name)
@@ -62,13 +63,13 @@ def revoke(
     json: AsJson = False,
 ) -> None:
     """Take back what was allowed. Executions that run already keep what they began with."""
-    from engine import dependencies
+    from functory.engine.functions import dependencies
 
     with session.engine() as engine:
         function, number = dependencies.reference(name)
         entry = engine.widenings.revoke(function, number, kind, value, reason=reason, author=engine.author)
     if entry["declared"]:
-        screen.warn(f"{_version(entry)} still has {_grant(entry)}: its author's declaration takes effect")
+        console.warn(f"{_version(entry)} still has {_grant(entry)}: its author's declaration takes effect")
     if not entry["removed"]:
         _done(f"{_version(entry)} was not allowed {_grant(entry)}; nothing was changed", entry, json)
     else:
@@ -87,7 +88,7 @@ def list_(
     quiet: Quiet = False,
 ) -> None:
     """Who has what. Status author: as declared; operator: allowed; pending: declared, waits for allow."""
-    from engine import dependencies
+    from functory.engine.functions import dependencies
 
     with session.engine() as engine:
         function, number = dependencies.reference(name) if name is not None else (None, None)

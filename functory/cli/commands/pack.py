@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from functory.cli import screen, session
-from functory.cli.noun import noun
-from functory.cli.screen import AsJson, Screen
+from functory.cli import session
+from functory.cli.command_group import noun
+from functory.terminal import console
+from functory.terminal.console import AsJson, Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
-    from packs.stackstorm import Entry, Pack
+    from functory.client import Functory
+    from functory.packs.stackstorm import Entry, Pack
 
 app = noun("Packs of other systems.")
 
@@ -45,7 +46,7 @@ def import_(
 
     Nothing of the pack is run. What is imported again makes a new version only where it has changed.
     """
-    from packs.stackstorm import read_pack
+    from functory.packs.stackstorm import read_pack
 
     pack = read_pack(folder, prefix=prefix)
     with session.engine() as engine:
@@ -64,7 +65,7 @@ def import_(
 
 def _take(engine: Functory, pack: Pack, entry: Entry, dry_run: bool) -> None:
     """Save one entry, or only check it; what the engine refuses is left out with its reason."""
-    from engine.errors import Conflict, Invalid
+    from functory.engine.errors import Conflict, Invalid
 
     try:
         if entry.function is not None:
@@ -77,14 +78,15 @@ def _take(engine: Functory, pack: Pack, entry: Entry, dry_run: bool) -> None:
 
 
 def _take_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
-    from engine import schemas, source
-    from engine.functions import Functions
+    from functory.engine.functions.registry import Functions
+    from functory.engine.functions.source import parser
+    from functory.engine.serialization import json_schema
 
     assert entry.function is not None
     declared = dict(entry.function)
     text, name = declared.pop("text"), declared.pop("name")
-    source.parse(text, name)
-    schemas.declared(declared["input_parameters"], "input_parameters")
+    parser.parse(text, name)
+    json_schema.declared(declared["input_parameters"], "input_parameters")
     if dry_run:
         return
     # Without the child process that would import the source to look at its type hints: nothing of a pack runs.
@@ -96,8 +98,8 @@ def _take_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
 
 
 def _take_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: bool) -> None:
-    from engine.errors import Invalid, NotFound
-    from triggers import definition
+    from functory.engine.errors import Invalid, NotFound
+    from functory.triggers import definition
 
     assert entry.trigger is not None
     fields = dict(entry.trigger)
@@ -138,4 +140,4 @@ def _draw(out: Screen, pack: Pack, dry_run: bool) -> None:
     counts = ", ".join(f"{pack.count(outcome)} {outcome}" for outcome in ("imported", "paused", "left out"))
     out.styled((f"{pack.ref} {pack.version}: {counts}", "bold"))
     if dry_run:
-        screen.note("nothing was saved; without --dry-run it is")
+        console.note("nothing was saved; without --dry-run it is")

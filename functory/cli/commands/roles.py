@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from workers.executor import Executor
+    from functory.workers.execution.executor import Executor
 
 Migrate = Annotated[
     bool, typer.Option("--migrate", help="First bring the database to this version's schema.")
@@ -27,23 +27,23 @@ class Pool(StrEnum):
 
 def router(migrate: Migrate = False) -> int:
     """Turn events into executions, and send events and executions to the broker."""
-    from functory import process, roles
+    from functory.roles import process, services
 
-    return process.run_loops("router", roles.router_loops, upgrade=migrate)
+    return process.run_loops("router", services.router_loops, upgrade=migrate)
 
 
 def scheduler(migrate: Migrate = False) -> int:
     """Tell of schedules, send what is due, and end what nobody owns any more. Run as many as you like."""
-    from functory import process, roles
+    from functory.roles import process, services
 
-    return process.run_loops("scheduler", roles.scheduler_loops, upgrade=migrate, tells_state=True)
+    return process.run_loops("scheduler", services.scheduler_loops, upgrade=migrate, tells_state=True)
 
 
 def watcher(migrate: Migrate = False) -> int:
     """Listen to sources: watched files, queues and plug-ins. Each is listened to by one watcher at a time."""
-    from functory import process, roles
+    from functory.roles import process, services
 
-    return process.run_loops("watcher", roles.watcher_loops, upgrade=migrate)
+    return process.run_loops("watcher", services.watcher_loops, upgrade=migrate)
 
 
 def worker(
@@ -57,9 +57,9 @@ def worker(
     migrate: Migrate = False,
 ) -> int:
     """Carry out executions: a Celery worker, or with the broker none:// one that claims from the database."""
-    from engine.database import Database
-    from engine.errors import Invalid
-    from functory import process
+    from functory.engine.database.connection import Database
+    from functory.engine.errors import Invalid
+    from functory.roles import process
 
     settings = process.begin("worker")
     if settings.brokerless and pool is Pool.prefork:
@@ -96,12 +96,12 @@ def worker(
             return 0
         # The program has signal handlers of its own as soon as it can; what came before is handed over.
         if settings.brokerless:
-            from workers.alone import Alone
+            from functory.workers.processes.brokerless_worker import Alone
 
             return Alone(
                 settings, lambda executor: ready(settings.worker_slots, executor), ending.heard
             ).run()
-        from workers.app import make_app
+        from functory.workers.app import make_app
 
         program = make_app(settings).Worker(
             pool=pool.value,
@@ -122,8 +122,8 @@ def server(
     migrate: Migrate = False,
 ) -> int:
     """Serve HTTP: health and metrics. With the in-memory broker it runs all other roles as well."""
-    from functory import process
-    from functory.local import Functory
+    from functory.client import Functory
+    from functory.roles import process
 
     create_app, Server = _http()
     settings = process.begin("server", embedded=True)
@@ -158,8 +158,8 @@ def dev(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show events as they happen.")] = False,
 ) -> int:
     """Run all roles in one process, for development. Not for production."""
-    from functory import dev as development
-    from functory import process
+    from functory.dev import server as development
+    from functory.roles import process
 
     _http()
     settings = development.settings_of(process.begin("dev", embedded=True), port)
@@ -170,7 +170,7 @@ def dev(
 
 def _http() -> tuple[Any, Any]:
     """The parts of the HTTP server. Raises :class:`Invalid` when they are not installed."""
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     try:
         from functory.api import create_app

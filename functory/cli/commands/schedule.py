@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from functory.cli import given, screen, session
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.input import values
+from functory.terminal import console
+from functory.terminal.console import AsJson, Quiet, Screen
 
 app = noun("Events at times: cron, intervals, moments.")
 
@@ -80,15 +82,15 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Save a schedule. One that exists is replaced; its times begin with the present."""
-    from engine import dependencies
-    from functory.cli import needs
+    from functory.cli.output import dependency_tree
+    from functory.engine.functions import dependencies
 
     fields = {
         "cron": cron,
         "every": every,
         "at": at or None,
         "timezone": timezone,
-        "data": given.document(data, "--data") if data is not None else None,
+        "data": values.document(data, "--data") if data is not None else None,
         "overlap": _policy(overlap),
         "catch_up": catch_up,
         "catch_up_window": catch_up_window,
@@ -102,15 +104,15 @@ def add(
         row = engine.schedules.save(
             name,
             function=function,
-            input=given.document(input_, "--input") if input_ is not None else None,
+            input=values.document(input_, "--input") if input_ is not None else None,
             expected_version=expected_version,
             **{field: value for field, value in fields.items() if value is not None},
         )
         times = engine.schedules.next(name, 3)
         if function is not None:
             target, pin = dependencies.reference(function)
-            if not needs.exists(engine, {"name": target, "pin": pin}):
-                screen.warn(f"the function {function} does not exist yet: nothing runs until it does")
+            if not dependency_tree.exists(engine, {"name": target, "pin": pin}):
+                console.warn(f"the function {function} does not exist yet: nothing runs until it does")
     out = Screen(json=json, quiet=quiet)
     if json:
         out.value(_shown(row) | {"created": row["created"]})
@@ -164,12 +166,12 @@ def show(name: Name, json: AsJson = False) -> None:
     config = row["config"]
     out.styled(
         (f"{row['name']} v{row['version']}", "bold"),
-        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
     )
     over = "never; all its times are past"
     out.record(
         {
-            "saved": f"{screen.moment(row['updated_at'])} by {row['author']}",
+            "saved": f"{console.moment(row['updated_at'])} by {row['author']}",
             "note": row["note"],
             "problem": row["problem"],
             "when": row["when"],
@@ -334,4 +336,4 @@ def _policy(text: str | None) -> str | None:
 
 
 def _utc(time: Any) -> str:
-    return screen.plain(time)
+    return console.plain(time)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from functory.cli import given, session
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.input import values
+from functory.terminal.console import AsJson, Quiet, Screen
 
 app = noun("Sealed values that functions may use.")
 
@@ -23,7 +24,7 @@ def set_(name: Name) -> None:
         value = typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:
         # A file's last line ends with a newline that is not part of the value.
-        value = given.text_of("-").removesuffix("\n").removesuffix("\r")
+        value = values.text_of("-").removesuffix("\n").removesuffix("\r")
     with session.engine() as engine:
         version = engine.secrets.set(name, value, author=engine.author)
     Screen().styled(

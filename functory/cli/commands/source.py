@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from functory.cli import given, screen, session
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.input import values
+from functory.terminal import console
+from functory.terminal.console import AsJson, Quiet, Screen
 
 app = noun("All sources of events: what comes in, from where, and what is wrong.")
 
@@ -39,8 +41,8 @@ _FIELDS = (
 @app.command(epilog="Example: functory source kinds")
 def kinds(json: AsJson = False, quiet: Quiet = False) -> None:
     """The kinds of sources that are installed, and the events that they write."""
-    from engine.errors import FunctoryError
-    from triggers.sources.registry import kinds as installed
+    from functory.engine.errors import FunctoryError
+    from functory.triggers.sources.registry import kinds as installed
 
     rows: list[dict[str, Any]] = []
     for name in installed():
@@ -74,10 +76,10 @@ def add(
     json: AsJson = False,
 ) -> None:
     """Save a source. Secrets are given by their names; functory secret set stores them."""
-    from triggers.sources import registry
+    from functory.triggers.sources import registry
 
     plugin = registry.find(kind)
-    document = given.object_of(config, "--config") if config is not None else {}
+    document = values.object_of(config, "--config") if config is not None else {}
     document |= _fitted(fields or (), plugin.Config.model_json_schema())
     with session.engine() as engine:
         row = engine.sources.save(kind, name, document, author=engine.author)
@@ -130,7 +132,7 @@ def show(kind: Kind, name: Name, json: AsJson = False) -> None:
     out.record(
         {field.replace("_", " "): row[field] for field in _FIELDS if field not in ("config", "cursor")}
     )
-    out.record({"cursor": None if row["cursor"] is None else screen.short(row["cursor"], 500)})
+    out.record({"cursor": None if row["cursor"] is None else console.short(row["cursor"], 500)})
     out.title("configuration")
     out.record(row["config"])
 
@@ -170,7 +172,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _told(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row that also says when its plug-in is not installed here: then nobody here can run it."""
-    from triggers.sources.registry import kinds as installed
+    from functory.triggers.sources.registry import kinds as installed
 
     told = dict(row)
     if row["kind"] not in installed():
@@ -180,7 +182,7 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fitted(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
     """``name=value`` pairs, where what a field takes only as text stays text: ``key=null``, ``queue=5``."""
-    found = given.pairs(pairs, "a field")
+    found = values.pairs(pairs, "a field")
     texts = {name: text for name, _, text in (pair.partition("=") for pair in pairs)}
     for name, value in found.items():
         kinds = _kinds(schema.get("properties", {}).get(name, {}))

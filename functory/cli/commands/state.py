@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from functory.cli import given, session
-from functory.cli.noun import noun
-from functory.cli.screen import AsJson, Screen
+from functory.cli import session
+from functory.cli.command_group import noun
+from functory.cli.input import values
+from functory.terminal.console import AsJson, Screen
 
 app = noun("Small values that functions keep between runs.")
 
@@ -19,7 +20,7 @@ Key = Annotated[str, typer.Argument(help="The value's key.", show_default=False)
 @app.command(epilog="Example: functory state get counter total")
 def get(function: Function, key: Key, json: AsJson = False) -> None:
     """Print a value as JSON. With --json also its version."""
-    from engine.errors import NotFound
+    from functory.engine.errors import NotFound
 
     with session.engine() as engine:
         found = engine.state.get(function, key)
@@ -44,7 +45,9 @@ def set_(
     ] = None,
 ) -> None:
     """Store a value."""
-    read = given.document(value, "the value") if value == "-" or value.startswith("@") else given.value(value)
+    read = (
+        values.document(value, "the value") if value == "-" or value.startswith("@") else values.value(value)
+    )
     with session.engine() as engine:
         engine.functions.get(function)
         version = engine.state.set(function, key, read, expected_version=expected_version)
@@ -54,7 +57,7 @@ def set_(
 @app.command(epilog="Example: functory state delete counter total")
 def delete(function: Function, key: Key) -> None:
     """Forget a value."""
-    from engine.errors import NotFound
+    from functory.engine.errors import NotFound
 
     with session.engine() as engine:
         if not engine.state.delete(function, key):

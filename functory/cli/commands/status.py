@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from functory.cli import screen, session
-from functory.cli.screen import AsJson, Screen
+from functory.cli import session
+from functory.terminal import console
+from functory.terminal.console import AsJson, Screen
 
 
 def status(json: AsJson = False) -> int:
     """Database, broker, workers, open work and counts. Exit status 6 when the broker is away."""
-    from engine import broker, migrate, workers
-    from engine.errors import Unavailable
-    from functory.cli import intake
+    from functory.cli.output import source_health
+    from functory.engine.database import migrations
+    from functory.engine.errors import Unavailable
+    from functory.engine.events import exchange
+    from functory.engine.executions import worker_registry
 
     out = Screen(json=json)
     with session.engine() as engine:
@@ -22,19 +25,19 @@ def status(json: AsJson = False) -> int:
                 "name": engine.database.name,
                 "reachable": True,
                 "round_trip_seconds": round(engine.database.ping(), 6),
-                "schema": migrate.current(engine.database),
+                "schema": migrations.current(engine.database),
             },
             "broker": {"kind": settings.broker.split(":", 1)[0], "reachable": True, "problem": None},
-            "workers": workers.alive(engine.database, settings.lease_seconds),
+            "workers": worker_registry.alive(engine.database, settings.lease_seconds),
             "open": engine.lineage.open_work(),
             "totals": engine.lineage.totals(),
             "functions": len(engine.functions.list()),
             "triggers": len(engine.triggers.list()),
-            "sources": intake.summary(engine.sources.list()),
+            "sources": source_health.summary(engine.sources.list()),
         }
         if not settings.embedded:
             try:
-                broker.ping(settings)
+                exchange.ping(settings)
             except Unavailable as error:
                 found["broker"] |= {"reachable": False, "problem": f"{error.what}: {error.why}"}
     if json:
@@ -46,7 +49,7 @@ def status(json: AsJson = False) -> int:
 
 def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
     database, broker, workers = found["database"], found["broker"], found["workers"]
-    took = screen.seconds(database["round_trip_seconds"])
+    took = console.seconds(database["round_trip_seconds"])
     slots = sum(worker["slots"] for worker in workers)
     out.record(
         {
@@ -63,10 +66,10 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
         }
     )
     for source in found["sources"]["problems"]:
-        since = screen.moment(source["problem_at"])
+        since = console.moment(source["problem_at"])
         out.styled((f"  {source['kind']} {source['name']}  {source['problem']}, since {since}", "red"))
     for worker in workers:
-        since = screen.moment(worker["started_at"])
+        since = console.moment(worker["started_at"])
         confined = worker["isolation"] != "none"
         sandbox = f"sandbox tier {worker['isolation']}" if confined else "SANDBOX OFF"
         line = f"  {worker['id']}  {worker['slots']} slots, {sandbox}, since {since}"
@@ -76,7 +79,7 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
         out.record(counts)
     if not workers and any(count for name, count in found["open"].items() if name != "unpublished events"):
         start = "functory dev" if embedded else "functory worker"
-        screen.note(f"no worker is alive: open work waits (try: {start})")
+        console.note(f"no worker is alive: open work waits (try: {start})")
 
 
 def _counted(sources: dict[str, Any]) -> str | None:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from functory.cli import screen, session
-from functory.cli.screen import AsJson, Screen
+from functory.cli import session
+from functory.terminal import console
+from functory.terminal.console import AsJson, Screen
 
 # At least one invariant does not hold.
 VIOLATED = 7
@@ -40,8 +41,9 @@ def verify(
     json: AsJson = False,
 ) -> int:
     """Check the fifteen invariants of the promise; changes nothing. Exit status 7 when one does not hold."""
-    from engine import durations, invariants
-    from engine.invariants import watch
+    from functory.engine.maintenance import invariants
+    from functory.engine.maintenance.invariants import verifier
+    from functory.engine.serialization import durations
 
     out = Screen(json=json)
     resting = None if patience is None else durations.seconds(patience, "--patience")
@@ -59,10 +61,10 @@ def verify(
         )
         if back is None and resting is None and not codes:
             # The whole truth: what the metrics told before is out of date.
-            watch.note(engine.database, results, whole=True)
+            verifier.note(engine.database, results, whole=True)
         again: dict[str, Any] | None = None
         if deep:
-            from triggers.rematch import rematch
+            from functory.triggers.analysis.routing_audit import rematch
 
             reach = back or timedelta(seconds=durations.seconds(DEEP_SINCE, "--since"))
             again = asdict(rematch(engine.database, engine.settings, now - reach))
@@ -81,7 +83,7 @@ def _draw(out: Screen, results: list[Any], again: dict[str, Any] | None) -> None
     for one in results:
         verdict = "fail" if one.count else "ok"
         out.styled(
-            (f"{verdict:<5}", screen.STYLES[verdict]),
+            (f"{verdict:<5}", console.STYLES[verdict]),
             (f" {one.code:<4}", "bold"),
             (one.title, ""),
             (f"  {one.count:,} times" if one.count else "", "red"),
@@ -94,7 +96,7 @@ def _draw(out: Screen, results: list[Any], again: dict[str, Any] | None) -> None
         verdict = "fail" if again["missing"] else "ok"
         skipped = f", {again['skipped']:,} matches of changed triggers skipped" if again["skipped"] else ""
         out.styled(
-            (f"{verdict:<5}", screen.STYLES[verdict]),
+            (f"{verdict:<5}", console.STYLES[verdict]),
             (" deep ", "bold"),
             (f"{again['events']:,} events matched again, {again['matches']:,} matches{skipped}", ""),
             (f"  {again['missing']:,} without a firing" if again["missing"] else "", "red"),
@@ -102,6 +104,6 @@ def _draw(out: Screen, results: list[Any], again: dict[str, Any] | None) -> None
         for example in again["examples"]:
             out.styled((f"        {example}", ""))
     if any(one.count for one in results) or (again and again["missing"]):
-        screen.note(
+        console.note(
             "what each says and what to do: docs/reference/invariants.md; functory execution show ID, event show ID"
         )

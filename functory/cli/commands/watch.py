@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import screen, session
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
-from functory.cli.watch_table import table
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.commands.watch_table import table
+from functory.terminal import console
+from functory.terminal.console import AsJson, Quiet, Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 app = noun("Events of files and of database tables.")
 
@@ -91,7 +92,7 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Watch a folder or a file. A watch that exists is replaced; it keeps what it knows."""
-    from triggers.sources.files.selection import IGNORED
+    from functory.triggers.sources.files.glob_patterns import IGNORED
 
     fields = {
         "path": os.path.abspath(path),  # noqa: PTH100 - as it was written: where links lead may change
@@ -123,7 +124,7 @@ def add(
         out.styled((f"watch {name} is unchanged, version {row['version']}", ""))
     else:
         out.styled((f"watch {name} is saved, version {row['version']}: {row['config']['path']}", ""))
-        screen.note("it is watched while functory dev or functory watcher runs")
+        console.note("it is watched while functory dev or functory watcher runs")
 
 
 @app.command("list", epilog="Example: functory watch list")
@@ -151,11 +152,11 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 @app.command(epilog="Example: functory watch show inbox")
 def show(name: Name, json: AsJson = False) -> None:
     """One watch: its configuration, who runs it, how many files it knows."""
-    from engine import files
+    from functory.engine.sources import file_watches
 
     with session.engine() as engine:
         row = _find(engine, name)
-        known = files.count(engine.database, name) if row["kind"] == "file" else None
+        known = file_watches.count(engine.database, name) if row["kind"] == "file" else None
     out = Screen(json=json)
     if json:
         out.value(_shown(row) | {"files": known})
@@ -176,11 +177,11 @@ def files(
     quiet: Quiet = False,
 ) -> None:
     """The files that a watch knows, and what kept it from reading one."""
-    from engine import files
+    from functory.engine.sources import file_watches
 
     with session.engine() as engine:
-        rows = files.shown(engine.database, name, limit)
-        more = files.count(engine.database, name) - len(rows)
+        rows = file_watches.shown(engine.database, name, limit)
+        more = file_watches.count(engine.database, name) - len(rows)
     Screen(json=json, quiet=quiet).table(
         rows,
         {"path": "PATH", "size": "BYTES", "seen_at": "SEEN", "sha256": "SHA256", "problem": "PROBLEM"},
@@ -188,7 +189,7 @@ def files(
         empty=f"{name} knows no files",
     )
     if more > 0:
-        screen.note(f"{more:,} more; --limit shows them")
+        console.note(f"{more:,} more; --limit shows them")
 
 
 @app.command(epilog="Example: functory watch rescan inbox --content")
@@ -199,10 +200,10 @@ def rescan(
     ] = False,
 ) -> None:
     """Compare all files with what is known, now. The watch begins anew; nothing is told twice."""
-    from engine import files
+    from functory.engine.sources import file_watches
 
     with session.engine() as engine:
-        files.rescan(engine.database, name, content=content)
+        file_watches.rescan(engine.database, name, content=content)
     Screen().styled((f"watch {name} looks at everything again", ""))
 
 
@@ -238,7 +239,7 @@ def delete(name: Name, yes: Yes = False) -> None:
 
 def _find(engine: Functory, name: str) -> dict[str, Any]:
     """The watch of this name, of whatever kind. Raises :class:`NotFound`."""
-    from engine.errors import NotFound
+    from functory.engine.errors import NotFound
 
     for kind in KINDS:
         try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.screen import AsJson, Screen
+from functory.terminal.console import AsJson, Screen
 
 
 def _option(help_: str, *names: str) -> Any:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import given, screen, session
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.input import values
+from functory.terminal import console
+from functory.terminal.console import AsJson, Quiet, Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 app = noun("Addresses under which others send events over HTTP.")
 
@@ -66,7 +68,7 @@ def add(
     json: AsJson = False,
 ) -> None:
     """Save a webhook and print its address. The expressions see headers, body, query and method."""
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     fields = {
         "auth": _auth(
@@ -91,7 +93,7 @@ def add(
         "max_bytes": max_bytes,
         "rate": None if rate is None else _rate(rate),
     }
-    config = given.object_of(file, "--config") if file is not None else {}
+    config = values.object_of(file, "--config") if file is not None else {}
     config |= {field: value for field, value in fields.items() if value is not None}
     if "auth" not in config:
         raise Invalid(
@@ -103,7 +105,7 @@ def add(
         row = engine.sources.save("webhook", name, config, author=engine.author)
         shown = _shown(engine, row)
     for warning in shown["warnings"]:
-        screen.warn(warning)
+        console.warn(warning)
     out = Screen(json=json)
     if json:
         out.value(shown | {"created": row["created"]})
@@ -161,7 +163,7 @@ def show(name: Name, json: AsJson = False) -> None:
     out.title("configuration")
     out.record({f"auth.{field}": value for field, value in config.pop("auth").items()} | config)
     for warning in shown["warnings"]:
-        screen.warn(warning)
+        console.warn(warning)
 
 
 @app.command(epilog="Example: functory webhook test github --data @issue.json --header x-github-event=issues")
@@ -181,10 +183,10 @@ def test(
     json: AsJson = False,
 ) -> int:
     """What the webhook makes of a request. Nothing is sent or stored without --send."""
-    from engine import codec
+    from functory.engine.serialization import json_codec
 
-    body = codec.encode(given.document(data, "--data"))
-    headers = [(key.lower(), str(value)) for key, value in given.pairs(header or (), "--header").items()]
+    body = json_codec.encode(values.document(data, "--data"))
+    headers = [(key.lower(), str(value)) for key, value in values.pairs(header or (), "--header").items()]
     if not any(key == "content-type" for key, _ in headers):
         headers.append(("content-type", "application/json"))
     with session.engine() as engine:
@@ -192,7 +194,7 @@ def test(
         if send:
             answer = _send(engine, row, body, headers, query, url)
         else:
-            from triggers.sources.webhooks.door import rehearse
+            from functory.triggers.sources.webhooks.receiver import rehearse
 
             answer = rehearse(row, body, headers, query)
     out = Screen(json=json)
@@ -233,7 +235,7 @@ def delete(name: Name, yes: Yes = False) -> None:
 
 def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
     """The options that say how senders prove who they are. Raises :class:`Invalid` for some without ``--auth``."""
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     given_ = {field: value for field, value in fields.items() if value is not None}
     if type_ is None:
@@ -246,7 +248,7 @@ def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
 
 def _rate(text: str) -> dict[str, Any]:
     """``100/1m`` as a limit and a period. Raises :class:`Invalid`."""
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     limit, slash, period = text.partition("/")
     if not limit.isdecimal() or len(limit) > 9 or not slash:
@@ -298,10 +300,10 @@ def _send(
     """Send a signed request to the server. Raises :class:`Unavailable` when nobody answers."""
     import httpx
 
-    from engine import codec
-    from engine.errors import Invalid, Unavailable
-    from triggers.sources import registry
-    from triggers.sources.webhooks import Webhook, signatures
+    from functory.engine.errors import Invalid, Unavailable
+    from functory.engine.serialization import json_codec
+    from functory.triggers.sources import registry
+    from functory.triggers.sources.webhooks import Webhook, signatures
 
     auth = registry.read(Webhook(), row["config"]).auth
     key = engine.secrets.open(auth.secret[0]).get_secret_value() if auth.secret else ""
@@ -317,7 +319,7 @@ def _send(
             f"{address} does not answer", str(error) or type(error).__name__, "functory server"
         ) from None
     try:
-        found = codec.loads(answer.content)
+        found = json_codec.loads(answer.content)
     except Invalid:
         found = answer.text[:1000]
     return {"status": answer.status_code, "answer": found}

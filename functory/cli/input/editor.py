@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 
 def edited(text: str) -> str | None:

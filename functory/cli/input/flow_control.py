@@ -1,7 +1,7 @@
 """Flow control and composites on the command line: read from options, and told to people.
 
 The options spell what is common; the rest is JSON (``--flow``) or a file. What each control does is decided by
-``triggers.flow``, which also refuses what does not go together.
+``functory.triggers.flow_control``, which also refuses what does not go together.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.errors import Invalid
-from functory.cli import given
+from functory.cli.input import values as input_values
+from functory.engine.errors import Invalid
 
 
 def read(
@@ -67,7 +67,7 @@ def read(
         made["expires"] = expires
     if flow is None:
         return made or None
-    written = given.object_of(flow, "--flow")
+    written = input_values.object_of(flow, "--flow")
     twice = sorted(set(written) & set(made))
     if twice:
         raise Invalid(
@@ -137,7 +137,7 @@ def parts(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _clauses(part: Mapping[str, Any]) -> str:
-    from functory.cli.screen import short
+    from functory.terminal.console import short
 
     said = [short(part["on"], 200)]
     said += [f"{name} {part[name]}" for name in ("when", "key", "timeout") if part.get(name) is not None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from functory.cli import given
+from functory.cli.input import values
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 
 def save(
@@ -26,10 +26,10 @@ def save(
     A new function has exactly ``fields``. An existing one keeps every field that is not named;
     metadata, limits, output patterns and files are merged by name into what it has.
     """
-    from engine import source
-    from engine.errors import NotFound
+    from functory.engine.errors import NotFound
+    from functory.engine.functions.source import parser
 
-    name = source.parse(text, name).name
+    name = parser.parse(text, name).name
     by = author or engine.author
     try:
         base = engine.functions.get(name)
@@ -88,9 +88,9 @@ def fields(
     if subprocess is not None:
         found["subprocess"] = subprocess
     if metadata:
-        found["metadata"] = given.pairs(metadata, "--metadata")
+        found["metadata"] = values.pairs(metadata, "--metadata")
     if patterns:
-        found["output_patterns"] = given.pairs(patterns, "--pattern")
+        found["output_patterns"] = values.pairs(patterns, "--pattern")
     if compensate:
         found["compensate"] = None if compensate == "none" else compensate
     limits = {

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine import codec
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
 
 # More than any document that is taken; a larger file is refused instead of read into memory.
 LONGEST = 64 * 1024 * 1024
@@ -39,7 +39,7 @@ def document(given: str, what: str) -> Any:
     else:
         text = given
     try:
-        return codec.loads(text)
+        return json_codec.loads(text)
     except Invalid as error:
         raise Invalid(
             f"{what} is not JSON",
@@ -51,7 +51,7 @@ def document(given: str, what: str) -> Any:
 def value(text: str) -> Any:
     """The value of a ``v`` in ``k=v``: JSON when it is JSON, else the text itself."""
     try:
-        return codec.loads(text)
+        return json_codec.loads(text)
     except Invalid:
         return text
 
@@ -96,7 +96,7 @@ def object_of(given: str, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Invalid(
             f"{what} must be a JSON object",
-            f"got {codec.dumps(found)[:80]}",
+            f"got {json_codec.dumps(found)[:80]}",
             'for example \'{"name": "Ada"}\'',
         )
     return found

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from functory.cli import outcome, screen
-from functory.cli.screen import Screen
+from functory.cli.output import execution_result
+from functory.terminal import console
+from functory.terminal.console import Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 _FIELDS = (
     "saga_id",
@@ -39,13 +40,13 @@ def draw(out: Screen, id_: str, plan: Sequence[Mapping[str, Any]]) -> None:
         by = f" by {step['compensate']}" if step["compensate"] else ""
         out.styled(
             (f"{step['position']:>3}  ", "dim"),
-            (f"{step['state']:<8} ", screen.STYLES.get(step["state"], "")),
+            (f"{step['state']:<8} ", console.STYLES.get(step["state"], "")),
             (f"{step['function']}{by}", ""),
             (f"  {step['execution_id'] or ''}", "dim"),
             (f"  {step['problem']}" if step["problem"] else "", "yellow"),
         )
     if any(step["state"] == "failed" for step in plan):
-        screen.note(f"to go on: functory execution compensate {id_}, or with --skip")
+        console.note(f"to go on: functory execution compensate {id_}, or with --skip")
 
 
 def decide(engine: Functory, id_: str, skip: bool, reason: str, out: Screen) -> None:
@@ -58,10 +59,10 @@ def decide(engine: Functory, id_: str, skip: bool, reason: str, out: Screen) -> 
     if out.json:
         out.value(as_json(row))
     elif row["state"] == "failed":
-        screen.warn(f"{row['function']} still cannot be undone: {row['problem']}")
+        console.warn(f"{row['function']} still cannot be undone: {row['problem']}")
     elif skip:
         out.styled((f"{row['function']} stays as it is", ""))
     else:
         out.styled((f"{row['compensate']} undoes {row['function']}: execution {row['execution_id']}", ""))
     if any(step["state"] in ("pending", "running") for step in operator.of(id_)):
-        outcome.hint_at_workers(engine, "nothing more is undone")
+        execution_result.hint_at_workers(engine, "nothing more is undone")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import NotFound
-from functory.cli.screen import Screen
+from functory.engine.errors import NotFound
+from functory.terminal.console import Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 
 def grow(

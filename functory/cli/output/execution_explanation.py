@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.cli.screen import moment
-from functory.cli.tree import problem
+from functory.terminal.causal_tree import problem
+from functory.terminal.console import moment
 
 # What a person can do about each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
 REMEDIES = {

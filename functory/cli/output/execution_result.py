@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from functory.cli import screen, view
-from functory.cli.screen import Screen
+from functory.terminal import console, json_fields
+from functory.terminal.console import Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 
 # How long a command without other roles around stays for what its execution has set off.
@@ -18,15 +18,15 @@ _FOLLOW_SECONDS = 60.0
 
 def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
     """Print a finished execution. Raises :class:`ExecutionFailed` unless it succeeded: exit status 1."""
-    from engine.executions import value_of
+    from functory.engine.executions.store import value_of
 
     if not out.json and not out.quiet:
         for line in engine.executions.logs(row["id"]):
-            screen.note(f"{line['stream']}: {line['text'].rstrip()}")
+            console.note(f"{line['stream']}: {line['text'].rstrip()}")
     for warning in row["warnings"] or ():
-        screen.warn(warning)
+        console.warn(warning)
     if out.json:
-        out.value(view.execution(row))
+        out.value(json_fields.execution(row))
     elif out.quiet:
         out.lines([row["id"]])
     elif row["state"] == "succeeded":
@@ -35,15 +35,15 @@ def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
     followed = follow(engine, row)
     value_of(row)
     if not out.quiet:
-        took = screen.seconds(view.duration(row))
-        screen.note(f"{row['function']} v{row['version']} succeeded in {took}   execution {row['id']}")
+        took = console.seconds(json_fields.duration(row))
+        console.note(f"{row['function']} v{row['version']} succeeded in {took}   execution {row['id']}")
         if followed:
-            screen.note(f"it set off more: functory execution tree {row['id']}")
+            console.note(f"it set off more: functory execution tree {row['id']}")
 
 
 def wait(engine: Functory, id_: str, timeout: float | None) -> dict[str, Any]:
     """The finished execution. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
-    from engine.errors import WaitTimeout
+    from functory.engine.errors import WaitTimeout
 
     try:
         return engine.executions.wait([id_], timeout)[0]
@@ -60,27 +60,27 @@ def follow(engine: Functory, row: Mapping[str, Any]) -> bool:
 
     True when there was something.
     """
-    from engine.errors import WaitTimeout
+    from functory.engine.errors import WaitTimeout
 
     if engine.settings.embedded:
         try:
             engine.settle(_FOLLOW_SECONDS, root_id=row["root_id"])
         except WaitTimeout as error:
-            screen.note(f"left with open work: {error.why}")
+            console.note(f"left with open work: {error.why}")
     newest = engine.executions.list(root_id=row["root_id"], limit=1)
     return bool(newest) and newest[0]["id"] > row["id"]
 
 
 def queued(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
     """Print an execution that nobody waits for."""
-    out.value(view.execution(row)) if out.json else out.lines([row["id"]])
+    out.value(json_fields.execution(row)) if out.json else out.lines([row["id"]])
     hint_at_workers(engine, "it stays queued")
 
 
 def hint_at_workers(engine: Functory, consequence: str) -> None:
     """Say so when nothing would take up what was written."""
-    from engine import workers
+    from functory.engine.executions import worker_registry
 
-    if not workers.alive(engine.database, engine.settings.lease_seconds):
+    if not worker_registry.alive(engine.database, engine.settings.lease_seconds):
         start = "functory dev" if engine.settings.embedded else "functory worker"
-        screen.note(f"no worker is alive: {consequence} until one is (try: {start})")
+        console.note(f"no worker is alive: {consequence} until one is (try: {start})")

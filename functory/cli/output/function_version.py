@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from functory.cli import screen
-from functory.cli.screen import Screen
+from functory.terminal import console
+from functory.terminal.console import Screen
 
 
 def draw(
@@ -32,7 +32,7 @@ def draw(
     out.styled((f"{row['name']} v{row['number']}", "bold"), (f"   {row['state']}, {active}", ""))
     out.record(
         {
-            "saved": f"{screen.moment(row['created_at'])} by {row['author']}",
+            "saved": f"{console.moment(row['created_at'])} by {row['author']}",
             "description": description(row) or None,
             "sha256": row["sha256"],
             "imports": ", ".join(map(str, row["imports"])) or None,
@@ -66,7 +66,7 @@ def draw(
         mark = "active" if version["number"] == version["active"] else ""
         out.styled(
             (f"v{version['number']:<5}", ""),
-            (f"{screen.moment(version['created_at'])}  {version['author']:<12} ", "dim"),
+            (f"{console.moment(version['created_at'])}  {version['author']:<12} ", "dim"),
             (mark, "green"),
         )
 
@@ -113,7 +113,7 @@ def _schema(schema: Mapping[str, Any] | None) -> str | None:
         return None
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
-        return screen.short(schema, 200)
+        return console.short(schema, 200)
     needed = schema.get("required", ())
     words = []
     for name, kind in properties.items():

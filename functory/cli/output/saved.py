@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from functory.cli import outcome, portrait, screen, view
-from functory.cli.screen import Screen
+from functory.cli.output import execution_result, function_version
+from functory.terminal import console, json_fields
+from functory.terminal.console import Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 
 def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
     """Print a version that was saved, or that was there already; fail when it lacks its packages."""
-    from engine.errors import FunctoryError
+    from functory.engine.errors import FunctoryError
 
     for warning in (*row["warnings"], *engine.pending(row)):
-        screen.warn(warning)
+        console.warn(warning)
     for finding in row["findings"]:
-        screen.warn(f"{portrait.place(finding)} ({finding['kind']})")
+        console.warn(f"{function_version.place(finding)} ({finding['kind']})")
     if row["findings"]:
-        screen.note(f"why, and what to do: functory function show {row['name']}@{row['number']}")
+        console.note(f"why, and what to do: functory function show {row['name']}@{row['number']}")
     other = f"active is v{row['active']}" if row["active"] else "none is active"
     active = "" if row["active"] == row["number"] else f" ({other})"
     if out.json:
-        out.value(view.function(row) | {"created": row["created"]})
+        out.value(json_fields.function(row) | {"created": row["created"]})
     elif out.quiet:
         out.lines([f"{row['name']}@{row['number']}"])
     elif row["created"]:
@@ -39,4 +40,4 @@ def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
             f"functory environment build {row['name']}@{row['number']}",
         )
     if row["created"] and engine.triggers.list():
-        outcome.hint_at_workers(engine, "no trigger fires on this")
+        execution_result.hint_at_workers(engine, "no trigger fires on this")

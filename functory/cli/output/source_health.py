@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import FunctoryError
+from functory.engine.errors import FunctoryError
 
 if TYPE_CHECKING:
-    from engine.database import Database
+    from functory.engine.database.connection import Database
 
 # Folders that one user may listen to, and listeners, below which a watch soon falls back to looking by itself.
 LEAST = {"max_user_watches": 8192, "max_user_instances": 64}
@@ -36,8 +36,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def troubles(database: Database, *, embedded: bool, inotify: Path = INOTIFY) -> tuple[int, list[Trouble]]:
     """How many sources are enabled, and what keeps them from bringing events: (what, advice) each."""
-    from engine import schedules
-    from engine.sources import Sources
+    from functory.engine.sources import schedules
+    from functory.engine.sources.store import Sources
 
     rows = [row for row in Sources(database).list() if row["state"] == "enabled"]
     with database.read() as tx:
@@ -58,7 +58,7 @@ def _trouble(
     row: Mapping[str, Any], now: datetime, ahead: Mapping[str, Any] | None, embedded: bool
 ) -> Trouble | None:
     """The first thing that is wrong with a source."""
-    from triggers.sources import registry
+    from functory.triggers.sources import registry
 
     try:
         kind = registry.find(row["kind"])

@@ -1,4 +1,4 @@
-"""What a trigger has waiting, in words: pure, rows in and lines out (``engine.waiting`` reads the rows)."""
+"""What a trigger has waiting, in words: pure, rows in and lines out (``engine.triggers.inspection`` reads the rows)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from engine import durations
-from engine.lanes import UNLIMITED
-from engine.waiting import Part, Standing
-from functory.cli import flow, screen
+from functory.cli.input import flow_control
+from functory.engine.flow_control.concurrency import UNLIMITED
+from functory.engine.serialization import durations
+from functory.engine.triggers.inspection import Part, Standing
+from functory.terminal import console
 
 # A bucket is decided about within a moment of its time, so one that is this late has nobody to do it (seconds).
 OVERDUE = 10.0
@@ -99,16 +100,16 @@ def advice(standing: Standing, *, workers: int, embedded: bool) -> str:
 def when(moment: datetime, now: datetime) -> str:
     """A moment from now on as people read it."""
     ahead = (moment - now).total_seconds()
-    return f"in {screen.seconds(ahead)}" if ahead > 0.001 else "now"
+    return f"in {console.seconds(ahead)}" if ahead > 0.001 else "now"
 
 
 def ago(moment: datetime, now: datetime) -> str:
     """A moment that has passed as people read it."""
-    return f"{screen.seconds(max(0.0, (now - moment).total_seconds()))} ago"
+    return f"{console.seconds(max(0.0, (now - moment).total_seconds()))} ago"
 
 
 def free_at(next_at: datetime, settings: Mapping[str, Any]) -> datetime:
-    """When GCRA lets the next one through, by its moment (``engine.controls.Pace``)."""
+    """When GCRA lets the next one through, by its moment (``functory.engine.flow_control.controls.Pace``)."""
     step = durations.seconds(settings["period"], "period") / settings["limit"]
     return next_at - timedelta(seconds=step * (settings.get("burst", 1) - 1))
 
@@ -143,7 +144,7 @@ def _buckets(
     composite = definition.get("composite")
     title = "debounce" if "debounce" in controls else "batch" if "batch" in controls else "matches that wait"
     if composite is not None:
-        title = f"composite {flow.kind(composite)}"
+        title = f"composite {flow_control.kind(composite)}"
     elif title == "matches that wait" and not part.count:
         return
     summary = f"{_count(standing.matches, 'match', 'matches')} waiting, for {_count(part.count, 'key')}"
@@ -170,7 +171,7 @@ def _debounce(row: Mapping[str, Any], settings: Mapping[str, Any], now: datetime
         else f"unless another event comes (quiet for {settings['period']})"
     )
     return (
-        f"{_key(row)}  {_matches(row)} since {screen.moment(row['opened_at'])}, due {_due(row, now)}: {why}"
+        f"{_key(row)}  {_matches(row)} since {console.moment(row['opened_at'])}, due {_due(row, now)}: {why}"
     )
 
 
@@ -184,15 +185,15 @@ def _batch(row: Mapping[str, Any], settings: Mapping[str, Any], now: datetime) -
 
 
 def _composite(row: Mapping[str, Any], composite: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    named = flow.parts(composite)
+    named = flow_control.parts(composite)
     there = {int(number): count for number, count in row["parts"].items()}
     due = "when a further event comes" if row["due_at"] is None else f"at the latest {_due(row, now)}"
-    first = f", the first of {screen.moment(row['first_time'])}" if row["first_time"] else ""
+    first = f", the first of {console.moment(row['first_time'])}" if row["first_time"] else ""
     yield f"{_key(row)}  {_matches(row)}{first}; decided {due}"
-    if flow.kind(composite) == "absence":
+    if flow_control.kind(composite) == "absence":
         yield from _absence(row, composite["absence"])
         return
-    if flow.kind(composite) == "threshold":
+    if flow_control.kind(composite) == "threshold":
         yield f"    {row['matches']:,} of {composite['threshold']['count']}"
         return
     for number, (name, _) in enumerate(named):
@@ -275,7 +276,7 @@ def _executions(standing: Standing) -> Iterator[Section]:
     for row in part.rows:
         if row["state"] == "running":
             asked = ", asked to end" if row["cancel_requested_at"] else ""
-            said = f"runs since {screen.moment(row['started_at'])} on {row['worker']}{asked}"
+            said = f"runs since {console.moment(row['started_at'])} on {row['worker']}{asked}"
         elif row["run_at"] > now:
             said = f"starts {when(row['run_at'], now)} at the soonest"
         else:
@@ -297,7 +298,7 @@ def _whose(one: Mapping[str, Any], standing: Standing) -> str:
 
 
 def _since(one: Mapping[str, Any], now: datetime) -> str:
-    return f"{screen.moment(one['taken_at'])} ({ago(one['taken_at'], now)})"
+    return f"{console.moment(one['taken_at'])} ({ago(one['taken_at'], now)})"
 
 
 def _key(row: Mapping[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 An author *declares* what a version needs. What is declared takes effect as far as the operator lets authors
 grant (setting ``author_grants``); the rest is *pending* until an operator allows it for exactly this content
-(``engine.widenings``). The functions that are linked into one execution share a process, and so their grants.
+(``engine.functions.grant_approvals``). The functions that are linked into one execution share a process, and
+so their grants.
 Pure: nothing here touches a row.
 """
 
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from engine import hosts, paths
-from engine.errors import Invalid
-from engine.settings import Settings
-from engine.source import NAME
+from functory.engine.access import host_grants, path_grants
+from functory.engine.errors import Invalid
+from functory.engine.functions.source.parser import NAME
+from functory.engine.settings import Settings
 
 KINDS = ("secret", "host", "read", "write", "permission", "subprocess")
 PERMISSIONS = ("functions:read", "functions:write")
@@ -40,7 +41,8 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Grants:
-    """A set of grants. Hosts are written as ``engine.hosts`` reads them, ``read`` and ``write`` are absolute paths.
+    """A set of grants. Hosts are written as ``engine.access.host_grants`` reads them, ``read`` and ``write``
+    are absolute paths.
 
     ``subprocess`` is the right to start programs.
     """
@@ -123,8 +125,8 @@ class Grants:
             "secret": lambda name: name in self.secrets,
             "host": lambda text: any(_spans(granted, text) for granted in self.hosts),
             # What may be written is mounted to be read as well.
-            "read": lambda path: paths.inside(path, (*self.read, *self.write)),
-            "write": lambda path: paths.inside(path, self.write),
+            "read": lambda path: path_grants.inside(path, (*self.read, *self.write)),
+            "write": lambda path: path_grants.inside(path, self.write),
             "permission": lambda name: name in self.permissions,
             "subprocess": lambda _: self.subprocess,
         }
@@ -172,14 +174,16 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     if "hosts" in given:
         listed = _texts(given["hosts"], "hosts", 'hosts=["api.example.com"]')
-        result["hosts"] = sorted({str(hosts.parse(host)) for host in listed})
+        result["hosts"] = sorted({str(host_grants.parse(host)) for host in listed})
     if "files" in given:
         files = {} if given["files"] is None else given["files"]
         example = 'files={"read": ["/data"]}'
         if not isinstance(files, Mapping) or set(files) - {"read", "write"}:
             raise Invalid(f"wrong files={_short(files)}", "it names what is read and written", example)
         checked = {
-            mode: sorted({paths.check(mode, path) for path in _texts(files[mode], f"files {mode}", example)})
+            mode: sorted(
+                {path_grants.check(mode, path) for path in _texts(files[mode], f"files {mode}", example)}
+            )
             for mode in sorted(files)
         }
         result["files"] = {mode: found for mode, found in checked.items() if found}
@@ -204,9 +208,9 @@ def value_of(kind: str, value: str) -> str:
                     "it is the right to start programs",
                 )
         case "host":
-            return str(hosts.parse(value))
+            return str(host_grants.parse(value))
         case "read" | "write":
-            return paths.check(kind, value)
+            return path_grants.check(kind, value)
         case "permission":
             if value not in PERMISSIONS:
                 raise Invalid(
@@ -223,7 +227,7 @@ def value_of(kind: str, value: str) -> str:
 
 def _spans(granted: str, wanted: str) -> bool:
     """Whether one host grant allows all that another one does."""
-    have, want = hosts.parse(granted), hosts.parse(wanted)
+    have, want = host_grants.parse(granted), host_grants.parse(wanted)
     if not set(want.ports) <= set(have.ports):
         return False
     if have.name == want.name:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import idna
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 WEB_PORTS = (80, 443)
 NAME_LENGTH = 253  # RFC 1035 section 2.3.4, without the final dot

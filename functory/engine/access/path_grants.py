@@ -13,8 +13,8 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from engine.errors import Invalid, Refused
-from engine.settings import Settings
+from functory.engine.errors import Invalid, Refused
+from functory.engine.settings import Settings
 
 MAX_BYTES = 1024
 
@@ -77,7 +77,7 @@ class Places:
         if settings.database.startswith("sqlite:///"):
             own.append(Path(settings.database.removeprefix("sqlite:///").split("?")[0]))
         self._own = _spellings(own)
-        self._code = _spellings([Path(__file__).parents[1], Path(sys.prefix), Path(sys.base_prefix)])
+        self._code = _spellings([Path(__file__).parents[3], Path(sys.prefix), Path(sys.base_prefix)])
 
     def check(self, mode: str, path: str) -> None:
         """Raises :class:`Refused` when the path, or what it leads to on this machine, is kept.

@@ -18,12 +18,12 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from engine import events
-from engine.database import Database
-from engine.errors import FunctoryError, Invalid, NotFound
-from engine.settings import Settings
-from engine.source import NAME
-from engine.tables import secret
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import secret
+from functory.engine.errors import FunctoryError, Invalid, NotFound
+from functory.engine.events import store as event_store
+from functory.engine.functions.source.parser import NAME
+from functory.engine.settings import Settings
 
 _FORMAT = b"\x01"
 MAX_BYTES = 65_536
@@ -68,7 +68,9 @@ class Secrets:
             tx.wake("sources")
             if not created:
                 data = {"secret": name, "version": version, "author": author}
-                events.add(tx, [events.record(tx, "secret.rotated", name, data, source="/functory/secrets")])
+                event_store.add(
+                    tx, [event_store.record(tx, "secret.rotated", name, data, source="/functory/secrets")]
+                )
         return version
 
     def list(self) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.database import Database
-from engine.tables import audit
-from engine.tx import Tx
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import audit
+from functory.engine.database.transaction import Tx
 
 
 def note(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, Any] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 ``with database.write() as tx`` is one transaction: it commits at the end, or nothing happened.
 What it signalled (``tx.wake("events")``) reaches waiting roles after the commit. The differences of
-the two dialects stay in here and in ``engine.migrate``:
+the two dialects stay in here and in ``functory.engine.database.migrations``:
 
 - SQLite: WAL, and ``BEGIN IMMEDIATE`` for every writing transaction. A deferred transaction that
   upgrades to a write fails at once despite any busy timeout (sqlite.org/lang_transaction.html).
@@ -29,12 +29,12 @@ from sqlalchemy import event as hooks
 from sqlalchemy.engine import Connection, Engine, RootTransaction, make_url
 from sqlalchemy.exc import DBAPIError
 
-from engine import clock as clocks
-from engine.carrier import Notifier, Watcher
-from engine.errors import Unavailable
-from engine.trouble import Translated, is_deadlock, unknown
-from engine.tx import Tx
-from engine.wakeup import Wakeup
+from functory.engine.database import clock as clocks
+from functory.engine.database.driver_errors import Translated, is_deadlock, unknown
+from functory.engine.database.notifications import Notifier, Watcher
+from functory.engine.database.transaction import Tx
+from functory.engine.database.wakeups import Wakeup
+from functory.engine.errors import Unavailable
 
 # SQLite: how long another process's transaction is waited for.
 BUSY_MILLISECONDS = 30_000

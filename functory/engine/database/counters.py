@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from engine.database import Tx
-from engine.tables import counter
+from functory.engine.database.connection import Tx
+from functory.engine.database.schema import counter
 
 FUNCTIONS = "functions"
 GRANTS = "grants"

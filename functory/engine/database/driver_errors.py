@@ -13,7 +13,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from engine.errors import FunctoryError, Invalid, Unavailable, Uncertain
+from functory.engine.errors import FunctoryError, Invalid, Unavailable, Uncertain
 
 # PostgreSQL's classes of errors (manual, appendix A) that end a connection: a server that goes down or crashes (57P),
 # and the connection itself (08x).

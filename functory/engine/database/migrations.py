@@ -16,10 +16,10 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.engine import Connection
 
-from engine.database import Database
-from engine.errors import Conflict, Unavailable
-from engine.tables import counter
-from engine.trouble import is_deadlock
+from functory.engine.database.connection import Database
+from functory.engine.database.driver_errors import is_deadlock
+from functory.engine.database.schema import counter
+from functory.engine.errors import Conflict, Unavailable
 
 log = structlog.get_logger("functory.migrate")
 
@@ -133,7 +133,7 @@ def _run(database: Database, verb: str, revision: str) -> None:
 
     with (
         _one_at_a_time,
-        as_file(files("migrations")) as folder,
+        as_file(files("functory.migrations")) as folder,
         database.connection(write=True) as connection,
         contextlib.ExitStack() as stack,
     ):

@@ -1,6 +1,6 @@
 """What carries wake-ups between processes: ``NOTIFY``/``LISTEN`` (PostgreSQL), the file's version (SQLite).
 
-``engine.database`` starts both; what is lost here costs one poll interval (see ``engine.wakeup``).
+``engine.database.connection`` starts both; what is lost here costs one poll interval (see ``engine.database.wakeups``).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from engine.wakeup import TOPICS
+from functory.engine.database.wakeups import TOPICS
 
 if TYPE_CHECKING:
-    from engine.database import Database
+    from functory.engine.database.connection import Database
 
 CHANNEL = "functory_wakeup"
 # SQLite: how often another process's commits are looked for. The promise is 200 ms.

@@ -15,8 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.clock import first_id
-from engine.database import Database, Tx
+from functory.engine.database.clock import first_id
+from functory.engine.database.connection import Database, Tx
 
 NAMES = ("span", "log")
 WEEK = timedelta(days=7)

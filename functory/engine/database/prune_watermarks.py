@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from engine.clock import first_id
-from engine.tables import counter
-from engine.tx import Tx
+from functory.engine.database.clock import first_id
+from functory.engine.database.schema import counter
+from functory.engine.database.transaction import Tx
 
 TREES = "pruned.trees"
 LOGS = "pruned.logs"

@@ -14,8 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.errors import Unavailable
-from engine.tx import Tx
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Unavailable
 
 # The moment of a row that was made only to be locked: over by everybody's clock.
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)

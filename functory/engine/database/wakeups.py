@@ -23,7 +23,7 @@ class Wakeup:
         self._condition = threading.Condition()
         self._generation: dict[str, int] = dict.fromkeys(TOPICS, 0)
         # How many times longer than its poll interval a role may wait: more than once only as long as other processes
-        # are heard as well (``engine.carrier``).
+        # are heard as well (``functory.engine.database.notifications``).
         self.slack = 1.0
 
     def signal(self, topics: Iterable[str]) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.database import Tx
-from engine.errors import Stale
-from engine.tables import Id, execution
+from functory.engine.database.connection import Tx
+from functory.engine.database.schema import Id, execution
+from functory.engine.errors import Stale
 
 
 @dataclass(frozen=True)

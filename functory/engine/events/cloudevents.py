@@ -19,11 +19,12 @@ from urllib.parse import unquote_to_bytes
 
 import sqlalchemy as sa
 
-from engine import codec, events, media
-from engine.database import Database
-from engine.errors import Invalid
-from engine.tables import event
-from engine.tx import Tx
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import event
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Invalid
+from functory.engine.events import store as event_store
+from functory.engine.serialization import json_codec, media_types
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -60,7 +61,7 @@ class Incoming:
     @property
     def key(self) -> str:
         """What it is known by: one text for each pair of source and id."""
-        return "ce:" + hashlib.sha256(codec.encode([self.source, self.id])).hexdigest()
+        return "ce:" + hashlib.sha256(json_codec.encode([self.source, self.id])).hexdigest()
 
 
 def structured(value: Any) -> Incoming:
@@ -111,7 +112,7 @@ class Inbox:
 
     def check(self, one: Incoming) -> None:
         """Refuse an event whose data is too large. Raises :class:`Invalid`."""
-        events.check_data(one.data, self._max_bytes)
+        event_store.check_data(one.data, self._max_bytes)
 
     def take(self, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
         """Write all of them in one transaction. Returns the id of each, and whether it was known before."""
@@ -126,7 +127,7 @@ def _take(tx: Tx, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
         first.setdefault(one.key, one)
     # In sorted order: two batches with the same events must not wait for each other.
     rows = [
-        events.record(
+        event_store.record(
             tx,
             one.type,
             one.subject,
@@ -138,7 +139,7 @@ def _take(tx: Tx, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
         )
         for key, one in sorted(first.items())
     ]
-    written = events.add_new(tx, rows)
+    written = event_store.add_new(tx, rows)
     ids = {row["dedup_key"]: row["id"] for row in rows if row["id"] in written}
     fresh = set(ids)
     old = sorted(set(first) - fresh)
@@ -156,15 +157,15 @@ def _of_bytes(given: dict[str, Any], body: bytes) -> Incoming:
     """An event whose data came as bytes: read by its content type, as JSON, text, or kept as bytes."""
     content_type = given.get("datacontenttype")
     try:
-        kind = media.parse(content_type) if isinstance(content_type, str) else ""
-    except media.Unsupported:
+        kind = media_types.parse(content_type) if isinstance(content_type, str) else ""
+    except media_types.Unsupported:
         kind = ""
     if not body:
         return _make(given, None, binary=False)
-    if media.is_json(kind):
-        return _make(given, media.read_json(body), binary=False)
+    if media_types.is_json(kind):
+        return _make(given, media_types.read_json(body), binary=False)
     if kind.startswith("text/"):
-        return _make(given, media.read_text(body), binary=False)
+        return _make(given, media_types.read_text(body), binary=False)
     return _make(given, base64.b64encode(body).decode(), binary=True)
 
 
@@ -175,9 +176,9 @@ def _make(given: dict[str, Any], data: Any, *, binary: bool) -> Incoming:
     if source.startswith("/functory/") or source == "/functory":
         raise Invalid(f"the source {source!r} is reserved", "sources under /functory are the engine's own")
     type_ = _text(given, "type")
-    events.check_type(type_)
+    event_store.check_type(type_)
     subject = given.get("subject")
-    events.check_subject(subject)
+    event_store.check_subject(subject)
     extensions = {name: _extension(name, value) for name, value in given.items() if name not in _CORE}
     if len(extensions) > MAX_EXTENSIONS:
         raise Invalid("the event has too many attributes", f"at most {MAX_EXTENSIONS} extensions are taken")

@@ -15,10 +15,11 @@ from kombu.connection import Connection
 from kombu.entity import Exchange
 from kombu.messaging import Producer
 
-from engine import codec, events
-from engine.database import Database
-from engine.errors import Unavailable
-from engine.settings import Settings
+from functory.engine.database.connection import Database
+from functory.engine.errors import Unavailable
+from functory.engine.events import store as event_store
+from functory.engine.serialization import json_codec
+from functory.engine.settings import Settings
 
 CONTENT_TYPE = "application/cloudevents+json"
 
@@ -71,7 +72,7 @@ class Broker:
                 producer = self._open()
                 for row in rows:
                     producer.publish(
-                        codec.encode(events.envelope(row)),
+                        json_codec.encode(event_store.envelope(row)),
                         routing_key=row["type"],
                         content_type=CONTENT_TYPE,
                         content_encoding="utf-8",
@@ -114,17 +115,17 @@ def publish_outbox(database: Database, broker: Broker, limit: int = 200) -> list
     A crash between the two sends them again: subscribers tell doubles by the CloudEvents ``id``.
     """
     with database.write() as tx:
-        rows = events.take_unpublished(tx, limit)
+        rows = event_store.take_unpublished(tx, limit)
         if rows:
             broker.publish(rows)
-            events.mark_published(tx, [row["id"] for row in rows])
+            event_store.mark_published(tx, [row["id"] for row in rows])
     return rows
 
 
 def drop_outbox(database: Database, limit: int = 1000) -> int:
     """Forget the oldest events that wait to be published: there is no broker. Returns how many."""
     with database.write() as tx:
-        return events.drop_unpublished(tx, limit)
+        return event_store.drop_unpublished(tx, limit)
 
 
 def ping(settings: Settings) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import codec, events
-from engine.causes import Cause
-from engine.tables import receipt
-from engine.tx import Tx
+from functory.engine.database.schema import receipt
+from functory.engine.database.transaction import Tx
+from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
+from functory.engine.serialization import json_codec
 
 # Longer keys are kept as their hash.
 MAX_KEY = 255
@@ -48,7 +49,7 @@ def take(tx: Tx, source_id: str, address: str, arrivals: Sequence[Arrival]) -> l
     outside before it makes an arrival of it.
     """
     rows = [
-        events.record(
+        event_store.record(
             tx,
             one.type,
             one.subject,
@@ -75,7 +76,7 @@ def take(tx: Tx, source_id: str, address: str, arrivals: Sequence[Arrival]) -> l
         row["id"] if one.key is None or row["id"] in new else None
         for one, row in zip(arrivals, rows, strict=True)
     ]
-    events.add(tx, [row for row in rows if row["id"] in set(taken)])
+    event_store.add(tx, [row for row in rows if row["id"] in set(taken)])
     return taken
 
 
@@ -89,4 +90,4 @@ def known(tx: Tx, source_id: str, key: str) -> str | None:
 def _short(key: str) -> str:
     """A key as the table holds it: text that every database can store, at most 255 letters."""
     shown = key.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    return shown if 0 < len(shown) <= MAX_KEY and shown == key else f"sha256:{codec.digest(key)}"
+    return shown if 0 < len(shown) <= MAX_KEY and shown == key else f"sha256:{json_codec.digest(key)}"

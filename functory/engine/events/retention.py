@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.database import Database
-from engine.tables import Instant, receipt, schedule_tick
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import Instant, receipt, schedule_tick
 
 # Rows of one transaction, which stays short whatever has piled up.
 BATCH = 1000

@@ -15,11 +15,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import audit, causes, codec, horizon
-from engine.causes import Cause
-from engine.database import Database, Tx
-from engine.errors import Invalid, NotFound
-from engine.tables import Id, Instant, Words, event, outbox
+from functory.engine.database import audit, prune_watermarks
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import Id, Instant, Words, event, outbox
+from functory.engine.errors import Invalid, NotFound
+from functory.engine.events import causation
+from functory.engine.events.causation import Cause
+from functory.engine.serialization import json_codec
 
 TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
@@ -158,7 +160,7 @@ class Events:
         check_key(dedup_key, "dedup_key")
 
         def work(tx: Tx) -> str:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             row = record(tx, type_, subject, data, source=source, cause=cause, dedup_key=dedup_key)
             if dedup_key is None:
                 add(tx, [row])
@@ -173,7 +175,7 @@ class Events:
         with self._database.read() as tx:
             row = tx.one(sa.select(event).where(event.c.id == as_id(id_, "event")))
             if row is None:
-                why = horizon.why_missing(tx, as_id(id_, "event"))
+                why = prune_watermarks.why_missing(tx, as_id(id_, "event"))
                 raise NotFound(f"event {id_} not found", why, "functory event list")
         return row
 
@@ -429,7 +431,7 @@ def check_type(type_: str) -> None:
 
 def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
     """Refuse data that is not JSON or larger than ``max_bytes``."""
-    size = len(codec.encode(data))
+    size = len(json_codec.encode(data))
     if size > max_bytes:
         raise Invalid(
             f"the {what} is too large",

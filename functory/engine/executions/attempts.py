@@ -16,22 +16,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import (
-    backlog,
-    dependencies,
-    endings,
-    events,
-    grants,
-    limits,
-    versions,
-    widenings,
-)
-from engine.claims import Claim
-from engine.database import Database, Tx
-from engine.endings import Ending, Next, decide, describe, event_of
-from engine.errors import FunctoryError, NotFound, Stale, Unavailable
-from engine.grants import NOTHING, Grants
-from engine.tables import Instant, attempt, execution
+from functory.engine.access import grants
+from functory.engine.access.grants import NOTHING, Grants
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import Instant, attempt, execution
+from functory.engine.errors import FunctoryError, NotFound, Stale, Unavailable
+from functory.engine.events import store as event_store
+from functory.engine.executions import completion, ready_queue
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.completion import Ending, Next, decide, describe, event_of
+from functory.engine.functions import dependencies, grant_approvals, limits, versions
 
 # A worker that stops again and again may give an execution back this often without it counting.
 MAX_RELEASES = 20
@@ -62,7 +56,7 @@ _CLAIMED = (
         worker_id=sa.bindparam("worker"),
         started_at=sa.func.coalesce(execution.c.started_at, _NOW),
     )
-    .returning(execution, widenings.STAMP)
+    .returning(execution, grant_approvals.STAMP)
 )
 _MINE = (
     sa.tuple_(execution.c.id, execution.c.fence).in_(sa.bindparam("mine", expanding=True)),
@@ -110,7 +104,7 @@ class Attempts:
         self._random = rng or random.Random()  # noqa: S311  (jitter)
         # Versions never change once written: what was read stays right.
         self._versions: dict[str, dict[str, Any]] = {}
-        self._widenings = widenings.Remembered()
+        self._widenings = grant_approvals.Remembered()
         # What claims would own whose commit was reported as failed, with the moment of each.
         self._unsure: dict[tuple[str, int], datetime] = {}
         # Endings whose commit was reported as failed: it may have been carried out.
@@ -184,7 +178,9 @@ class Attempts:
                 for claim in claims
             ],
         )
-        events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])
+        event_store.add(
+            tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows]
+        )
         return claims
 
     def _granted(self, tx: Tx, stamp: int | None, claims: Sequence[Claim]) -> list[Claim]:
@@ -216,15 +212,15 @@ class Attempts:
     def any_due(self, *, waited: float = 0.0) -> bool:
         """Whether :meth:`claim_any` would find something: cheap enough to be asked every second."""
         with self._database.read() as tx:
-            return backlog.anything(tx, waited=waited)
+            return ready_queue.anything(tx, waited=waited)
 
     def claim_any(self, limit: int, *, waited: float = 0.0) -> list[Claim]:
         """Claim up to ``limit`` due executions without a broker's hint: those that have waited ``waited`` seconds for
-        one, sent or not, in the order of ``engine.backlog``."""
+        one, sent or not, in the order of ``functory.engine.executions.ready_queue``."""
 
         def next_ones(tx: Tx, taken: dict[tuple[str, int], datetime]) -> list[Claim]:
-            ids = backlog.sent(tx, limit, waited=waited)
-            ids += backlog.take(tx, limit - len(ids), waited=waited).ids if len(ids) < limit else []
+            ids = ready_queue.sent(tx, limit, waited=waited)
+            ids += ready_queue.take(tx, limit - len(ids), waited=waited).ids if len(ids) < limit else []
             return self._claim(tx, ids, taken) if ids else []
 
         return self._surely(next_ones)
@@ -283,10 +279,10 @@ class Attempts:
         ``output.matched`` events of a success. Raises :class:`Stale` when the attempt is a zombie.
         """
         following = decide(claim.row, claim.limits, ending, self._random.random())
-        matched = endings.matched(claim, ending) if following.state == "succeeded" else []
+        matched = completion.matched(claim, ending) if following.state == "succeeded" else []
         key = (claim.id, claim.fence)
         try:
-            done = self._database.group(lambda tx: endings.finish(tx, claim, ending, following, matched))
+            done = self._database.group(lambda tx: completion.finish(tx, claim, ending, following, matched))
         except Unavailable:
             self._doubtful[key] = ending
             raise
@@ -367,6 +363,6 @@ def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
 
 def _id_or_none(value: Any) -> str | None:
     try:
-        return events.as_id(value, "execution")
+        return event_store.as_id(value, "execution")
     except NotFound:
         return None

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.causes import Cause
-from engine.errors import FunctoryError
-from engine.grants import NOTHING, Grants
-from engine.limits import Limits
+from functory.engine.access.grants import NOTHING, Grants
+from functory.engine.errors import FunctoryError
+from functory.engine.events.causation import Cause
+from functory.engine.functions.limits import Limits
 
 
 @dataclass(frozen=True)

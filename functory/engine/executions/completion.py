@@ -10,13 +10,17 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from engine import events, files, lanes, limits, outputs, sagas
-from engine.causes import Cause
-from engine.claims import Claim
-from engine.errors import Stale
-from engine.limits import Limits
-from engine.tables import Id, attempt, execution, log, span
-from engine.tx import Tx
+from functory.engine.database.schema import Id, attempt, execution, log, span
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Stale
+from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.compensation import plan
+from functory.engine.flow_control import concurrency
+from functory.engine.functions import limits, output_patterns
+from functory.engine.functions.limits import Limits
+from functory.engine.sources import file_watches
 
 log_ = structlog.get_logger("functory.attempts")
 
@@ -33,7 +37,7 @@ class Ending:
     """How an attempt ended. ``outcome`` is succeeded, failed, timed_out, crashed or cancelled.
 
     ``retryable`` False ends the execution whatever retries are left (a wrong input stays wrong). ``written`` is what
-    it left in watched files, as :func:`engine.files.written` takes it.
+    it left in watched files, as :func:`functory.engine.sources.file_watches.written` takes it.
     """
 
     outcome: str
@@ -108,7 +112,7 @@ def finish(
     if not changed:
         raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
     if claim.row["laned"]:
-        (lanes.leave if final else lanes.step_back)(tx, claim.id)
+        (concurrency.leave if final else concurrency.step_back)(tx, claim.id)
     tx.execute(
         _ENDED,
         own
@@ -123,7 +127,7 @@ def finish(
     key = {"execution_id": claim.id, "fence": claim.fence}
     tx.insert(span, [key | dict(item) for item in ending.spans])
     tx.insert(log, [key | dict(item) for item in ending.logs])
-    files.written(tx, claim.id, ending.written)
+    file_watches.written(tx, claim.id, ending.written)
     data = describe(claim.row, following.state) | {
         "error": _short(ending.error),
         "duration_seconds": round(ending.duration_seconds, 6),
@@ -151,9 +155,9 @@ def finish(
                 },
             )
         )
-    events.add(tx, rows)
+    event_store.add(tx, rows)
     if final:
-        sagas.begin(tx, claim.row, following.state)
+        plan.begin(tx, claim.row, following.state)
     tx.wake("finished" if final else "executions")
     return following
 
@@ -174,7 +178,7 @@ def describe(row: Mapping[str, Any], state: str) -> dict[str, Any]:
 
 def event_of(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """An event caused by an execution, with the function's name as its subject."""
-    return events.record(
+    return event_store.record(
         tx, type_, row["function"], data, source=f"/functory/executions/{row['id']}", cause=Cause.of(row)
     )
 
@@ -197,7 +201,7 @@ def matched(claim: Claim, ending: Ending) -> list[tuple[str, dict[str, Any]]]:
     if not patterns:
         return []
     try:
-        return outputs.match(patterns, ending.result)
+        return output_patterns.match(patterns, ending.result)
     except Exception:
         # A pattern was valid when it was saved; one that no longer is must not undo a good result.
         log_.exception(

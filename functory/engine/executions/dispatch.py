@@ -2,7 +2,7 @@
 
 A queued execution is sent once, and again when no worker has claimed it for much longer than others wait, doubled
 with each sending. Only a window of them is on the broker at a time: the backlog stays in the database, where
-priorities, fairness (``engine.backlog``) and cancels work.
+priorities, fairness (``functory.engine.executions.ready_queue``) and cancels work.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from engine import backlog
-from engine.backlog import SENT, WAITING
-from engine.database import Database, Tx
-from engine.tables import Instant, attempt, execution, worker
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import Instant, attempt, execution, worker
+from functory.engine.executions import ready_queue
+from functory.engine.executions.ready_queue import SENT, WAITING
 
 # Messages on the broker per worker slot, and the window as long as no worker is known.
 PER_SLOT = 4
@@ -107,7 +107,7 @@ def dispatch(
     The message goes out *before* the commit: a crash in between sends it twice, never not at all.
     """
     with database.write() as tx:
-        flight = backlog.in_flight(tx)
+        flight = ready_queue.in_flight(tx)
         again: list[str] = []
         if pace.due(tx.now):
             pace.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
@@ -117,7 +117,7 @@ def dispatch(
                 busy = 0 < pace.slots <= flight.running
                 again = _overdue(tx, LONGEST if busy else patience(redispatch, pace.wait))
         places = min(limit, (PER_SLOT * pace.slots or LEAST_WINDOW) - flight.sent)
-        taken = backlog.take(tx, max(0, places), flight)
+        taken = ready_queue.take(tx, max(0, places), flight)
         pace.full, pace.next_at = taken.more, taken.next_at
         ids = [*again, *taken.ids]
         if not ids:

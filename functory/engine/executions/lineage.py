@@ -13,11 +13,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import horizon
-from engine.database import Database, Tx
-from engine.errors import NotFound
-from engine.events import as_id
-from engine.tables import budget, compensation, event, execution, firing, hold, log, outbox, span, trigger
+from functory.engine.database import prune_watermarks
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import (
+    budget,
+    compensation,
+    event,
+    execution,
+    firing,
+    hold,
+    log,
+    outbox,
+    span,
+    trigger,
+)
+from functory.engine.errors import NotFound
+from functory.engine.events.store import as_id
 
 # A tree larger than this is cut: nobody reads it, and a bomb must not fill the reader's memory.
 MOST = 5000
@@ -118,7 +129,7 @@ class Lineage:
         with self._database.read() as tx:
             row = tx.one(sa.select(execution).where(execution.c.id == execution_id))
             if row is None:
-                why = horizon.why_missing(tx, execution_id)
+                why = prune_watermarks.why_missing(tx, execution_id)
                 raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
             found: dict[str, Any] = {
                 "execution": row,
@@ -338,7 +349,7 @@ def _root_of(tx: Tx, id_: str) -> str:
             return root
     raise NotFound(
         f"no event or execution {id_}",
-        horizon.why_missing(tx, id_),
+        prune_watermarks.why_missing(tx, id_),
         "functory execution list, or functory event list",
     )
 

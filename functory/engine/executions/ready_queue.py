@@ -20,8 +20,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.tables import Id, Instant, execution
-from engine.tx import Tx
+from functory.engine.database.schema import Id, Instant, execution
+from functory.engine.database.transaction import Tx
 
 # As the partial index has it: SQLite would not find it by `held = 0`.
 WAITING = sa.text("execution.state = 'queued' AND NOT execution.held AND execution.dispatched_at IS NULL")
@@ -31,7 +31,7 @@ RUNNING = execution.c.state == "running"
 # A bound that holds for every row: without one, SQLite would not look into the index that has these rows only.
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
-# How far a trigger's priority may move the place in the queue behind the moment that it is due (triggers.flow).
+# How far a trigger's priority may move the place in the queue behind the moment that it is due (triggers.flow_control).
 FURTHEST = timedelta(seconds=600)
 
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 
 import sqlalchemy as sa
 
-from engine.errors import NotFound
-from engine.tables import budget
-from engine.tx import Tx
+from functory.engine.database.schema import budget
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import NotFound
 
 
 def lock(tx: Tx, roots: Collection[str], maximum: int) -> dict[str, tuple[int, int]]:

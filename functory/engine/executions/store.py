@@ -21,25 +21,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import (
-    budgets,
-    causes,
-    endings,
-    events,
-    functions,
-    horizon,
-    lanes,
-    limits,
-    sagas,
-    schemas,
-    versions,
-)
-from engine.causes import Cause
-from engine.database import Database, Tx
-from engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
-from engine.events import as_id
-from engine.settings import Settings
-from engine.tables import Id, attempt, execution, log, span
+from functory.engine.database import prune_watermarks
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import Id, attempt, execution, log, span
+from functory.engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
+from functory.engine.events import causation
+from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
+from functory.engine.events.store import as_id
+from functory.engine.executions import completion, root_budget
+from functory.engine.executions.compensation import plan
+from functory.engine.flow_control import concurrency
+from functory.engine.functions import limits, registry, versions
+from functory.engine.serialization import json_schema
+from functory.engine.settings import Settings
 
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 OPEN = ("queued", "running")
@@ -159,7 +154,7 @@ class Executions:
         look = again
 
         def work(tx: Tx) -> dict[str, Any]:
-            causes.hold(tx, parent)
+            causation.hold(tx, parent)
             known = _by_key(tx, idempotency_key, function) or _of_step(tx, parent, step_key)
             if known is None and look:
                 known = tx.one(_STARTED, {"id": id_})
@@ -168,7 +163,7 @@ class Executions:
             found = versions.load(tx, function, version)
             if found is None:
                 raise (
-                    functions.Functions._missing(tx, function, version)
+                    registry.Functions._missing(tx, function, version)
                     if version or not _inactive(tx, function)
                     else (
                         Conflict(
@@ -184,8 +179,8 @@ class Executions:
                     f"functory function activate {function} {found['number']}",
                 )
             input_ = make_input(found) if callable(make_input) else make_input
-            events.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
-            schemas.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
+            event_store.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
+            json_schema.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
             if parent is not None:
                 self._guard(tx, parent, function)
             new = row(
@@ -210,7 +205,7 @@ class Executions:
             tx.wake("executions")
             return new
 
-        events.check_key(idempotency_key, "idempotency_key")
+        event_store.check_key(idempotency_key, "idempotency_key")
         try:
             return self._database.group(work)
         except Conflict as error:
@@ -227,21 +222,21 @@ class Executions:
                 f"limit {self._settings.max_depth}; root {parent.root_id}",
                 f"functory execution tree {parent.execution_id}",
             )
-        used, maximum = budgets.lock(tx, {parent.root_id}, self._settings.root_budget)[parent.root_id]
+        used, maximum = root_budget.lock(tx, {parent.root_id}, self._settings.root_budget)[parent.root_id]
         if used >= maximum:
             raise Refused(
                 f"the call of {function} was stopped: budget",
                 f"root {parent.root_id} has caused {used} executions; limit {maximum}",
                 f"functory execution tree {parent.execution_id}",
             )
-        budgets.spend(tx, {parent.root_id: 1})
+        root_budget.spend(tx, {parent.root_id: 1})
 
     def get(self, id_: str) -> dict[str, Any]:
         """One execution row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             found = tx.one(sa.select(execution).where(execution.c.id == as_id(id_, "execution")))
             if found is None:
-                why = horizon.why_missing(tx, as_id(id_, "execution"))
+                why = prune_watermarks.why_missing(tx, as_id(id_, "execution"))
                 raise NotFound(f"execution {id_} not found", why, "functory execution list")
         return found
 
@@ -281,10 +276,12 @@ class Executions:
         return self._parts(log, id_, log.c.fence, log.c.seq)
 
     def places(self, id_: str) -> list[dict[str, Any]]:
-        """The places in lanes that an open execution has or waits for (:func:`engine.lanes.of_execution`)."""
+        """The places in lanes that an open execution has or waits for
+        (:func:`engine.flow_control.concurrency.of_execution`).
+        """
         found = self.get(id_)
         with self._database.read() as tx:
-            return lanes.of_execution(tx, found["id"]) if found["laned"] else []
+            return concurrency.of_execution(tx, found["id"]) if found["laned"] else []
 
     def _parts(self, table: sa.Table, id_: str, *order: sa.Column[Any]) -> list[dict[str, Any]]:
         found = self.get(id_)
@@ -366,7 +363,7 @@ class Executions:
                     "no executions are started",
                     f"functory function activate {version['name']} {version['number']}",
                 )
-            schemas.check(
+            json_schema.check(
                 version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}"
             )
             new = row(
@@ -413,10 +410,10 @@ def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
     ).rowcount
     if changed:
         if found["laned"]:
-            lanes.leave(tx, found["id"])
-        data = endings.describe(found, "cancelled") | {"author": author}
-        events.add(tx, [endings.event_of(tx, found, "execution.cancelled", data)])
-        sagas.begin(tx, found, "cancelled")
+            concurrency.leave(tx, found["id"])
+        data = completion.describe(found, "cancelled") | {"author": author}
+        event_store.add(tx, [completion.event_of(tx, found, "execution.cancelled", data)])
+        plan.begin(tx, found, "cancelled")
         tx.wake("finished")
 
 

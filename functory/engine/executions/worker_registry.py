@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.database import Database
-from engine.tables import Instant, worker
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import Instant, worker
 
 # With every heartbeat of every worker: built once.
 _SEEN = (

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from engine import counters
-from engine.lanes import HELD
-from engine.tables import bucket, cancellation, counter, execution
-from engine.tx import Tx
+from functory.engine.database import counters
+from functory.engine.database.schema import bucket, cancellation, counter, execution
+from functory.engine.database.transaction import Tx
+from functory.engine.flow_control.concurrency import HELD
 
 
 @dataclass(frozen=True)

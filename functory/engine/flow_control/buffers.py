@@ -3,7 +3,7 @@
 A bucket is a (trigger, key); its row is what is locked to change anything in it. A match that waits is a row of table
 ``hold``, written in the transaction that routes its event, so nothing is lost between the two; its firing is written in
 the transaction that deletes the row. What becomes of a bucket is the ``triggers`` package's to say
-(``triggers.flow.buckets``); this module finds the buckets that are due, locks them, and writes what was said.
+(``triggers.routing.buffer_release``); this module finds the buckets that are due, locks them, and writes what was said.
 
 Rows are locked in the order of their keys by who waits for them; who takes what is due skips what is locked.
 """
@@ -19,9 +19,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.controls import NONE, Controls, Key
-from engine.tables import Id, Instant, bucket, event, hold, trigger
-from engine.tx import Tx, insert_for
+from functory.engine.database.schema import Id, Instant, bucket, event, hold, trigger
+from functory.engine.database.transaction import Tx, insert_for
+from functory.engine.flow_control.controls import NONE, Controls, Key
 
 # Buckets that go by the events' own time: they wait until all events before their moment have been routed.
 TIMED = "composite"

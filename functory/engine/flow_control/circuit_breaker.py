@@ -17,9 +17,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import codec
-from engine.tables import Id, Instant, breaker, rate
-from engine.tx import Tx
+from functory.engine.database.schema import Id, Instant, breaker, rate
+from functory.engine.database.transaction import Tx
+from functory.engine.serialization import json_codec
 
 # Trips within the window that open the breaker, and how long it stays open (seconds).
 TRIPS = 5
@@ -37,7 +37,7 @@ class Allowance:
 
 def key(trigger_id: str, subject: str | None) -> tuple[str, str]:
     """The rate's key: a trigger and the subject that it fires for."""
-    return trigger_id, codec.digest(subject)[:32] if subject is not None else ""
+    return trigger_id, json_codec.digest(subject)[:32] if subject is not None else ""
 
 
 def conform(next_at: datetime | None, now: datetime, per_minute: int, wanted: int) -> tuple[int, datetime]:

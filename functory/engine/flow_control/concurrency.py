@@ -25,10 +25,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import codec, events, latches
-from engine.controls import Controls, Key
-from engine.tables import Id, Instant, execution, lane, slot
-from engine.tx import Tx
+from functory.engine.database import row_locks
+from functory.engine.database.schema import Id, Instant, execution, lane, slot
+from functory.engine.database.transaction import Tx
+from functory.engine.events import store as event_store
+from functory.engine.flow_control.controls import Controls, Key
+from functory.engine.serialization import json_codec
 
 # The rule of a slot: 0 and 1 are the trigger's concurrency limits, in their order.
 OVERLAP = 2
@@ -87,7 +89,7 @@ def queue_at(event_id: str, priority: float) -> datetime:
 def make(tx: Tx, wanted: Iterable[Place], *, keep: bool = False) -> None:
     """Lock the rows of these lanes; with ``keep`` only against being swept away."""
     rows = {one.lane: {"key": one.lane, "text": one.text, "capacity": one.capacity} for one in wanted}
-    found = latches.lock(tx, lane, list(rows.values()), keep=keep)
+    found = row_locks.lock(tx, lane, list(rows.values()), keep=keep)
     for key in sorted(rows):
         if found[key,]["capacity"] != rows[key]["capacity"]:
             tx.execute(sa.update(lane).where(lane.c.key == key).values(capacity=rows[key]["capacity"]))
@@ -146,7 +148,7 @@ class _Waiter:
 
 def is_ready(tx: Tx) -> bool:
     """Whether somebody could be let in. A look that locks nothing."""
-    return bool(_waiters(tx, events.first_unrouted(tx), 1))
+    return bool(_waiters(tx, event_store.first_unrouted(tx), 1))
 
 
 def triggers(tx: Tx) -> list[str]:
@@ -157,7 +159,7 @@ def triggers(tx: Tx) -> list[str]:
 def grant(tx: Tx, limit: int) -> list[str]:
     """Let in up to ``limit`` of those that wait. Returns their ids."""
     # Before the line is read: who is routed in between is then seen in it.
-    first = events.first_unrouted(tx)
+    first = event_store.first_unrouted(tx)
     locked = None
     if tx.dialect == "postgresql":
         keys = sorted({key for one in _waiters(tx, first, limit) for key, _, _ in one.lanes})
@@ -404,4 +406,4 @@ def of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
 
 
 def _hash(scope: str, owner: str, key: Key) -> str:
-    return codec.digest([scope, owner, key.hash])[:32]
+    return json_codec.digest([scope, owner, key.hash])[:32]

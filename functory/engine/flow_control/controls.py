@@ -4,8 +4,9 @@ The ``triggers`` package reads a trigger's ``flow`` and evaluates its CEL; what 
 semantics are Inngest's (its documentation of flow control, 2026), the overlap policies Temporal's (schedule.proto).
 
 The order, for one match: guards that need no rows → idempotency → rate limit → (debounce, batch, composite: it
-waits in a bucket, see ``engine.holds``) → target, input, budget, rate guard (``engine.admission``) → singleton and
-overlap → throttle → lanes, priority, expiry (``engine.starts``).
+waits in a bucket, see ``engine.flow_control.buffers``) → target, input, budget, rate guard
+(``engine.triggers.admission``) → singleton and
+overlap → throttle → lanes, priority, expiry (``functory.engine.triggers.launch``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine import codec
+from functory.engine.serialization import json_codec
 
 # Temporal's six (CANCEL_OTHER and TERMINATE_OTHER act on what is open; the others on the newcomer).
 Policy = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"]
@@ -35,10 +36,10 @@ class Key:
     @classmethod
     def of(cls, value: object, *scope: str) -> Key:
         """The key of a JSON value within a scope; the empty key for None without a scope."""
-        text = value if isinstance(value, str) else "" if value is None else codec.dumps(value)
+        text = value if isinstance(value, str) else "" if value is None else json_codec.dumps(value)
         if value is None and not scope:
             return NO_KEY
-        return cls(codec.digest([*scope, value])[:32], text[:200])
+        return cls(json_codec.digest([*scope, value])[:32], text[:200])
 
 
 NO_KEY = Key("", "")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.controls import MAX_BUFFERED, Policy
+from functory.engine.flow_control.controls import MAX_BUFFERED, Policy
 
 
 @dataclass(frozen=True)

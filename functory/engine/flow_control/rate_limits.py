@@ -15,10 +15,10 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-from engine import latches
-from engine.controls import Pace
-from engine.tables import pace as table
-from engine.tx import Tx
+from functory.engine.database import row_locks
+from functory.engine.database.schema import pace as table
+from functory.engine.database.transaction import Tx
+from functory.engine.flow_control.controls import Pace
 
 Control = Literal["throttle", "rate_limit"]
 
@@ -71,14 +71,14 @@ class Paces:
                 "control": control,
                 "key": pace.key.hash,
                 "text": pace.key.text,
-                "next_at": latches.LONG_AGO,
+                "next_at": row_locks.LONG_AGO,
                 "dropped": 0,
             }
             for trigger, pace in wanted
         ]
         self._known = {
             (key[0], key[2]): _State(row["next_at"], row["dropped"])
-            for key, row in latches.lock(tx, table, rows).items()
+            for key, row in row_locks.lock(tx, table, rows).items()
         }
         self._changed: set[tuple[str, str]] = set()
 

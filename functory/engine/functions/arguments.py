@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 
 def bind(

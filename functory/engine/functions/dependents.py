@@ -6,10 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import dependencies, undoing, versions
-from engine.errors import Invalid
-from engine.tables import function, function_version, trigger, trigger_version
-from engine.tx import Tx
+from functory.engine.database.schema import function, function_version, trigger, trigger_version
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Invalid
+from functory.engine.functions import dependencies, undoing, versions
 
 
 def resolved(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:

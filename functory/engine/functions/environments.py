@@ -3,7 +3,7 @@
 An environment is known by its *key*, the hash of its lock, of the Python and of the platform that it is
 for. A *request* is what was asked for, of whom and for which Python; it remembers the environment that
 answered it, so that the same request gets the same packages until somebody asks for newer ones. Who
-resolves a request and builds what came out is supplied by the caller (``workers.environments``).
+resolves a request and builds what came out is supplied by the caller (``functory.workers.environments``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from engine import audit, codec
-from engine.database import Database
-from engine.errors import Conflict, NotFound
-from engine.tables import environment, function, function_version, resolution
-from engine.tx import Tx
+from functory.engine.database import audit
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import environment, function, function_version, resolution
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Conflict, NotFound
+from functory.engine.serialization import json_codec
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def key_of(lock: str, python: str, platform: str) -> str:
 
 def request_of(requirements: Sequence[str], python: str, platform: str, index: str, newest: str) -> str:
     """The hash of a request; ``requirements`` are normalised, ``index`` holds no credentials."""
-    return codec.digest([list(requirements), python, platform, index, newest])
+    return json_codec.digest([list(requirements), python, platform, index, newest])
 
 
 def find(database: Database, request: str) -> dict[str, Any] | None:

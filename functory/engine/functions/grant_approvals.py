@@ -12,14 +12,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import audit, counters, events, grants, versions
-from engine.database import Database
-from engine.errors import Conflict, Invalid, NotFound
-from engine.grants import NOTHING, Grants
-from engine.paths import Places
-from engine.settings import Settings
-from engine.tables import counter, function, function_version, widening
-from engine.tx import Tx
+from functory.engine.access import grants
+from functory.engine.access.grants import NOTHING, Grants
+from functory.engine.access.path_grants import Places
+from functory.engine.database import audit, counters
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import counter, function, function_version, widening
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.events import store as event_store
+from functory.engine.functions import versions
+from functory.engine.settings import Settings
 
 MOST = 200
 MAX_REASON = 2000
@@ -243,7 +246,7 @@ def _tell(
     audit.note(tx, author, f"grant.{deed}", name, data)
     type_ = "function.granted" if deed == "allow" else "function.revoked"
     told = {"function": name, "author": author} | data
-    events.add(tx, [events.record(tx, type_, name, told, source=f"/functory/functions/{name}")])
+    event_store.add(tx, [event_store.record(tx, type_, name, told, source=f"/functory/functions/{name}")])
 
 
 def _spelled(kind: str, value: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 # Attempts that end by no fault of the function (a killed worker, a crash) are repeated up to this,
 # even for a function that asks for no retries.

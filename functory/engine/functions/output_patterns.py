@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from engine.errors import FunctoryError
+from functory.engine.errors import FunctoryError
 
 GROUP = "functory.outputs"
 

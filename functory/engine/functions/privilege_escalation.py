@@ -14,12 +14,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import widenings
-from engine.causes import Cause
-from engine.errors import Refused
-from engine.grants import NOTHING, Grants
-from engine.tables import attempt, function, function_version
-from engine.tx import Tx
+from functory.engine.access.grants import NOTHING, Grants
+from functory.engine.database.schema import attempt, function, function_version
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Refused
+from functory.engine.events.causation import Cause
+from functory.engine.functions import grant_approvals
 
 # Well below the number of variables that one statement of SQLite takes.
 _CHUNK = 500
@@ -77,7 +77,7 @@ def _reached(tx: Tx, version: Mapping[str, Any], active: bool) -> Iterable[tuple
             users.setdefault(below, []).append(node)
     together = _closure(_closure([own], lambda node: users.get(node, [])), linked)
     rows = _rights(tx, together - {own}) | {own: version}
-    widened = widenings.load(tx, ((row["name"], row["sha256"]) for row in rows.values()))
+    widened = grant_approvals.load(tx, ((row["name"], row["sha256"]) for row in rows.values()))
     order = sorted(rows, key=lambda node: (node != own, node))
     return [
         (node, Grants.declared(rows[node]) | widened[rows[node]["name"], rows[node]["sha256"]])

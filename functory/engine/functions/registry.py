@@ -14,27 +14,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import (
-    causes,
-    counters,
-    declaration,
-    environments,
-    escalation,
-    events,
-    findings,
-    links,
-    source,
-    versions,
-)
-from engine.causes import Cause
-from engine.database import Database
-from engine.declaration import Inspect
-from engine.environments import NOTHING, Needs, Resolve, Resolved
-from engine.errors import Conflict, NotFound
-from engine.paths import Places
-from engine.settings import Settings
-from engine.tables import function, function_version
-from engine.tx import Tx
+from functory.engine.access.path_grants import Places
+from functory.engine.database import counters
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import function, function_version
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Conflict, NotFound
+from functory.engine.events import causation
+from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
+from functory.engine.functions import dependents as dependent_rows
+from functory.engine.functions import environments, privilege_escalation, versions
+from functory.engine.functions.analysis import findings
+from functory.engine.functions.environments import NOTHING, Needs, Resolve, Resolved
+from functory.engine.functions.source import declaration, parser
+from functory.engine.functions.source.declaration import Inspect
+from functory.engine.settings import Settings
 
 
 class Functions:
@@ -76,7 +71,7 @@ class Functions:
         When packages cannot be had, the version says so in ``environment_error`` and is not activated. The same
         needs get the same packages as before, unless ``renew``.
         """
-        parsed = source.parse(text, name)
+        parsed = parser.parse(text, name)
         return self._write(parsed, declared, None, author, expected_version, activate, cause, renew)
 
     def update(
@@ -97,7 +92,7 @@ class Functions:
         """
         text = changes.pop("source", None)
         base = self.get(name)
-        parsed = source.parse(text, name) if text is not None else None
+        parsed = parser.parse(text, name) if text is not None else None
         return self._write(parsed or name, changes, base, author, expected_version, activate, cause, renew)
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
@@ -155,7 +150,7 @@ class Functions:
         """
         self.equip(name, number, author=author, again=False)
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
             _check_expected(row, expected_version)
@@ -191,10 +186,10 @@ class Functions:
         Raises :class:`Conflict` while others depend on it or triggers run it, unless ``force``.
         """
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
-            users = links.users(tx, name)
+            users = dependent_rows.users(tx, name)
             if users and not force:
                 raise Conflict(
                     f"{name} is in use",
@@ -207,8 +202,9 @@ class Functions:
                 .values(state="deleted", active=None, updated_at=tx.now)
             )
             data = {"function": name, "version": row["active"], "author": author, "forced": bool(users)}
-            events.add(
-                tx, [events.record(tx, "function.deleted", name, data, source=_source(name), cause=cause)]
+            event_store.add(
+                tx,
+                [event_store.record(tx, "function.deleted", name, data, source=_source(name), cause=cause)],
             )
 
     def equip(
@@ -231,11 +227,11 @@ class Functions:
     def dependents(self, name: str) -> list[str]:
         """Who needs ``name``: functions and triggers, as text."""
         with self._database.read() as tx:
-            return links.users(tx, name)
+            return dependent_rows.users(tx, name)
 
     def _write(
         self,
-        parsed: source.Source | str,
+        parsed: parser.Source | str,
         declared: Mapping[str, Any],
         known: Mapping[str, Any] | None,
         author: str,
@@ -258,7 +254,7 @@ class Functions:
         resolved = self._resolved(needs, renew)
         signature = None
         if (
-            isinstance(parsed, source.Source)
+            isinstance(parsed, parser.Source)
             and self._inspect is not None
             and not self._known(parsed, resolved)
         ):
@@ -267,7 +263,7 @@ class Functions:
             declaration.content(parsed, declared, dict(known) if known else None, None, None)
         )
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = tx.one(sa.select(function).where(function.c.name == name))
             alive = row is not None and row["state"] != "deleted"
@@ -281,10 +277,10 @@ class Functions:
             if self._resolve is not None and needs != Needs.of({}, content):
                 raise _changed_meanwhile("its packages are others now")
             warnings = content.pop("warnings")
-            content["dependencies"] = links.resolved(tx, name, content["dependencies"])
+            content["dependencies"] = dependent_rows.resolved(tx, name, content["dependencies"])
             unresolved = [d["name"] for d in content["dependencies"] if not d["resolved"]]
             warnings = [*warnings, *(f"the dependency {d} does not exist yet" for d in unresolved)]
-            warnings += links.undoing_of(tx, name, content["compensate"])
+            warnings += dependent_rows.undoing_of(tx, name, content["compensate"])
             sha256 = declaration.digest(content)
             twin = base if base and (base["sha256"], base["active"]) == (sha256, base["number"]) else None
             if twin is None and alive and (needs or not activate):
@@ -300,7 +296,7 @@ class Functions:
                 return twin | {"created": False}
             number = (row["latest"] if row else 0) + 1
             made = content | {"name": name, "number": number, "sha256": sha256}
-            escalation.check(tx, cause, made, active=activate)
+            privilege_escalation.check(tx, cause, made, active=activate)
             review = findings.review(content, review)
             findings.refuse(name, review.findings, self._refused)
             activate = activate and resolved.error is None
@@ -344,13 +340,15 @@ class Functions:
                 "environment_error": resolved.error,
             }
             type_ = "function.updated" if alive else "function.created"
-            events.add(tx, [events.record(tx, type_, name, data, source=_source(name), cause=cause)])
+            event_store.add(
+                tx, [event_store.record(tx, type_, name, data, source=_source(name), cause=cause)]
+            )
         return self.get(name, number) | {"created": True}
 
     def _resolved(self, needs: Needs, renew: bool) -> Resolved:
         return self._resolve(needs, renew=renew) if self._resolve is not None and needs else NOTHING
 
-    def _known(self, parsed: source.Source, resolved: Resolved) -> bool:
+    def _known(self, parsed: parser.Source, resolved: Resolved) -> bool:
         """Whether this source was inspected before, with the same packages."""
         with self._database.read() as tx:
             same = versions.same_source(tx, parsed)
@@ -365,8 +363,8 @@ class Functions:
         if row["active"] == number and row["state"] == "enabled":
             return version
         # What this version needs may need it by now: a version that slept was not asked.
-        links.resolved(tx, name, version["dependencies"])
-        escalation.check(tx, cause, version)
+        dependent_rows.resolved(tx, name, version["dependencies"])
+        privilege_escalation.check(tx, cause, version)
         environments.check_ready(version)
         tx.execute(
             sa.update(function)
@@ -374,14 +372,14 @@ class Functions:
             .values(active=number, state="enabled", updated_at=tx.now)
         )
         data = _data(version) | {"previous_version": row["active"], "author": author}
-        events.add(
-            tx, [events.record(tx, "function.activated", name, data, source=_source(name), cause=cause)]
+        event_store.add(
+            tx, [event_store.record(tx, "function.activated", name, data, source=_source(name), cause=cause)]
         )
         return version | {"active": number, "state": "enabled"}
 
     def _set_state(self, name: str, state: str, type_: str, author: str, cause: Cause | None) -> None:
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
             if row["state"] == state:
@@ -390,7 +388,9 @@ class Functions:
                 sa.update(function).where(function.c.id == row["id"]).values(state=state, updated_at=tx.now)
             )
             data = {"function": name, "version": row["active"], "author": author}
-            events.add(tx, [events.record(tx, type_, name, data, source=_source(name), cause=cause)])
+            event_store.add(
+                tx, [event_store.record(tx, type_, name, data, source=_source(name), cause=cause)]
+            )
 
     def _existing(self, tx: Tx, name: str) -> dict[str, Any]:
         row = tx.one(sa.select(function).where(function.c.name == name, function.c.state != "deleted"))

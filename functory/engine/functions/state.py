@@ -6,11 +6,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import causes, events
-from engine.causes import Cause
-from engine.database import Database
-from engine.errors import Conflict, Invalid
-from engine.tables import state
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import state
+from functory.engine.errors import Conflict, Invalid
+from functory.engine.events import causation
+from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
 
 MAX_BYTES = 65_536
 
@@ -42,10 +43,10 @@ class State:
         """
         if key is None:
             raise Invalid("wrong state key", "it is a text of 1 to 255 letters")
-        events.check_key(key, "state key")
-        events.check_data(value, MAX_BYTES, f"state value {key!r}")
+        event_store.check_key(key, "state key")
+        event_store.check_data(value, MAX_BYTES, f"state value {key!r}")
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             place = sa.and_(state.c.function == function, state.c.key == key)
             statement = sa.select(state.c.version).where(place)
             row = tx.one(statement.with_for_update())
@@ -74,7 +75,7 @@ class State:
     def delete(self, function: str, key: str, *, cause: Cause | None = None) -> bool:
         """Forget a key. True when it was there."""
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             return (
                 tx.execute(sa.delete(state).where(state.c.function == function, state.c.key == key)).rowcount
                 > 0

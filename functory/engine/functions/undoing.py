@@ -8,7 +8,7 @@ from typing import Any
 # By the names of its parameters: what the step was called with and returned, its execution, why it is undone.
 GIVEN = ("input", "result", "execution_id", "error")
 
-# What a worker puts into the place of a secret's value (workers.redaction).
+# What a worker puts into the place of a secret's value (functory.workers.execution.redaction).
 _SECRET = "***"  # noqa: S105
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import dependencies, source
-from engine.errors import NotFound
-from engine.tables import function, function_version
-from engine.tx import Tx
+from functory.engine.database.schema import function, function_version
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import NotFound
+from functory.engine.functions import dependencies
+from functory.engine.functions.source import parser
 
 
 def load(tx: Tx, name: str, number: int | None) -> dict[str, Any] | None:
@@ -78,7 +79,7 @@ def joined() -> sa.Select[Any]:
     ).join(function, function.c.id == function_version.c.function_id)
 
 
-def same_source(tx: Tx, parsed: source.Source | str) -> dict[str, Any] | None:
+def same_source(tx: Tx, parsed: parser.Source | str) -> dict[str, Any] | None:
     """The newest version with exactly this source: what its hints said need not be asked again."""
     if isinstance(parsed, str):
         return None

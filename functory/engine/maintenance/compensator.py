@@ -21,12 +21,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import audit, dependencies, executions, metrics, sagas, schemas, steps, undoing, versions
-from engine.database import Database, Tx
-from engine.errors import Conflict, FunctoryError, Invalid, NotFound
-from engine.events import as_id
-from engine.settings import Settings
-from engine.tables import Id, compensation, execution, span
+from functory.engine.database import audit
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import Id, compensation, execution, span
+from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound
+from functory.engine.events.store import as_id
+from functory.engine.executions import store as execution_store
+from functory.engine.executions.compensation import plan as compensation_plan
+from functory.engine.executions.compensation import steps
+from functory.engine.functions import dependencies, undoing, versions
+from functory.engine.serialization import json_schema
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 OPEN = ("waiting", "pending", "running")
 
@@ -124,7 +130,7 @@ def _take_turn(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
         because = f"the failure of {saga['function']}, execution {saga['id']}"
         for row in plan:
             if row["state"] == "waiting":
-                executions.cancel_open(tx, row["step_id"], because)
+                execution_store.cancel_open(tx, row["step_id"], because)
     following, result = follow(plan)
     if following is not None:
         try:
@@ -134,7 +140,9 @@ def _take_turn(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
             _stop(tx, saga, following, turn, str(error).replace("\n", "; "))
     elif result == "compensated" and turn.states and any(row["compensate"] for row in plan):
         counted = Counter(row["state"] for row in plan if row["compensate"])
-        sagas.tell(tx, saga, "saga.compensated", {"done": counted["done"], "skipped": counted["skipped"]})
+        compensation_plan.tell(
+            tx, saga, "saga.compensated", {"done": counted["done"], "skipped": counted["skipped"]}
+        )
         turn.result = result
     if turn.states:
         # What comes next is due at once.
@@ -155,7 +163,8 @@ def _note_ended(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
         row["id"]: row
         for row in tx.rows(
             sa.select(execution).where(
-                execution.c.id.in_(sorted(set(watched.values()))), execution.c.state.in_(executions.TERMINAL)
+                execution.c.id.in_(sorted(set(watched.values()))),
+                execution.c.state.in_(execution_store.TERMINAL),
             )
         )
     }
@@ -197,8 +206,8 @@ def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> in
         .values(position=-compensation.c.position)
     )
     known = any(one["compensate"] for one in _plan(tx, saga["id"]))
-    if sagas.write(tx, saga["id"], found, row["position"] + 1) and not known:
-        sagas.tell(tx, saga, "saga.started", {"state": saga["state"]})
+    if compensation_plan.write(tx, saga["id"], found, row["position"] + 1) and not known:
+        compensation_plan.tell(tx, saga, "saga.started", {"state": saga["state"]})
     return len(found)
 
 
@@ -215,8 +224,8 @@ def _start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
             f"functory function activate {name} {version['number']}",
         )
     input_ = _input(tx, saga, row, version)
-    schemas.check(version["input_schema"], input_, f"input of {name} v{version['number']}")
-    new = executions.row(
+    json_schema.check(version["input_schema"], input_, f"input of {name} v{version['number']}")
+    new = execution_store.row(
         tx,
         version,
         input_,
@@ -285,7 +294,7 @@ def _stop(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], turn: _Turn, 
         "compensate": row["compensate"],
         "problem": problem,
     }
-    sagas.tell(tx, saga, "saga.stuck", told)
+    compensation_plan.tell(tx, saga, "saga.stuck", told)
     turn.result = "stuck"
 
 
@@ -358,7 +367,7 @@ def _can_go_on() -> sa.Select[tuple[Any]]:
     def beside(*conditions: Any) -> sa.Exists:
         return sa.exists().where(other.c.saga_id == here.c.saga_id, *conditions)
 
-    ended = sa.and_(here.c.state != "pending", execution.c.state.in_(executions.TERMINAL))
+    ended = sa.and_(here.c.state != "pending", execution.c.state.in_(execution_store.TERMINAL))
     # Something is to be undone, so what is still open is to be stopped.
     to_stop = sa.and_(
         here.c.state == "waiting", execution.c.cancel_requested_at.is_(None), beside(other.c.compensate != "")

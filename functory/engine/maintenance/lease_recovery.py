@@ -9,10 +9,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import endings, events, lanes, sagas
-from engine.clock import ServerClock
-from engine.database import Database, Tx
-from engine.tables import Id, Instant, Json, attempt, execution, worker
+from functory.engine.database.clock import ServerClock
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import Id, Instant, Json, attempt, execution, worker
+from functory.engine.events import store as event_store
+from functory.engine.executions import completion
+from functory.engine.executions.compensation import plan
+from functory.engine.flow_control import concurrency
 
 # Rows of one round: a transaction that stays short, whatever happened.
 BATCH = 200
@@ -71,10 +74,10 @@ def forget_workers(database: Database, after: float) -> list[str]:
     """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each."""
     with database.write() as tx:
         rows = tx.rows(_UNSEEN, {"until": tx.now - timedelta(seconds=after)})
-        events.add(
+        event_store.add(
             tx,
             [
-                events.record(
+                event_store.record(
                     tx,
                     "worker.lost",
                     row["id"],
@@ -146,8 +149,8 @@ def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
     if changed:
         error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
         _end_attempt(tx, row, "lost", error)
-        data = endings.describe(row, "queued") | {"error": error, "next_attempt_in": 0}
-        events.add(tx, [endings.event_of(tx, row, "execution.attempt_failed", data)])
+        data = completion.describe(row, "queued") | {"error": error, "next_attempt_in": 0}
+        event_store.add(tx, [completion.event_of(tx, row, "execution.attempt_failed", data)])
         tx.wake("executions")
     return changed
 
@@ -163,12 +166,12 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
     ).rowcount
     if changed:
         if row["laned"]:
-            lanes.leave(tx, row["id"])
+            concurrency.leave(tx, row["id"])
         if row["state"] == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
-        data = endings.describe(row, state) | {"error": error}
-        events.add(tx, [endings.event_of(tx, row, f"execution.{state}", data)])
-        sagas.begin(tx, row, state)
+        data = completion.describe(row, state) | {"error": error}
+        event_store.add(tx, [completion.event_of(tx, row, f"execution.{state}", data)])
+        plan.begin(tx, row, state)
         tx.wake("finished")
     return changed
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.database import Tx
-from engine.tables import (
+from functory.engine.database.connection import Tx
+from functory.engine.database.schema import (
     cancellation,
     compensation,
     event,

@@ -12,9 +12,11 @@ from datetime import timedelta
 
 import structlog
 
-from engine import metrics, partitions, pruning
-from engine.database import Database
-from engine.settings import Settings
+from functory.engine.database import partitions
+from functory.engine.database.connection import Database
+from functory.engine.maintenance import pruning
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.pruner")
 

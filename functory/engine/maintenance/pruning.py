@@ -6,7 +6,8 @@ to. A tree that something young looks at (events that fired together with it) is
 
 Everything is done in short transactions, in an order in which the invariants hold after each: a tree goes at once, or,
 when it is large, from its leaves to its root. What several schedulers do at the same time is divided by the locks of
-rows. How far pruning has got is written down (:mod:`engine.horizon`), so that readers can say of what is
+rows. How far pruning has got is written down (:mod:`engine.database.prune_watermarks`), so that readers can
+say of what is
 missing that it was pruned, and the invariants do not ask for it.
 """
 
@@ -20,10 +21,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import horizon, keeping, partitions
-from engine.clock import first_id
-from engine.database import Database, Tx
-from engine.tables import (
+from functory.engine.database import partitions, prune_watermarks
+from functory.engine.database.clock import first_id
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import (
     attempt,
     budget,
     compensation,
@@ -35,6 +36,7 @@ from engine.tables import (
     span,
     suppression,
 )
+from functory.engine.maintenance import prune_exemptions
 
 # Trees that are looked at in one go; most are small.
 PAGE = 200
@@ -78,7 +80,7 @@ def survey(database: Database, limits: Limits) -> tuple[Counter[str], Counter[st
     kept: Counter[str] = Counter()
     if limits.logs is not None:
         cutoff = now - limits.logs
-        ended = (execution.c.state.not_in(keeping.OPEN), execution.c.finished_at < cutoff)
+        ended = (execution.c.state.not_in(prune_exemptions.OPEN), execution.c.finished_at < cutoff)
         with database.read() as tx:
             lines = sa.select(sa.func.count()).select_from(log.join(execution))
             going["log"] += int(tx.scalar(lines.where(execution.c.id < _latest(tx, cutoff), *ended)) or 0)
@@ -90,7 +92,7 @@ def survey(database: Database, limits: Limits) -> tuple[Counter[str], Counter[st
                 if not page:
                     break
                 after = page[-1]
-                held = keeping.held(tx, page, cutoff)
+                held = prune_exemptions.held(tx, page, cutoff)
                 kept.update(held.values())
                 free = [root for root in page if root not in held]
                 going["trees"] += len(free)
@@ -126,7 +128,7 @@ def _trees(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
             page = _page(tx, after, cutoff)
             if not page:
                 return
-            held = keeping.held(tx, page, cutoff)
+            held = prune_exemptions.held(tx, page, cutoff)
             free = [root for root in page if root not in held]
             size = tx.pairs(
                 sa.select(event.c.root_id, sa.func.count())
@@ -150,10 +152,10 @@ def _small(database: Database, roots: Sequence[str], cutoff: datetime) -> Iterat
     yield from _lines(database, execution.c.root_id.in_(roots))
     with database.write() as tx:
         free = _locked(tx, roots)
-        held = keeping.held(tx, free, cutoff)
+        held = prune_exemptions.held(tx, free, cutoff)
         free = [root for root in free if root not in held]
         if free:
-            horizon.reach(tx, horizon.TREES, cutoff)
+            prune_watermarks.reach(tx, prune_watermarks.TREES, cutoff)
             gone = _delete(tx, _ids(tx, execution, free), _ids(tx, event, free))
             gone.update(_uproot(tx, free))
             yield gone
@@ -174,7 +176,7 @@ def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[
     while True:
         with database.write() as tx:
             _bound(tx)
-            if keeping.held(tx, [root], cutoff):
+            if prune_exemptions.held(tx, [root], cutoff):
                 return
             ids = list(tx.execute(deepest.with_for_update(skip_locked=True)).scalars())
             if ids:
@@ -186,7 +188,7 @@ def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[
             events = list(tx.execute(caused.with_for_update(skip_locked=True)).scalars())
             if len(events) < int(tx.scalar(sa.select(sa.func.count()).select_from(caused.subquery())) or 0):
                 return
-            horizon.reach(tx, horizon.TREES, cutoff)
+            prune_watermarks.reach(tx, prune_watermarks.TREES, cutoff)
             gone = _delete(tx, ids, events)
             if not ids and len(events) < CHUNK:
                 gone.update(_uproot(tx, [root]))
@@ -223,14 +225,14 @@ def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
         if part.rest or part.end is None or part.end > first_id(cutoff):
             continue
         mine = sa.and_(execution.c.id < part.end, execution.c.id >= (part.first or _LEAST))
-        young = sa.or_(execution.c.state.in_(keeping.OPEN), execution.c.finished_at >= cutoff)
+        young = sa.or_(execution.c.state.in_(prune_exemptions.OPEN), execution.c.finished_at >= cutoff)
         with database.read() as tx:
             needed = tx.scalar(sa.select(sa.exists().where(mine, young)))
             lines = sa.select(sa.func.count()).select_from(sa.table(part.name))
             count = 0 if needed else int(tx.scalar(lines) or 0)
         if not needed:
             with database.write() as tx:
-                horizon.reach(tx, horizon.LOGS, cutoff)
+                prune_watermarks.reach(tx, prune_watermarks.LOGS, cutoff)
                 partitions.drop(tx, part)
             yield Counter(log=count)
     with database.read() as tx:
@@ -250,7 +252,7 @@ def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
                 tx.execute(
                     sa.select(execution.c.id).where(
                         execution.c.id.in_(list(counts)),
-                        execution.c.state.not_in(keeping.OPEN),
+                        execution.c.state.not_in(prune_exemptions.OPEN),
                         execution.c.finished_at < cutoff,
                     )
                 ).scalars()
@@ -366,7 +368,7 @@ def _cut(
     with database.write() as tx:
         _bound(tx)
         if cutoff is not None:
-            horizon.reach(tx, horizon.LOGS, cutoff)
+            prune_watermarks.reach(tx, prune_watermarks.LOGS, cutoff)
         count = _remove(tx, table, table.c.execution_id.in_(ids))
     return Counter({table.name: count})
 

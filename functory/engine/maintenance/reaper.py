@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import structlog
 
-from engine import metrics, recovery
-from engine.database import Database
-from engine.settings import Settings
+from functory.engine.database.connection import Database
+from functory.engine.maintenance import lease_recovery
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.reaper")
 
@@ -41,7 +42,7 @@ class Reaper:
         if self._missed or self._set() or now - self._last_round > self._settings.lease_seconds:
             self._trusted_from = now + self._settings.lease_seconds
         self._missed = True
-        age = recovery.server_age(self._database)
+        age = lease_recovery.server_age(self._database)
         if age is not None and age < self._settings.lease_seconds:
             # It may have come and gone between two rounds: heartbeats are more frequent than those.
             self._trusted_from = max(self._trusted_from, now + self._settings.lease_seconds - age)
@@ -49,12 +50,12 @@ class Reaper:
         if now < self._trusted_from:
             done: dict[str, int] = {}
         else:
-            done = recovery.reap(
+            done = lease_recovery.reap(
                 self._database,
                 cancel_grace=self._settings.lease_seconds,
                 believe=lambda: not (self._slow(now) or self._set()),
             )
-            recovery.forget_workers(self._database, self._settings.lease_seconds * 4)
+            lease_recovery.forget_workers(self._database, self._settings.lease_seconds * 4)
         self._missed = self._slow(now) or self._set()
         self._last_round = now
         for kind, count in done.items():

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _TEXT = re.compile(r"(?a:\d+(?:\.\d+)?(?:ms|[smhdw]))+")

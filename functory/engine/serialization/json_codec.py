@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 # Deeper values would exhaust the recursion of any reader downstream. orjson draws the line here, too.
 MAX_DEPTH = 254

@@ -12,8 +12,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from engine import codec
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
 
 # The type names of annotations that BabyAGI-style parameter lists use.
 TYPES = {
@@ -57,7 +57,7 @@ def declared(value: Any, what: str) -> dict[str, Any] | None:
     if not isinstance(value, Mapping | bool):
         raise Invalid(f"wrong {what}", f"a JSON Schema is an object, got {type(value).__name__}")
     schema = dict(value) if isinstance(value, Mapping) else {"not": {}} if value is False else {}
-    _validator(codec.dumps(schema), what)
+    _validator(json_codec.dumps(schema), what)
     return schema
 
 
@@ -68,7 +68,7 @@ def check(schema: Mapping[str, Any] | None, value: Any, what: str) -> None:
     """
     if schema is None:
         return
-    validator = _validator(codec.dumps(schema), what)
+    validator = _validator(json_codec.dumps(schema), what)
     faults = []
     for error in validator.iter_errors(value):
         place = ".".join(str(part) for part in error.instance_path)
@@ -99,7 +99,7 @@ def _type(schema: Any) -> str:
 @functools.lru_cache(maxsize=1024)
 def _validator(text: str, what: str) -> Any:
     try:
-        return jsonschema_rs.validator_for(codec.loads(text), retriever=_refuse)
+        return jsonschema_rs.validator_for(json_codec.loads(text), retriever=_refuse)
     except Exception as error:
         reason = str(error).split("\n")[0][:300]
         raise Invalid(

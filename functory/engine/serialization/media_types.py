@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine import codec
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
 
 # Deeper JSON is no message that somebody meant to send.
 MAX_DEPTH = 100
@@ -35,7 +35,7 @@ def is_json(media: str) -> bool:
 
 def read_json(body: bytes) -> Any:
     """JSON of at most 100 levels. Raises :class:`Invalid`."""
-    value = codec.loads(body)
+    value = json_codec.loads(body)
     # Only a text with that many brackets can be that deep.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise Invalid("the JSON text is nested too deeply", f"at most {MAX_DEPTH} levels are read")

@@ -19,12 +19,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.causes import Cause
-from engine.database import Database
-from engine.errors import NotFound
-from engine.grants import Grants
-from engine.tables import attempt, execution, file_seen, file_written, source
-from engine.tx import Tx
+from functory.engine.access.grants import Grants
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import attempt, execution, file_seen, file_written, source
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import NotFound
+from functory.engine.events.causation import Cause
 
 KIND = "file"
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import counters, events, sources
-from engine.tables import event, execution, schedule, schedule_tick, source
-from engine.tx import Tx
+from functory.engine.database import counters
+from functory.engine.database.schema import event, execution, schedule, schedule_tick, source
+from functory.engine.database.transaction import Tx
+from functory.engine.events import store as event_store
+from functory.engine.sources import store as source_store
 
 TYPE = "schedule.due"
 
@@ -231,7 +233,7 @@ def failures(tx: Tx, since: datetime) -> list[dict[str, Any]]:
         )
         .where(
             event.c.type.in_(FAILED),
-            event.c.id >= events.least_id(since),
+            event.c.id >= event_store.least_id(since),
             event.c.time >= schedule.c.watched_from,
             source.c.state == "enabled",
         )
@@ -250,13 +252,13 @@ def pause_failed(tx: Tx, source_id: str, note: str) -> bool:
     row = tx.one(sa.select(source).where(source.c.id == source_id, source.c.state == "enabled"))
     if row is None:
         return False
-    sources.move(tx, row, "paused", "source.paused", note, author="functory", hook=halt)
+    source_store.move(tx, row, "paused", "source.paused", note, author="functory", hook=halt)
     return True
 
 
 def _put(tx: Tx, wanted: Sequence[tuple[Mapping[str, Any], Tick]]) -> dict[tuple[str, datetime], str]:
     rows = [
-        events.record(tx, TYPE, row["name"], dict(tick.data), source=sources.address(row))
+        event_store.record(tx, TYPE, row["name"], dict(tick.data), source=source_store.address(row))
         for row, tick in wanted
     ]
     keys = {made["id"]: (row["source_id"], tick.time) for made, (row, tick) in zip(rows, wanted, strict=True)}
@@ -274,5 +276,5 @@ def _put(tx: Tx, wanted: Sequence[tuple[Mapping[str, Any], Tick]]) -> dict[tuple
         ],
         schedule_tick.c.event_id,
     )
-    events.add(tx, [made for made in rows if made["id"] in new])
+    event_store.add(tx, [made for made in rows if made["id"] in new])
     return {key: id_ for id_, key in keys.items() if id_ in new}

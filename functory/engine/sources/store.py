@@ -14,13 +14,17 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from engine import audit, codec, counters, events, intake, metrics
-from engine.database import Database
-from engine.errors import Conflict, Invalid, NotFound, Stale
-from engine.intake import Arrival
-from engine.source import NAME
-from engine.tables import source
-from engine.tx import Tx
+from functory.engine.database import audit, counters
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import source
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Conflict, Invalid, NotFound, Stale
+from functory.engine.events import receipts
+from functory.engine.events import store as event_store
+from functory.engine.events.receipts import Arrival
+from functory.engine.functions.source.parser import NAME
+from functory.engine.serialization import json_codec
+from functory.engine.telemetry import metrics
 
 # What a kind does in the transaction that saves, pauses, resumes or deletes one of its sources.
 Hook = Callable[[Tx, Mapping[str, Any]], None]
@@ -67,7 +71,7 @@ class Sources:
                 f"{name!r} is not a name for a source (kind {kind})",
                 "letters, digits, _ - and . only; it begins with a letter",
             )
-        config = codec.loads(codec.encode(dict(config)))
+        config = json_codec.loads(json_codec.encode(dict(config)))
         with self._database.write() as tx:
             changed = counters.bump(tx, counters.SOURCES)
             row = tx.one(sa.select(source).where(source.c.kind == kind, source.c.name == name))
@@ -229,7 +233,7 @@ class Sources:
         """
         with self._database.write() as tx:
             hold(tx, held)
-            taken = intake.take(tx, held.id, address(held.row), arrivals)
+            taken = receipts.take(tx, held.id, address(held.row), arrivals)
             values: dict[str, Any] = {} if cursor is KEEP else {"cursor": cursor}
             if any(taken):
                 values["last_event_at"] = tx.now
@@ -275,7 +279,7 @@ class Sources:
         data = {"kind": row["kind"], "name": row["name"], "version": row["version"], "author": author}
         if note:
             data["note"] = note
-        events.add(tx, [events.record(tx, type_, row["name"], data, source=address(row))])
+        event_store.add(tx, [event_store.record(tx, type_, row["name"], data, source=address(row))])
         audit.note(tx, author, type_, f"{row['kind']}/{row['name']}", {"note": note} if note else None)
 
 

@@ -4,7 +4,7 @@ Each watched table gets a function and a trigger, both named after the source's 
 what every event is: a row of ``event`` and one of ``outbox``. It commits and rolls back with the change, so that
 there is never an event without its change, nor a change without its event.
 
-What the trigger does, and with whose rights, is told in :mod:`engine.rowtrigger`.
+What the trigger does, and with whose rights, is told in :mod:`functory.engine.sources.table_capture_sql`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from engine import rowtrigger, sources, tables
-from engine.errors import Conflict, Invalid, Refused
-from engine.tx import Tx
+from functory.engine.database import schema as db_schema
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Conflict, Invalid, Refused
+from functory.engine.sources import store as source_store
+from functory.engine.sources import table_capture_sql
 
 EVENTS = ("insert", "update", "delete")
 # How long installing waits for transactions that write the table, in milliseconds: others wait behind it meanwhile.
@@ -64,9 +66,9 @@ def install(tx: Tx, row: Mapping[str, Any], feed: Feed) -> str:
     )  # fmt: skip
     function = sql.Identifier(home, name)
     target = sql.Identifier(table.schema, table.name)
-    body = rowtrigger.body(
+    body = table_capture_sql.body(
         home=home,
-        source=sources.address(row),
+        source=source_store.address(row),
         table=table.shown,
         key=key,
         columns=feed.columns,
@@ -79,7 +81,7 @@ def install(tx: Tx, row: Mapping[str, Any], feed: Feed) -> str:
     with _told(table.shown):
         _run(tx, sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(LOCK_MILLISECONDS)))
         _run(tx, sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(function))
-        _run(tx, rowtrigger.function(function, _text(tx, body)))
+        _run(tx, table_capture_sql.function(function, _text(tx, body)))
         _run(tx, sql.SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC").format(function))
         _run(
             tx,
@@ -164,7 +166,7 @@ def _find(tx: Tx, name: str) -> _Table:
         raise Invalid(f"{found['shown']} is a temporary table", "it ends with the session that made it")
     if found["nspname"] in ("pg_catalog", "information_schema") or (
         found["ours"]
-        and (found["relname"] in tables.metadata.tables or found["relname"] == "alembic_version")
+        and (found["relname"] in db_schema.metadata.tables or found["relname"] == "alembic_version")
     ):
         raise Invalid(f"{found['shown']} cannot be watched", "an event is a row of such a table itself")
     return _Table(oid, found["nspname"], found["relname"], found["shown"])

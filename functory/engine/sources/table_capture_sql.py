@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, LiteralString
 
-from engine.carrier import CHANNEL
+from functory.engine.database.notifications import CHANNEL
 
 if TYPE_CHECKING:
     from psycopg import sql
 
 # The first number that PostgreSQL gives to what users define (FirstNormalObjectId, access/transam.h).
 _USERS = 16384
-# What is nested more deeply is shown as text: it might not be read again (``engine.codec``).
+# What is nested more deeply is shown as text: it might not be read again (``engine.serialization.json_codec``).
 _DEEPEST = 200
 
 

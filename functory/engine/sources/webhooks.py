@@ -9,11 +9,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import intake, metrics, sources
-from engine.database import Database
-from engine.intake import Arrival
-from engine.tables import pace, source
-from engine.tx import Tx
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import pace, source
+from functory.engine.database.transaction import Tx
+from functory.engine.events import receipts
+from functory.engine.events.receipts import Arrival
+from functory.engine.sources import store as source_store
+from functory.engine.telemetry import metrics
 
 CONTROL = "webhook"
 # The source's row says when it last brought an event, to this precision: not every request rewrites it.
@@ -39,7 +41,7 @@ class Taken:
 
 
 class Webhooks:
-    """Webhooks as the server asks for them; :class:`engine.sources.Sources` keeps what is configured."""
+    """Webhooks as the server asks for them; :class:`functory.engine.sources.store.Sources` keeps what is configured."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -81,15 +83,15 @@ class Webhooks:
 
     def _take(self, tx: Tx, row: Mapping[str, Any], arrival: Arrival, rate: Rate | None) -> Taken:
         if rate is not None:
-            before = None if arrival.key is None else intake.known(tx, row["id"], arrival.key)
+            before = None if arrival.key is None else receipts.known(tx, row["id"], arrival.key)
             if before is not None:
                 return Taken(before, duplicate=True)
             wait = _pay(tx, row, rate)
             if wait > 0:
                 return Taken(wait=wait)
-        (event_id,) = intake.take(tx, row["id"], sources.address(row), [arrival])
+        (event_id,) = receipts.take(tx, row["id"], source_store.address(row), [arrival])
         if event_id is None:
-            return Taken(str(intake.known(tx, row["id"], arrival.key or "")), duplicate=True)
+            return Taken(str(receipts.known(tx, row["id"], arrival.key or "")), duplicate=True)
         if self._worth_noting(tx.now, row):
             tx.execute(
                 sa.update(source)

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from engine.codec import encode
+from functory.engine.serialization.json_codec import encode
 
 MASK = "***"
 

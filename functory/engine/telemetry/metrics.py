@@ -16,10 +16,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from engine import events, lanes
-from engine.database import Database
-from engine.errors import FunctoryError
-from engine.tables import bucket, event, execution, function, outbox, source, verification, worker
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import (
+    bucket,
+    event,
+    execution,
+    function,
+    outbox,
+    source,
+    verification,
+    worker,
+)
+from functory.engine.errors import FunctoryError
+from functory.engine.events import store as event_store
+from functory.engine.flow_control import concurrency
 
 OTHER = "_other"
 TIERS = ("A", "B", "C", "none")
@@ -267,13 +277,13 @@ class StateCollector(Collector):
                 )
                 workers = tx.scalar(sa.select(sa.func.count()).select_from(worker))
                 held = tx.pairs(sa.select(bucket.c.kind, sa.func.sum(bucket.c.count)).group_by(bucket.c.kind))
-                held |= lanes.waiting(tx)
+                held |= concurrency.waiting(tx)
                 troubled = tx.pairs(
                     sa.select(source.c.kind, sa.func.count(source.c.problem))
                     .where(source.c.state == "enabled")
                     .group_by(source.c.kind)
                 )
-                quarantined = events.quarantined(tx)
+                quarantined = event_store.quarantined(tx)
                 checked = tx.rows(
                     sa.select(verification.c.code, verification.c.count, verification.c.time).order_by(
                         verification.c.code

@@ -12,10 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import budgets, dependencies, events, rates, steps, versions
-from engine.controls import NONE, Controls
-from engine.errors import FunctoryError
-from engine.tx import Tx
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import FunctoryError
+from functory.engine.events import store as event_store
+from functory.engine.executions import root_budget
+from functory.engine.executions.compensation import steps
+from functory.engine.flow_control import circuit_breaker
+from functory.engine.flow_control.controls import NONE, Controls
+from functory.engine.functions import dependencies, versions
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def admit(
     ready, late = _before_failure(tx, ready)
     ready, over = _within_budget(tx, ready, max_budget)
     ready, fast = _within_rate(tx, ready)
-    budgets.spend(tx, Counter(item.event["root_id"] for item in ready))
+    root_budget.spend(tx, Counter(item.event["root_id"] for item in ready))
     return ready, [*refused, *late, *over, *fast]
 
 
@@ -122,7 +126,7 @@ def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], 
 def _within_budget(
     tx: Tx, ready: Sequence[Admitted], max_budget: int
 ) -> tuple[list[Admitted], list[Refused]]:
-    used = budgets.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
+    used = root_budget.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
     kept: list[Admitted] = []
     refused: list[Refused] = []
     taken: Counter[str] = Counter()
@@ -145,18 +149,18 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
     limited = [item for item in ready if item.fire.per_minute is not None]
     if not limited:
         return list(ready), []
-    broken = rates.open_breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
+    broken = circuit_breaker.open_breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
     wanted: dict[tuple[str, str], tuple[int, int]] = {}
     for item in limited:
         if item.fire.trigger["id"] not in broken and item.fire.per_minute is not None:
-            place = rates.key(item.fire.trigger["id"], item.event["subject"])
+            place = circuit_breaker.key(item.fire.trigger["id"], item.event["subject"])
             wanted[place] = (wanted.get(place, (0, 0))[0] + 1, item.fire.per_minute)
-    allowed = {place: allowance.granted for place, allowance in rates.take(tx, wanted).items()}
+    allowed = {place: allowance.granted for place, allowance in circuit_breaker.take(tx, wanted).items()}
     kept: list[Admitted] = []
     refused: list[Refused] = []
     for item in ready:
         trigger, limit = item.fire.trigger, item.fire.per_minute
-        place = rates.key(trigger["id"], item.event["subject"])
+        place = circuit_breaker.key(trigger["id"], item.event["subject"])
         if limit is None or allowed.get(place, 0) > 0:
             if limit is not None:
                 allowed[place] -= 1
@@ -166,14 +170,19 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
         if until is not None:
             closes = until.isoformat(timespec="seconds")
             detail = f"it closes at {closes}, or by: functory trigger resume {trigger['name']}"
-            refused.append((item.event, Suppress(trigger, "breaker_open", rates.TRIPS, rates.TRIPS, detail)))
+            refused.append(
+                (
+                    item.event,
+                    Suppress(trigger, "breaker_open", circuit_breaker.TRIPS, circuit_breaker.TRIPS, detail),
+                )
+            )
             continue
-        opened = rates.trip(tx, trigger["id"])
+        opened = circuit_breaker.trip(tx, trigger["id"])
         detail = f"more than {limit} a minute for the subject {item.event['subject']!r}"
         refused.append((item.event, Suppress(trigger, "rate", limit, limit + 1, detail)))
         if opened is not None:
             broken[trigger["id"]] = opened
-            events.add(tx, [_told_open(tx, trigger, opened.isoformat(timespec="seconds"))])
+            event_store.add(tx, [_told_open(tx, trigger, opened.isoformat(timespec="seconds"))])
     return kept, refused
 
 
@@ -183,9 +192,9 @@ def _told_open(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]
         "trigger": trigger["name"],
         "version": trigger["version"],
         "until": until,
-        "note": f"its rate tripped {rates.TRIPS} times within {rates.WINDOW:g} s",
+        "note": f"its rate tripped {circuit_breaker.TRIPS} times within {circuit_breaker.WINDOW:g} s",
     }
-    return events.record(
+    return event_store.record(
         tx,
         "trigger.paused",
         trigger["name"],

@@ -15,10 +15,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import events, executions
-from engine.admission import Refused, Suppress
-from engine.tables import Id, bucket, cancellation, event, execution, hold
-from engine.tx import Tx
+from functory.engine.database.schema import Id, bucket, cancellation, event, execution, hold
+from functory.engine.database.transaction import Tx
+from functory.engine.events import store as event_store
+from functory.engine.executions import store as execution_store
+from functory.engine.triggers.admission import Refused, Suppress
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def are_due(tx: Tx) -> bool:
     """Whether there is any to carry out. A look that locks nothing."""
     if tx.scalar(_ANY) is None:
         return False
-    first = events.first_unrouted(tx)
+    first = event_store.first_unrouted(tx)
     return first is None or tx.scalar(_ANY_BEFORE, {"first": first}) is not None
 
 
@@ -82,7 +83,7 @@ def carry_out(
     ``triggers`` gives the row of a trigger as it is now (None: it is gone), ``cancels`` answers by its rule. The
     caller writes the firings of what is ``refused``, in the same transaction.
     """
-    first = events.first_unrouted(tx)
+    first = event_store.first_unrouted(tx)
     given = {"limit": limit}
     noted = tx.rows(_DUE, given) if first is None else tx.rows(_DUE_BEFORE, {**given, "first": first})
     by_id = _events(tx, [one["event_id"] for one in noted])
@@ -173,7 +174,7 @@ class _Deed:
             sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
             .where(
                 execution.c.trigger_id == self.trigger["id"],
-                execution.c.state.in_(executions.OPEN),
+                execution.c.state.in_(execution_store.OPEN),
                 execution.c.event_id < self.event["id"],
             )
             .order_by(execution.c.id)
@@ -181,7 +182,7 @@ class _Deed:
         started = _events(self.tx, [row["event_id"] for row in open_])
         because = f"trigger {self.trigger['name']}, by event {self.event['id']}"
         asked = [row["id"] for row in open_ if self._answer(started[row["event_id"]], row["created_at"])]
-        return sum(executions.cancel_open(self.tx, id_, because) is not None for id_ in asked)
+        return sum(execution_store.cancel_open(self.tx, id_, because) is not None for id_ in asked)
 
     def _answer(self, started: Mapping[str, Any], since: datetime) -> bool:
         return self.cancels(Question(self.trigger["id"], self.rule, self.event, started, since))

@@ -12,14 +12,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import latches
-from engine.admission import Fire, Refused, Suppress
-from engine.controls import Once
-from engine.durations import text
-from engine.holds import Hold
-from engine.tables import Instant, once
-from engine.throttles import Paces
-from engine.tx import Tx
+from functory.engine.database import row_locks
+from functory.engine.database.schema import Instant, once
+from functory.engine.database.transaction import Tx
+from functory.engine.flow_control.buffers import Hold
+from functory.engine.flow_control.controls import Once
+from functory.engine.flow_control.rate_limits import Paces
+from functory.engine.serialization.durations import text
+from functory.engine.triggers.admission import Fire, Refused, Suppress
 
 Match = tuple[Mapping[str, Any], Fire | Hold]
 
@@ -90,13 +90,13 @@ class _Keys:
                 "key": one.key.hash,
                 "text": one.key.text,
                 "event_id": event,
-                "expires_at": latches.LONG_AGO,
+                "expires_at": row_locks.LONG_AGO,
             }
             for event, trigger, one in wanted
         ]
         self._known: dict[tuple[str, str], tuple[str, datetime]] = {
             (key[0], key[1]): (row["event_id"], row["expires_at"])
-            for key, row in latches.lock(tx, once, rows).items()
+            for key, row in row_locks.lock(tx, once, rows).items()
         }
         self._used: set[tuple[str, str]] = set()
 

@@ -1,6 +1,7 @@
 """What a trigger has waiting, and for which key: read, never changed, in one snapshot.
 
-The rows tell how far each control has got (``engine.controls`` says in which order they work); what they are told
+The rows tell how far each control has got (``engine.flow_control.controls`` says in which order they work);
+what they are told
 with is the trigger's definition, which ``functory trigger debug`` puts beside them. Every list is cut to its first
 ``SHOWN`` rows with the count of all, so that ten thousand open keys are as quick to read as ten.
 """
@@ -14,10 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import switches
-from engine.database import Database
-from engine.errors import NotFound
-from engine.tables import (
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import (
     breaker,
     bucket,
     cancellation,
@@ -32,7 +31,9 @@ from engine.tables import (
     trigger,
     trigger_version,
 )
-from engine.tx import Tx
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import NotFound
+from functory.engine.triggers import kill_switch
 
 # Keys, lanes and executions that are told one by one.
 SHOWN = 20
@@ -110,7 +111,7 @@ def of(database: Database, name: str, *, key: str | None = None, shown: int = SH
         return Standing(
             now=tx.now,
             trigger=row,
-            halted=switches.thrown(tx, switches.TRIGGERS),
+            halted=kill_switch.thrown(tx, kill_switch.TRIGGERS),
             pending=_count(tx, event, event.c.state == "pending"),
             key=key,
             breaker=tx.one(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),

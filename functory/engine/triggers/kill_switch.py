@@ -10,11 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import audit
-from engine.database import Database
-from engine.errors import Invalid
-from engine.tables import switch
-from engine.tx import Tx
+from functory.engine.database import audit
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import switch
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Invalid
 
 TRIGGERS = "triggers"
 KNOWN = (TRIGGERS,)

@@ -14,14 +14,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import budgets, executions, lanes, overlaps
-from engine.admission import Admitted, Refused, Suppress
-from engine.controls import NONE
-from engine.lanes import OVERLAP, UNLIMITED, Place
-from engine.overlaps import Open
-from engine.tables import execution, slot
-from engine.throttles import Paces
-from engine.tx import Tx
+from functory.engine.database.schema import execution, slot
+from functory.engine.database.transaction import Tx
+from functory.engine.executions import root_budget
+from functory.engine.executions import store as execution_store
+from functory.engine.flow_control import concurrency, overlap
+from functory.engine.flow_control.concurrency import OVERLAP, UNLIMITED, Place
+from functory.engine.flow_control.controls import NONE
+from functory.engine.flow_control.overlap import Open
+from functory.engine.flow_control.rate_limits import Paces
+from functory.engine.triggers.admission import Admitted, Refused, Suppress
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,17 @@ class _Line:
         self._tx = tx
         self._admitted = admitted
         self._overlaps = {
-            id(item): lanes.overlap_place(item.fire.trigger, item.fire.controls.overlap.key, 1)
+            id(item): concurrency.overlap_place(item.fire.trigger, item.fire.controls.overlap.key, 1)
             for item in admitted
             if item.fire.controls.overlap is not None
         }
         self._places = {
-            id(item): lanes.places(item.fire.trigger, item.version["name"], item.fire.controls)
+            id(item): concurrency.places(item.fire.trigger, item.version["name"], item.fire.controls)
             for item in admitted
         }
         # Decided by what is open of the key, so nobody else may decide at the same time.
-        lanes.make(tx, self._overlaps.values())
-        lanes.make(tx, [place for found in self._places.values() for place in found], keep=True)
+        concurrency.make(tx, self._overlaps.values())
+        concurrency.make(tx, [place for found in self._places.values() for place in found], keep=True)
         self._open = self._find_open()
         self._paces = Paces(
             tx,
@@ -90,17 +92,17 @@ class _Line:
         self._paces.write()
         # They were admitted, and have caused nothing after all.
         returned = Counter(row["root_id"] for row, _ in refused)
-        budgets.spend(self._tx, {root: -count for root, count in returned.items()})
+        root_budget.spend(self._tx, {root: -count for root, count in returned.items()})
         return starts, refused
 
     def _decide(self, item: Admitted) -> Start | Suppress:
         controls = item.fire.controls
         row = _row(self._tx, item)
-        moment = lanes.queue_at(item.event["id"], controls.priority)
+        moment = concurrency.queue_at(item.event["id"], controls.priority)
         mine = [(place, False) for place in self._places[id(item)]]
         place, rule = self._overlaps.get(id(item)), controls.overlap
         if place is not None and rule is not None:
-            answer = overlaps.decide(rule.policy, item.event["id"], self._open[place.lane])
+            answer = overlap.decide(rule.policy, item.event["id"], self._open[place.lane])
             for other in answer.cancel:
                 self._cancel(other, item, place.lane)
             if answer.what == "drop":
@@ -133,7 +135,7 @@ class _Line:
             rows = self._tx.rows(
                 sa.select(slot)
                 .join(execution, execution.c.id == slot.c.execution_id)
-                .where(slot.c.lane.in_(keys), execution.c.state.in_(executions.OPEN))
+                .where(slot.c.lane.in_(keys), execution.c.state.in_(execution_store.OPEN))
                 .order_by(slot.c.position)
             )
             for row in rows:
@@ -146,14 +148,14 @@ class _Line:
         if any(row["id"] == id_ for row in self._unwritten):
             self._write()
         because = f"trigger {item.fire.trigger['name']}, by event {item.event['id']}"
-        if executions.cancel_open(self._tx, id_, because) != "running":
+        if execution_store.cancel_open(self._tx, id_, because) != "running":
             self._open[lane] = [one for one in self._open[lane] if one.id != id_]
 
     def _write(self) -> None:
         """Write what is decided so far."""
         self._tx.insert(execution, self._unwritten)
         if self._slots:
-            lanes.enter(self._tx, self._slots)
+            concurrency.enter(self._tx, self._slots)
         self._unwritten, self._slots = [], []
 
 
@@ -170,7 +172,7 @@ def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
         "subject": event["subject"],
         "event": event["id"],
     }
-    return executions.row(
+    return execution_store.row(
         tx,
         item.version,
         item.input,

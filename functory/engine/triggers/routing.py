@@ -10,14 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine import cancellations, counters, entry, events, holds, starts, suppressions, switches, triggers
-from engine.admission import Fire, Refused, Suppress, admit
-from engine.cancellations import Cancel
-from engine.database import Database
-from engine.errors import Unavailable
-from engine.holds import Hold
-from engine.tables import firing
-from engine.tx import Tx
+from functory.engine.database import counters
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import firing
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Unavailable
+from functory.engine.events import store as event_store
+from functory.engine.flow_control import buffers
+from functory.engine.flow_control.buffers import Hold
+from functory.engine.triggers import cancel_on, idempotency, kill_switch, launch, suppressions
+from functory.engine.triggers import store as trigger_store
+from functory.engine.triggers.admission import Fire, Refused, Suppress, admit
+from functory.engine.triggers.cancel_on import Cancel
 
 Decision = Fire | Suppress | Hold | Cancel
 Decide = Callable[[Mapping[str, Any]], Sequence[Decision]]
@@ -52,7 +56,7 @@ def version(tx: Tx) -> int:
 
 def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
     """The triggers that changed after that number of the set, deleted ones too; below 0: all that there are."""
-    return triggers.changed_since(tx, version)
+    return trigger_store.changed_since(tx, version)
 
 
 def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> Routed:
@@ -64,9 +68,9 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
     """
     try:
         with database.write() as tx:
-            if switches.thrown(tx, switches.TRIGGERS):
+            if kill_switch.thrown(tx, kill_switch.TRIGGERS):
                 return Routed()
-            return _write(tx, events.take_pending(tx, limit), prepare, max_budget)
+            return _write(tx, event_store.take_pending(tx, limit), prepare, max_budget)
     except Unavailable:
         raise
     except Exception:
@@ -76,16 +80,16 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
 def _one_by_one(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> Routed:
     total = Routed()
     with database.read() as tx:
-        ids = events.pending_ids(tx, limit)
+        ids = event_store.pending_ids(tx, limit)
     for id_ in ids:
         try:
             with database.write() as tx:
-                total.add(_write(tx, events.take_one(tx, id_), prepare, max_budget))
+                total.add(_write(tx, event_store.take_one(tx, id_), prepare, max_budget))
         except Unavailable:
             raise
         except Exception as error:
             with database.write() as tx:
-                state = events.mark_failed(tx, id_, f"{type(error).__name__}: {error}")
+                state = event_store.mark_failed(tx, id_, f"{type(error).__name__}: {error}")
             total.failed.append((id_, state))
     return total
 
@@ -102,11 +106,11 @@ def _write(
     decided = [(row, decision) for row in batch for decision in decide(row)]
     done.matched = len({row["id"] for row, _ in decided})
     refused = [(row, d) for row, d in decided if isinstance(d, Suppress)]
-    entered, dropped = entry.enter(tx, [(row, d) for row, d in decided if isinstance(d, Fire | Hold)])
-    holds.put(tx, [(row, d) for row, d in entered if isinstance(d, Hold)])
-    cancellations.note(tx, [(row, d) for row, d in decided if isinstance(d, Cancel)])
+    entered, dropped = idempotency.enter(tx, [(row, d) for row, d in decided if isinstance(d, Fire | Hold)])
+    buffers.put(tx, [(row, d) for row, d in entered if isinstance(d, Hold)])
+    cancel_on.note(tx, [(row, d) for row, d in decided if isinstance(d, Cancel)])
     fire(tx, [(row, d) for row, d in entered if isinstance(d, Fire)], refused + dropped, max_budget, done)
-    events.mark_routed(tx, [row["id"] for row in batch])
+    event_store.mark_routed(tx, [row["id"] for row in batch])
     return done
 
 
@@ -119,7 +123,7 @@ def fire(
 ) -> None:
     """Write the executions and firings of what fires, and the firings of what is ``refused``; ``done`` counts them."""
     admitted, over = admit(tx, fires, max_budget)
-    started, late = starts.start(tx, admitted)
+    started, late = launch.start(tx, admitted)
     firings = [
         _firing(tx, event, one.item.fire.trigger)
         | {"execution_id": one.row["id"], "joint": len(one.item.fire.events) > 1}
@@ -129,7 +133,7 @@ def fire(
     stopped = [*refused, *_each(fires, [*over, *late])]
     told, suppressed = suppressions.record(tx, stopped)
     tx.insert(firing, firings + [_firing(tx, row, s.trigger) | more for row, s, more in suppressed])
-    events.add(tx, told)
+    event_store.add(tx, told)
     done.fired += [one.item.fire.trigger["name"] for one in started]
     done.suppressed += [(s.trigger["name"], s.reason) for _, s in stopped]
 

@@ -12,12 +12,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import audit, causes, codec, counters, events, rates
-from engine.causes import Cause
-from engine.database import Database, Tx
-from engine.errors import Conflict, Invalid, NotFound
-from engine.source import NAME
-from engine.tables import firing, trigger, trigger_version
+from functory.engine.database import audit, counters
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import firing, trigger, trigger_version
+from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.events import causation
+from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
+from functory.engine.flow_control import circuit_breaker
+from functory.engine.functions.source.parser import NAME
+from functory.engine.serialization import json_codec
 
 
 class Triggers:
@@ -46,9 +50,9 @@ class Triggers:
             raise Invalid(
                 f"{name!r} is not a trigger name", "letters, digits, _ - and . only; it begins with a letter"
             )
-        sha256 = codec.digest(definition)
+        sha256 = json_codec.digest(definition)
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             changed = counters.bump(tx, counters.TRIGGERS)
             row = tx.one(_joined().where(trigger.c.name == name))
             alive = row is not None and row["state"] != "deleted"
@@ -109,8 +113,9 @@ class Triggers:
             )
             data = {"trigger": name, "version": number, "function": definition["function"], "author": author}
             type_ = "trigger.updated" if alive else "trigger.created"
-            events.add(
-                tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)]
+            event_store.add(
+                tx,
+                [event_store.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)],
             )
         return self.get(name) | {"created": True}
 
@@ -163,7 +168,7 @@ class Triggers:
         if row["state"] == "shadow":
             raise Conflict(f"the trigger {name} is in shadow mode", try_=f"functory trigger promote {name}")
         with self._database.write() as tx:
-            rates.close(tx, row["id"])
+            circuit_breaker.close(tx, row["id"])
         self._move(name, "enabled", "trigger.resumed", "", author, cause)
 
     def promote(self, name: str, *, author: str = "") -> None:
@@ -178,7 +183,7 @@ class Triggers:
 
     def _move(self, name: str, state: str, type_: str, note: str, author: str, cause: Cause | None) -> None:
         with self._database.write() as tx:
-            causes.hold(tx, cause)
+            causation.hold(tx, cause)
             changed = counters.bump(tx, counters.TRIGGERS)
             row = tx.one(sa.select(trigger).where(trigger.c.name == name, trigger.c.state != "deleted"))
             if row is None:
@@ -191,8 +196,9 @@ class Triggers:
                 .values(state=state, note=note or None, changed=changed, updated_at=tx.now)
             )
             data = {"trigger": name, "version": row["version"], "note": note, "author": author}
-            events.add(
-                tx, [events.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)]
+            event_store.add(
+                tx,
+                [event_store.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)],
             )
             audit.note(tx, author, type_, name, {"note": note} if note else None)
 

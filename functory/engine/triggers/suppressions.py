@@ -13,13 +13,24 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import audit, events, executions, versions
-from engine.admission import Refused, Suppress
-from engine.database import Database
-from engine.errors import Conflict, NotFound
-from engine.events import as_id
-from engine.tables import Instant, event, execution, firing, suppression, trigger, trigger_version
-from engine.tx import Tx
+from functory.engine.database import audit
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import (
+    Instant,
+    event,
+    execution,
+    firing,
+    suppression,
+    trigger,
+    trigger_version,
+)
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Conflict, NotFound
+from functory.engine.events import store as event_store
+from functory.engine.events.store import as_id
+from functory.engine.executions import store as execution_store
+from functory.engine.functions import versions
+from functory.engine.triggers.admission import Refused, Suppress
 
 # Reasons that are a guard's: told as an event, shown on the execution whose next step was stopped.
 GUARDS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
@@ -116,7 +127,7 @@ def _told(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
         "chain": [*(link["name"] for link in row["chain"]), name],
         "detail": stop.detail or None,
     }
-    told = events.record(
+    told = event_store.record(
         tx, "trigger.suppressed", name, data, source=f"/functory/triggers/{name}", inert=True
     )
     return told | {
@@ -180,7 +191,7 @@ class Suppressions:
                 )
             definition = stopped["definition"]
             target = versions.load_reference(tx, definition["function"])
-            input_ = make_input(definition, events.envelope(row), target["parameters"])
+            input_ = make_input(definition, event_store.envelope(row), target["parameters"])
             link = {
                 "trigger": stopped["trigger_id"],
                 "name": trigger_name,
@@ -193,7 +204,7 @@ class Suppressions:
                     f"event {event_id} was replayed for {trigger_name} already",
                     "a suppressed match is replayed once",
                 )
-            new = executions.row(
+            new = execution_store.row(
                 tx,
                 target,
                 input_,

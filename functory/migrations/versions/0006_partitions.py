@@ -5,7 +5,7 @@ from datetime import UTC, timedelta
 import sqlalchemy as sa
 from alembic import op
 
-from engine.clock import first_id
+from functory.engine.database.clock import first_id
 
 revision = "0006"
 down_revision = "0005"

@@ -5,8 +5,8 @@ along; ``functory pack import stackstorm`` saves that. Nothing of the pack is ru
 Python is only parsed, and no file outside of the folder is opened.
 """
 
-from packs.stackstorm.pack import Pack, read_pack
-from packs.stackstorm.report import Entry, LeftOut
-from packs.stackstorm.timer import check_timer, cron_line
+from functory.packs.stackstorm.pack import Pack, read_pack
+from functory.packs.stackstorm.report import Entry, LeftOut
+from functory.packs.stackstorm.timer import check_timer, cron_line
 
 __all__ = ["read_pack", "Pack", "Entry", "LeftOut", "check_timer", "cron_line"]

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from packs.stackstorm import source
-from packs.stackstorm.folder import Folder
-from packs.stackstorm.report import LeftOut
-from packs.stackstorm.shim import shim_source
+from functory.packs.stackstorm import source
+from functory.packs.stackstorm.action_shim import shim_source
+from functory.packs.stackstorm.folder import Folder
+from functory.packs.stackstorm.report import LeftOut
 
 # What a python-script action may take when its metadata says nothing, in seconds.
 TIMEOUT = 600

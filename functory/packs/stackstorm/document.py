@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from engine import codec
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
 
 
 class _Loader(yaml.SafeLoader):
@@ -51,7 +51,7 @@ def parse_document(text: str, place: str) -> Any:
     """The JSON value of a YAML text; ``place`` names it in errors. Raises :class:`Invalid`."""
     try:
         value = _Loader(text).get_single_data()
-        codec.encode(_decoded(value))
+        json_codec.encode(_decoded(value))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from engine.errors import Invalid
-from packs.stackstorm.document import parse_document
+from functory.engine.errors import Invalid
+from functory.packs.stackstorm.document import parse_document
 
 # The largest pack of the Exchange has some hundred files.
 MAX_FILES = 5000

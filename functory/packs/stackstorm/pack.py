@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.errors import Invalid
-from engine.source import NAME
-from packs.stackstorm.action import Settings, read_action
-from packs.stackstorm.folder import Folder
-from packs.stackstorm.report import Entry, LeftOut, reason
-from packs.stackstorm.rule import Target, read_rule
+from functory.engine.errors import Invalid
+from functory.engine.functions.source.parser import NAME
+from functory.packs.stackstorm.action import Settings, read_action
+from functory.packs.stackstorm.folder import Folder
+from functory.packs.stackstorm.report import Entry, LeftOut, reason
+from functory.packs.stackstorm.rule import Target, read_rule
 
 _YAML = (".yaml", ".yml")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 Outcome = Literal["imported", "paused", "left out"]
 

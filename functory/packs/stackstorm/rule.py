@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import Invalid
-from engine.events import check_type
-from packs.stackstorm.report import Entry, LeftOut
-from packs.stackstorm.template import Rename, translate_parameters
-from packs.stackstorm.timer import TIMERS, check_timer, cron_line
+from functory.engine.errors import Invalid
+from functory.engine.events.store import check_type
+from functory.packs.stackstorm.report import Entry, LeftOut
+from functory.packs.stackstorm.template import Rename, translate_parameters
+from functory.packs.stackstorm.timer import TIMERS, check_timer, cron_line
 
 WEBHOOK = "stackstorm.webhook"
 ENDED = "core.st2.generic.actiontrigger"

@@ -1,7 +1,8 @@
 """The Python files of an action as one source: its class, what it takes from files beside it, and no more.
 
 Nothing is run: the files are parsed, imports of the pack's own modules are replaced by these modules' text, and
-StackStorm's base class by ours (``packs.stackstorm.shim``). What cannot be told from the text is a reason to leave
+StackStorm's base class by ours (``packs.stackstorm.action_shim``). What cannot be told from the text is a
+reason to leave
 the action out.
 """
 
@@ -13,9 +14,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from packs.stackstorm import shim
-from packs.stackstorm.folder import Folder
-from packs.stackstorm.report import LeftOut
+from functory.packs.stackstorm import action_shim
+from functory.packs.stackstorm.folder import Folder
+from functory.packs.stackstorm.report import LeftOut
 
 MAX_MODULES = 40
 
@@ -54,7 +55,7 @@ def gather(folder: Folder, entry_point: str, name: str) -> Gathered:
         what = "no class" if not runnable else "several classes: " + ", ".join(node.name for node in runnable)
         raise LeftOut(f"{entry_point} has {what} with run()", "leave one action class in the file")
     found.action_class = runnable[0].name
-    for needed in (name, shim.NAME):
+    for needed in (name, action_shim.NAME):
         if needed in found.names:
             raise LeftOut(
                 f"{found.names[needed][0]} defines {needed}, which the function needs",
@@ -148,7 +149,7 @@ def _take_import(
             bound = alias.asname or alias.name
             if found.names.get(bound) != ("", source):
                 _bind(bound, "", source, found)
-                found.statements.append((ast.parse(f"{bound} = {shim.NAME}.Action").body[0], ""))
+                found.statements.append((ast.parse(f"{bound} = {action_shim.NAME}.Action").body[0], ""))
         return
     _refuse_theirs(source, path)
     own = _own(folder, source, roots)
@@ -195,7 +196,8 @@ def _bind(name: str, path: str, meaning: str, found: Gathered) -> None:
     known, known_meaning = found.names.get(name, (path, meaning))
     if known != path and (known_meaning != meaning or not meaning):
         raise LeftOut(
-            f"{name} is defined in {known or shim.NAME} and in {path}", "rename one of them in the pack"
+            f"{name} is defined in {known or action_shim.NAME} and in {path}",
+            "rename one of them in the pack",
         )
     found.names[name] = path, meaning
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from packs.stackstorm.report import LeftOut
+from functory.packs.stackstorm.report import LeftOut
 
 # From the steps below ``trigger`` to those below ``event``.
 Rename = Callable[[list[str | int]], list[str | int]]

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from engine import events, rates
-from engine.errors import Invalid
-from engine.settings import Settings
-from triggers.definition import Compiled
-from triggers.guards import effective, trip
-from triggers.index import Index
+from functory.engine.errors import Invalid
+from functory.engine.events import store as event_store
+from functory.engine.flow_control import circuit_breaker
+from functory.engine.settings import Settings
+from functory.triggers.definition import Compiled
+from functory.triggers.index import Index
+from functory.triggers.routing.guards import effective, trip
 
 # Event ids that a result lists; counts are always complete.
 SHOWN = 20
@@ -128,7 +129,9 @@ class Rehearsal:
             return "budget"
         self._spent[row["root_id"]] += 1
         if self._limits.rate:
-            granted, moment = rates.conform(self._next.get(row["subject"]), row["time"], self._limits.rate, 1)
+            granted, moment = circuit_breaker.conform(
+                self._next.get(row["subject"]), row["time"], self._limits.rate, 1
+            )
             if not granted:
                 return "rate"
             self._next[row["subject"]] = moment
@@ -152,7 +155,7 @@ def run(
     second = Rehearsal(stored, settings) if stored is not None else None
     start = time.perf_counter()
     for row in _counted(rows, result, progress):
-        event = events.envelope(row)
+        event = event_store.envelope(row)
         fires = first.decide(row, event)
         if second is None:
             continue

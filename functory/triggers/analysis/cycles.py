@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import dependencies
-from engine.errors import Conflict, FunctoryError
-from triggers.definition import Compiled
-from triggers.patterns import Pattern, compile_pattern
+from functory.engine.errors import Conflict, FunctoryError
+from functory.engine.functions import dependencies
+from functory.triggers.definition import Compiled
+from functory.triggers.patterns import Pattern, compile_pattern
 
 # What the engine tells of an execution, whatever the function does.
 LIFE = (

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from engine import events
-from engine.errors import FunctoryError
-from triggers.definition import Compiled, compile_definition
-from triggers.patterns import Clause
+from functory.engine.errors import FunctoryError
+from functory.engine.events import store as event_store
+from functory.triggers.definition import Compiled, compile_definition
+from functory.triggers.patterns import Clause
 
 
 def explain(
@@ -25,7 +25,7 @@ def explain(
     path was expected to be what, and what was there, against the trigger as it is *now*.
     """
     recorded = {row["trigger_id"]: row for row in firings}
-    envelope = events.envelope(event)
+    envelope = event_store.envelope(event)
     answers: list[dict[str, Any]] = []
     for row in triggers:
         decided = recorded.pop(row["id"], None)

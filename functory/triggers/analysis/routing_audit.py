@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from engine import events
-from engine.database import Database
-from engine.invariants.decided import Decided, routed
-from engine.settings import Settings
-from triggers.definition import Compiled
-from triggers.judge import Judge
-from triggers.trigger_set import TriggerSet
+from functory.engine.database.connection import Database
+from functory.engine.events import store as event_store
+from functory.engine.maintenance.invariants.routed_events import Decided, routed
+from functory.engine.settings import Settings
+from functory.triggers.definition import Compiled
+from functory.triggers.routing.decision import Judge
+from functory.triggers.routing.trigger_set import TriggerSet
 
 # A change and a router's look at the triggers may overlap for as long as their transactions last.
 MARGIN = timedelta(seconds=10)
@@ -56,7 +56,7 @@ def rematch(
 
 
 def _look(judge: Judge, triggers: TriggerSet, one: Decided, found: Rematched, examples: int) -> None:
-    event = events.envelope(one.row)
+    event = event_store.envelope(one.row)
     parts: dict[str, tuple[Compiled, list[int]]] = {}
     for place in triggers.matching(event):
         if place.role == "cancel":

@@ -34,7 +34,7 @@ ends it. With a key, it knows the keys that have come so far.
 for those of its parts that have the same key, one of them in a firing.
 """
 
-from triggers.composites.composite import MAX_PARTS, Composite, compile_composite
-from triggers.composites.part import Part
+from functory.triggers.composites.definition import MAX_PARTS, Composite, compile_composite
+from functory.triggers.composites.part import Part
 
 __all__ = ["MAX_PARTS", "Composite", "Part", "compile_composite"]

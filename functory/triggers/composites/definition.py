@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from engine.controls import Key
-from engine.durations import seconds
-from engine.errors import Invalid
-from triggers.composites import rules
-from triggers.composites.part import FIELDS, Part, compile_part
-from triggers.composites.rules import Rule, Silence
-from triggers.flow import fields
-from triggers.flow.holding import key_of
-from triggers.flow.waiting import Outcome, State, Waiting
-from triggers.values import Value
+from functory.engine.errors import Invalid
+from functory.engine.flow_control.controls import Key
+from functory.engine.serialization.durations import seconds
+from functory.triggers.composites import rules
+from functory.triggers.composites.part import FIELDS, Part, compile_part
+from functory.triggers.composites.rules import Rule, Silence
+from functory.triggers.expressions.values import Value
+from functory.triggers.flow_control import fields
+from functory.triggers.flow_control.buffered_match import Outcome, State, Waiting
+from functory.triggers.flow_control.debounce_batch import key_of
 
 DAY = 86_400.0
 
@@ -82,7 +82,7 @@ class Composite:
         return key, mask
 
     def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
-        """When the match can be decided about; see :class:`triggers.flow.waiting.Control`."""
+        """When the match can be decided about; see :class:`functory.triggers.flow_control.buffered_match.Control`."""
         return match.at + timedelta(seconds=self.allowance) + timedelta.resolution
 
     def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from engine import codec
-from engine.errors import Invalid
-from triggers.conditions import Condition, compile_condition
-from triggers.flow import fields
-from triggers.patterns import Clause, Pattern, compile_pattern
-from triggers.values import Value
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
+from functory.triggers.expressions.conditions import Condition, compile_condition
+from functory.triggers.expressions.values import Value
+from functory.triggers.flow_control import fields
+from functory.triggers.patterns import Clause, Pattern, compile_pattern
 
 FIELDS = ("name", "on", "when", "key")
 
@@ -67,7 +67,7 @@ def compile_part(given: Any, name: str, key: Value | None, more: tuple[str, ...]
     condition = found.get("when")
     return Part(
         chosen,
-        codec.loads(codec.encode(on)),
+        json_codec.loads(json_codec.encode(on)),
         compile_pattern(on),
         None if condition is None else compile_condition(condition),
         fields.key(found, what) or key,

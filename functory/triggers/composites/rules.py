@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from engine import durations
-from triggers.flow.waiting import Dropped, Firing, Outcome, Quiet, State, Waiting
+from functory.engine.serialization import durations
+from functory.triggers.flow_control.buffered_match import Dropped, Firing, Outcome, Quiet, State, Waiting
 
 # What waits in one window at the most, in events and bytes of their data: it may all fire together.
 MAX_EVENTS = 1000

@@ -1,7 +1,8 @@
 """The CEL library, and what bounds the work that an expression may make it do.
 
 CEL (https://cel.dev) has no loops that do not end, but it can still be made to work hard. An evaluation is bounded
-by CEL's own 10,000 iterations, by the rules of ``triggers.expressions`` for what a macro may walk, and by an estimate
+by CEL's own 10,000 iterations, by the rules of ``triggers.expressions.cost`` for what a macro may walk, and
+by an estimate
 of the work from the size of what it is given.
 
 This is the only module that knows the library. It is 52 MB, so it is loaded when the first expression is compiled.
@@ -15,8 +16,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from engine.errors import Invalid
-from triggers.expressions import Shape, read_shape
+from functory.engine.errors import Invalid
+from functory.triggers.expressions.cost import Shape, read_shape
 
 MAX_TEXT = 2048
 # The library converts values recursively in C++ and dies on a very deep one.

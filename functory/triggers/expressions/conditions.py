@@ -8,7 +8,8 @@ after the pattern has matched::
 The variables are ``event`` (the whole envelope), ``data`` (``event.data``), ``now`` (a timestamp) and
 ``vars`` (values that the caller adds).
 
-The work of an evaluation is bounded (``triggers.cel``). An error, an answer that is not true or false, or a spent
+The work of an evaluation is bounded (``triggers.expressions.cel``). An error, an answer that is not true or
+false, or a spent
 budget is *no match* with its reason, never an exception: an event that comes from outside cannot stop the router.
 """
 
@@ -20,8 +21,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal
 
-from engine.errors import Invalid
-from triggers.cel import Expression, Failed, compile_expression
+from functory.engine.errors import Invalid
+from functory.triggers.expressions.cel import Expression, Failed, compile_expression
 
 EXAMPLE = "has(data.stock) && data.stock < 3"
 

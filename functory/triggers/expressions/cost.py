@@ -4,7 +4,7 @@ CEL bounds the number of iterations but not what each of them does: ``[[a, a]].e
 ...))`` doubles a value with every level, and a comparison of the whole event inside ``all()`` costs the event
 for each element. So two things are settled here: a macro may only walk a list or object that is *found* (in
 the event, in ``vars``, or in the variable of an outer macro), not one that the expression builds; and
-``Shape.work`` estimates the work from the event's size. ``triggers.conditions`` is the only caller.
+``Shape.work`` estimates the work from the event's size. ``triggers.expressions.conditions`` is the only caller.
 
 The tree comes from the library as a serialized ``CheckedExpr``. Its field numbers are those of
 https://github.com/google/cel-spec, ``proto/cel/expr/{checked,syntax}.proto``; its wire format is that of
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 # CEL's own bound, for one evaluation.
 MAX_ITERATIONS = 10_000

@@ -1,6 +1,6 @@
 """Values: what an expression in CEL makes of an event, for keys, priorities and mappings.
 
-As conditions are (``triggers.conditions``), but with any JSON value as the answer::
+As conditions are (``functory.triggers.expressions.conditions``), but with any JSON value as the answer::
 
     data.customer + "/" + event.subject
 """
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from engine.errors import Invalid
-from triggers.cel import Expression, Failed, compile_expression
+from functory.engine.errors import Invalid
+from functory.triggers.expressions.cel import Expression, Failed, compile_expression
 
 # CEL's types that have a JSON form; DYN is only known when it is evaluated.
 JSON = frozenset({"NULL", "BOOL", "INT", "UINT", "DOUBLE", "STRING", "LIST", "MAP", "DYN"})

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from engine.durations import seconds
-from engine.errors import Invalid
-from triggers.conditions import Condition, Verdict, compile_condition
-from triggers.flow import fields
-from triggers.patterns import Pattern, compile_pattern
+from functory.engine.errors import Invalid
+from functory.engine.serialization.durations import seconds
+from functory.triggers.expressions.conditions import Condition, Verdict, compile_condition
+from functory.triggers.flow_control import fields
+from functory.triggers.patterns import Pattern, compile_pattern
 
 MOST = 5
 YEAR = 366 * 86_400.0

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from engine.controls import NO_KEY, Key
-from engine.durations import seconds
-from engine.errors import Invalid
-from triggers.conditions import Condition, compile_condition
-from triggers.flow import fields
-from triggers.flow.waiting import Dropped, Firing, Outcome, State, Waiting
-from triggers.values import Value
+from functory.engine.errors import Invalid
+from functory.engine.flow_control.controls import NO_KEY, Key
+from functory.engine.serialization.durations import seconds
+from functory.triggers.expressions.conditions import Condition, compile_condition
+from functory.triggers.expressions.values import Value
+from functory.triggers.flow_control import fields
+from functory.triggers.flow_control.buffered_match import Dropped, Firing, Outcome, State, Waiting
 
 DAY = 86_400.0
 

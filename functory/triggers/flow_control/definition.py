@@ -1,6 +1,7 @@
 """A trigger's ``flow``: read, checked, and evaluated for one match.
 
-Each control is optional; ``engine.controls`` says in which order they work. What does not go together is refused when
+Each control is optional; ``engine.flow_control.controls`` says in which order they work. What does not go
+together is refused when
 the trigger is saved:
 
 - ``debounce`` with ``batch``: both decide how long a match waits for others;
@@ -19,13 +20,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from engine.controls import NONE, Controls
-from engine.durations import seconds
-from engine.errors import Invalid
-from triggers.flow import fields
-from triggers.flow.cancelling import YEAR, CancelOn
-from triggers.flow.holding import Batch, Debounce, compile_batch, compile_debounce
-from triggers.flow.limits import Concurrency, Idempotency, OverlapRule, Priority, Rate
+from functory.engine.errors import Invalid
+from functory.engine.flow_control.controls import NONE, Controls
+from functory.engine.serialization.durations import seconds
+from functory.triggers.flow_control import fields
+from functory.triggers.flow_control.cancel_on import YEAR, CancelOn
+from functory.triggers.flow_control.debounce_batch import Batch, Debounce, compile_batch, compile_debounce
+from functory.triggers.flow_control.limits import Concurrency, Idempotency, OverlapRule, Priority, Rate
 
 # Why two controls cannot work together. ``composite`` is the definition's own field.
 REFUSED: Mapping[frozenset[str], str] = {

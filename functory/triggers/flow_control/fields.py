@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from engine.errors import Invalid
-from triggers.values import Value, compile_value
+from functory.engine.errors import Invalid
+from functory.triggers.expressions.values import Value, compile_value
 
 
 def members(given: Any, what: str, known: Collection[str], example: str) -> Mapping[str, Any]:

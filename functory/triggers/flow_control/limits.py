@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from engine.controls import NO_KEY, Key, Lane, Once, Overlap, Pace, Policy, Scope
-from engine.durations import seconds
-from engine.errors import Invalid
-from triggers.flow import fields
-from triggers.values import Value, compile_value
+from functory.engine.errors import Invalid
+from functory.engine.flow_control.controls import NO_KEY, Key, Lane, Once, Overlap, Pace, Policy, Scope
+from functory.engine.serialization.durations import seconds
+from functory.triggers.expressions.values import Value, compile_value
+from functory.triggers.flow_control import fields
 
 WEEK = 7 * 86_400.0
 DAY = 86_400.0

@@ -1,6 +1,6 @@
 """The index: which of very many patterns match an event, at the cost of those that nearly do.
 
-The router keeps its triggers in one and asks it once an event; ``triggers.patterns`` answers the same for
+The router keeps its triggers in one and asks it once an event; ``functory.triggers.patterns`` answers the same for
 one pattern, and both always agree::
 
     index = Index()
@@ -19,6 +19,6 @@ away from what the buckets were chosen for, a new set of buckets is built in a t
 with the answers that were given, and swapped in.
 """
 
-from triggers.index.index import Index
+from functory.triggers.index.index import Index
 
 __all__ = ["Index"]

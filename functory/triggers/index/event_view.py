@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from triggers.patterns.flat import FALSE, TRUE, Flat
-from triggers.patterns.paths import Path
-from triggers.patterns.pattern import Requirement
-from triggers.patterns.predicates import SAFE
+from functory.triggers.patterns.flatten import FALSE, TRUE, Flat
+from functory.triggers.patterns.paths import Path
+from functory.triggers.patterns.pattern import Requirement
+from functory.triggers.patterns.predicates import SAFE
 
 MISSING = object()
 

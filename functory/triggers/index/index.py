@@ -8,13 +8,13 @@ from typing import Any
 
 import structlog
 
-from engine.errors import Invalid
-from triggers.index.matcher import Matcher
-from triggers.index.renewal import Renewal, Sample
-from triggers.index.shares import Shares
-from triggers.index.view import Names
-from triggers.patterns.flat import Flat, flatten
-from triggers.patterns.pattern import Pattern
+from functory.engine.errors import Invalid
+from functory.triggers.index.event_view import Names
+from functory.triggers.index.matcher import Matcher
+from functory.triggers.index.rebuild import Renewal, Sample
+from functory.triggers.index.selectivity import Shares
+from functory.triggers.patterns.flatten import Flat, flatten
+from functory.triggers.patterns.pattern import Pattern
 
 log = structlog.get_logger("functory.index")
 

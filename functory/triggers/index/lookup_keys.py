@@ -13,9 +13,9 @@ from math import frexp, isfinite
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from triggers.patterns.addresses import BITS, parse_address
-from triggers.patterns.pattern import Requirement
-from triggers.patterns.predicates import Predicate
+from functory.triggers.patterns.ip_addresses import BITS, parse_address
+from functory.triggers.patterns.pattern import Requirement
+from functory.triggers.patterns.predicates import Predicate
 
 # (kind, *sizes), see KEYS
 Probe = tuple[str | int, ...]

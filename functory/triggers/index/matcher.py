@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from triggers.index import view
-from triggers.index.shares import Shares
-from triggers.index.slots import slots
-from triggers.index.tables import Bucket, Entry, Table
-from triggers.index.view import MISSING, Facts, FlatFacts, Names, Recall, Unusual, scalars
-from triggers.patterns.flat import FALSE, TRUE, Flat, flatten
-from triggers.patterns.paths import ROOT, Path
-from triggers.patterns.pattern import Branch, Pattern, Requirement
+from functory.triggers.index import event_view
+from functory.triggers.index.event_view import MISSING, Facts, FlatFacts, Names, Recall, Unusual, scalars
+from functory.triggers.index.lookup_keys import slots
+from functory.triggers.index.posting_lists import Bucket, Entry, Table
+from functory.triggers.index.selectivity import Shares
+from functory.triggers.patterns.flatten import FALSE, TRUE, Flat, flatten
+from functory.triggers.patterns.paths import ROOT, Path
+from functory.triggers.patterns.pattern import Branch, Pattern, Requirement
 
 # Changes after which answers are dropped that may be for requirements that nobody has any more.
 FORGET = 10_000
@@ -193,7 +193,9 @@ class Matcher:
                     raise Unusual
         if self._absent:
             facts = Facts({ROOT: event}, self._names, self._recall)
-            found += [table.absent for path, table in self._absent.items() if facts[path] is view.ABSENT]
+            found += [
+                table.absent for path, table in self._absent.items() if facts[path] is event_view.ABSENT
+            ]
         return found, todo
 
     def flat_candidates(self, flat: Flat) -> list[Bucket]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from triggers.index.slots import ABSENT, EQUAL, PRESENT, Probe, number_key, text_key
-from triggers.patterns.pattern import Branch, Requirement
+from functory.triggers.index.lookup_keys import ABSENT, EQUAL, PRESENT, Probe, number_key, text_key
+from functory.triggers.patterns.pattern import Branch, Requirement
 
 
 class Entry(NamedTuple):

@@ -14,11 +14,11 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from triggers.index.matcher import Matcher
-from triggers.index.shares import Shares
-from triggers.index.view import Names
-from triggers.patterns.flat import Flat
-from triggers.patterns.pattern import Pattern
+from functory.triggers.index.event_view import Names
+from functory.triggers.index.matcher import Matcher
+from functory.triggers.index.selectivity import Shares
+from functory.triggers.patterns.flatten import Flat
+from functory.triggers.patterns.pattern import Pattern
 
 # Patterns whose place is weighed to see whether the traffic has drifted.
 WEIGHED = 200

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from triggers.index.slots import ABSENT, EQUAL, PRESENT, Slot, number_key, slots, text_key
-from triggers.patterns.flat import Flat
-from triggers.patterns.pattern import Branch, Requirement
+from functory.triggers.index.lookup_keys import ABSENT, EQUAL, PRESENT, Slot, number_key, slots, text_key
+from functory.triggers.patterns.flatten import Flat
+from functory.triggers.patterns.pattern import Branch, Requirement
 
 # Values of a path that a prefix, network or range is tried on.
 TRIED = 50

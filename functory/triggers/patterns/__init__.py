@@ -25,9 +25,9 @@ last value counts, since that is what JSON parsers hand over. An integer that no
 9007199254740993, equals only itself and lies in no range.
 """
 
-from triggers.patterns.flat import FALSE, TRUE, Flat, flatten
-from triggers.patterns.pattern import Branch, Clause, Pattern, Requirement, compile_pattern
-from triggers.patterns.predicates import Predicate
+from functory.triggers.patterns.flatten import FALSE, TRUE, Flat, flatten
+from functory.triggers.patterns.pattern import Branch, Clause, Pattern, Requirement, compile_pattern
+from functory.triggers.patterns.predicates import Predicate
 
 __all__ = [
     "compile_pattern",

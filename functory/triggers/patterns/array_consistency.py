@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from triggers.patterns.flat import Place
+from functory.triggers.patterns.flatten import Place
 
 # A million candidates is about a second: ten times what the largest event needs.
 BUDGET = 1_000_000

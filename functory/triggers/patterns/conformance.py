@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.errors import Invalid
-from triggers.patterns import compile_pattern
+from functory.engine.errors import Invalid
+from functory.triggers.patterns import compile_pattern
 
 
 def run_vectors(path: str | Path) -> dict[str, Any]:

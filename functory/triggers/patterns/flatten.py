@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 # A pattern may not name a longer path, so nothing below one is worth keeping. Without a bound, one long name
 # above 100,000 leaves would be copied 100,000 times.

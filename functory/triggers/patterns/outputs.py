@@ -1,6 +1,6 @@
 """Output patterns: an event pattern over an object, or a regular expression over a text.
 
-Installed as the entry point ``functory.outputs``; ``engine.outputs`` says why. Expressions run with
+Installed as the entry point ``functory.outputs``; ``engine.functions.output_patterns`` says why. Expressions run with
 RE2, in time linear in the text, because both the expression and the text come from outside.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import re2
 
-from engine.errors import Invalid
-from engine.source import NAME
-from triggers.patterns import compile_pattern
+from functory.engine.errors import Invalid
+from functory.engine.functions.source.parser import NAME
+from functory.triggers.patterns import compile_pattern
 
 MAX_PATTERNS = 50
 MAX_EXPRESSION = 2000

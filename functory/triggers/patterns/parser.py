@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
-from engine.errors import Invalid
-from triggers.patterns.addresses import parse_address, parse_network
-from triggers.patterns.flat import FALSE, MAX_PATH, TRUE
-from triggers.patterns.predicates import Predicate, comparable, predicate
-from triggers.patterns.wording import show
+from functory.engine.errors import Invalid
+from functory.triggers.patterns.flatten import FALSE, MAX_PATH, TRUE
+from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.ip_addresses import parse_address, parse_network
+from functory.triggers.patterns.predicates import Predicate, comparable, predicate
 
 # EventBridge's own limit on the branches of one rule.
 MAX_BRANCHES = 1000

@@ -9,12 +9,12 @@ from itertools import product
 from typing import Any
 from weakref import WeakValueDictionary
 
-from triggers.patterns.arrays import Ban, Exhausted, Need, Search
-from triggers.patterns.flat import Flat, flatten
-from triggers.patterns.grammar import Leaf, parse
-from triggers.patterns.paths import Path, path
-from triggers.patterns.predicates import Predicate, Test
-from triggers.patterns.wording import show_some
+from functory.triggers.patterns.array_consistency import Ban, Exhausted, Need, Search
+from functory.triggers.patterns.flatten import Flat, flatten
+from functory.triggers.patterns.formatting import show_some
+from functory.triggers.patterns.parser import Leaf, parse
+from functory.triggers.patterns.paths import Path, path
+from functory.triggers.patterns.predicates import Predicate, Test
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ from math import inf, isfinite
 from typing import Any
 from weakref import WeakValueDictionary
 
-from triggers.patterns.addresses import BITS, parse_address
-from triggers.patterns.wording import show
+from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.ip_addresses import BITS, parse_address
 
 Test = Callable[[Any], bool]
 

@@ -19,18 +19,20 @@ from typing import Any
 
 import structlog
 
-from engine import events, holds, routing, switches
-from engine.admission import Fire, Refused, Suppress
-from engine.database import Database, Tx
-from engine.errors import Unavailable
-from engine.holds import Hold, Left, Place
-from engine.routing import Routed
-from engine.settings import Settings
-from triggers.definition import Compiled
-from triggers.flow.waiting import Control, Outcome, Quiet, State, Waiting
-from triggers.judge import Judge, parts_of, since
-from triggers.tally import tally
-from triggers.trigger_set import TriggerSet
+from functory.engine.database.connection import Database, Tx
+from functory.engine.errors import Unavailable
+from functory.engine.events import store as event_store
+from functory.engine.flow_control import buffers
+from functory.engine.flow_control.buffers import Hold, Left, Place
+from functory.engine.settings import Settings
+from functory.engine.triggers import kill_switch, routing
+from functory.engine.triggers.admission import Fire, Refused, Suppress
+from functory.engine.triggers.routing import Routed
+from functory.triggers.definition import Compiled
+from functory.triggers.flow_control.buffered_match import Control, Outcome, Quiet, State, Waiting
+from functory.triggers.routing.counters import tally
+from functory.triggers.routing.decision import Judge, parts_of, since
+from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.flow")
 
@@ -73,10 +75,10 @@ class Buckets:
     def take(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         with self._database.read() as tx:
-            if switches.thrown(tx, switches.TRIGGERS):
+            if kill_switch.thrown(tx, kill_switch.TRIGGERS):
                 return False
             changed = routing.version(tx) != self._swept
-            if not changed and not holds.are_due(tx, holds.known_to(tx)):
+            if not changed and not buffers.are_due(tx, buffers.known_to(tx)):
                 return False
         done = Routed()
         try:
@@ -97,7 +99,7 @@ class Buckets:
     def due_in(self) -> float | None:
         """Seconds until the next bucket is due; None when only an event can change anything."""
         with self._database.read() as tx:
-            first = holds.next_due(tx)
+            first = buffers.next_due(tx)
             return None if first is None else max(CATCH_UP_SECONDS, (first - tx.now).total_seconds())
 
     def _round(self, done: Routed) -> bool:
@@ -105,13 +107,13 @@ class Buckets:
             self._triggers.refresh(tx)
             version = self._triggers.version
             # Before the buckets: what has been routed up to then is in them.
-            known = holds.known_to(tx)
+            known = buffers.known_to(tx)
             rows: list[dict[str, Any]] = []
             if version != self._swept:
-                holds.arm(tx, [one.row for one in self._triggers if _arms_itself(one)])
-                rows = holds.take_changed(tx, BATCH)
+                buffers.arm(tx, [one.row for one in self._triggers if _arms_itself(one)])
+                rows = buffers.take_changed(tx, BATCH)
             swept = not rows
-            rows = rows or holds.take_due(tx, known, BATCH)
+            rows = rows or buffers.take_due(tx, known, BATCH)
             more = self._decide(tx, rows, known, done)
         if swept:
             self._swept = version
@@ -119,21 +121,21 @@ class Buckets:
 
     def _one_by_one(self, done: Routed) -> bool:
         with self._database.write() as tx:
-            known = holds.known_to(tx)
-            rows = holds.take_due(tx, known, BATCH) or holds.take_changed(tx, BATCH)
+            known = buffers.known_to(tx)
+            rows = buffers.take_due(tx, known, BATCH) or buffers.take_changed(tx, BATCH)
         places = sorted((row["trigger_id"], row["key"]) for row in rows)
         for place in places:
             one = Routed()
             try:
                 with self._database.write() as tx:
                     self._triggers.refresh(tx)
-                    self._decide(tx, holds.take(tx, place), holds.known_to(tx), one)
+                    self._decide(tx, buffers.take(tx, place), buffers.known_to(tx), one)
             except Unavailable:
                 raise
             except Exception as error:
                 log.error("bucket cannot be decided about", trigger=place[0], key=place[1], error=str(error))
                 with self._database.write() as tx:
-                    holds.postpone(tx, [place], tx.now + AGAIN)
+                    buffers.postpone(tx, [place], tx.now + AGAIN)
             else:
                 done.add(one)
         return len(places) >= BATCH
@@ -141,7 +143,7 @@ class Buckets:
     def _decide(self, tx: Tx, rows: Sequence[dict[str, Any]], known: datetime, done: Routed) -> bool:
         """Decide about locked buckets. True when some of them are still to be decided about."""
         taken = _bounded(rows)
-        waiting = holds.held(tx, [(row["trigger_id"], row["key"]) for row in taken])
+        waiting = buffers.held(tx, [(row["trigger_id"], row["key"]) for row in taken])
         full = _Events(tx)
         plan = _Round()
         broken: list[Place] = []
@@ -162,10 +164,10 @@ class Buckets:
         full.load(id_ for _, _, _, outcome in decided for firing in outcome.fired for id_ in firing.ids)
         for compiled, row, line, outcome in decided:
             self._carry_out(tx, compiled, row, line, outcome, full, plan)
-        events.add(tx, plan.told)
-        holds.settle(tx, plan.over, plan.left)
-        holds.put(tx, plan.holds)
-        holds.postpone(tx, broken, tx.now + AGAIN)
+        event_store.add(tx, plan.told)
+        buffers.settle(tx, plan.over, plan.left)
+        buffers.put(tx, plan.holds)
+        buffers.postpone(tx, broken, tx.now + AGAIN)
         if plan.fires or plan.refused:
             routing.fire(tx, plan.fires, plan.refused, self._settings.root_budget, done)
         return len(rows) >= BATCH or len(taken) < len(rows)
@@ -193,7 +195,7 @@ class Buckets:
         full.load(one["id"] for one in old)
         for one in old:
             event_row = full[one["id"]]
-            envelope = events.envelope(event_row)
+            envelope = event_store.envelope(event_row)
             parts = parts_of(compiled, envelope)
             decision = None
             if parts is not None:
@@ -259,7 +261,7 @@ class _Events:
         self._rows: dict[str, dict[str, Any]] = {}
 
     def load(self, ids: Iterable[str]) -> None:
-        self._rows |= holds.whole(self._tx, [id_ for id_ in ids if id_ not in self._rows])
+        self._rows |= buffers.whole(self._tx, [id_ for id_ in ids if id_ not in self._rows])
 
     def __getitem__(self, id_: str) -> dict[str, Any]:
         return self._rows[id_]
@@ -294,7 +296,7 @@ def _ask(control: Control, row: Row, line: Sequence[Row], now: datetime, known: 
         )
         for one in line
     ]
-    return control.decide(state, waiting, known if control.kind == holds.TIMED else now)
+    return control.decide(state, waiting, known if control.kind == buffers.TIMED else now)
 
 
 def _left(row: Row, rest: Sequence[Row], outcome: Outcome, kind: str) -> Left:
@@ -316,4 +318,6 @@ def _silent(tx: Tx, compiled: Compiled, row: Row, quiet: Quiet) -> dict[str, Any
     """The event that tells of a silence; nothing else can match it."""
     data = {"key": row["text"] or None, "since": quiet.since.isoformat(), "last_event_id": quiet.last}
     source = f"/functory/triggers/{compiled.name}"
-    return events.record(tx, "trigger.silent", compiled.name, data, source=source, inert=True, time=quiet.at)
+    return event_store.record(
+        tx, "trigger.silent", compiled.name, data, source=source, inert=True, time=quiet.at
+    )

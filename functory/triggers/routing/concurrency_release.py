@@ -6,15 +6,18 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from engine import cancellations, entry, events, lanes, metrics, routing, throttles
-from engine.cancellations import Question
-from engine.database import Database, Tx
-from engine.lanes import OVERLAP, UNLIMITED
-from engine.routing import Routed
-from engine.settings import Settings
-from triggers.definition import Compiled
-from triggers.tally import tally
-from triggers.trigger_set import TriggerSet
+from functory.engine.database.connection import Database, Tx
+from functory.engine.events import store as event_store
+from functory.engine.flow_control import concurrency, rate_limits
+from functory.engine.flow_control.concurrency import OVERLAP, UNLIMITED
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.engine.triggers import cancel_on, idempotency, routing
+from functory.engine.triggers.cancel_on import Question
+from functory.engine.triggers.routing import Routed
+from functory.triggers.definition import Compiled
+from functory.triggers.routing.counters import tally
+from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.flow")
 
@@ -40,23 +43,23 @@ class Lines:
     def take(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         with self._database.read() as tx:
-            cancel = cancellations.are_due(tx)
+            cancel = cancel_on.are_due(tx)
             # With a changed limit there may be room that the rows do not show yet.
-            changed = routing.version(tx) != self._tuned_version and bool(lanes.triggers(tx))
-            grant = changed or lanes.is_ready(tx)
+            changed = routing.version(tx) != self._tuned_version and bool(concurrency.triggers(tx))
+            grant = changed or concurrency.is_ready(tx)
         more = self._cancel() if cancel else False
         return (self._grant() if grant else False) or more
 
     def due_in(self) -> float | None:
         """Seconds until the next execution that is held may stand in line."""
         with self._database.read() as tx:
-            moment = lanes.next_due(tx)
+            moment = concurrency.next_due(tx)
             return None if moment is None else max(0.0, (moment - tx.now).total_seconds())
 
     def _cancel(self) -> bool:
         with self._database.write() as tx:
             self._triggers.refresh(tx)
-            done = cancellations.carry_out(
+            done = cancel_on.carry_out(
                 tx,
                 BATCH,
                 lambda id_: found.row if (found := self._triggers.get(id_)) else None,
@@ -76,7 +79,7 @@ class Lines:
         rule = compiled.flow.cancel_on[asked.rule]
         if rule.timeout is not None and asked.event["time"] - asked.since > timedelta(seconds=rule.timeout):
             return False
-        verdict = rule.holds(events.envelope(asked.event), events.envelope(asked.started), now)
+        verdict = rule.holds(event_store.envelope(asked.event), event_store.envelope(asked.started), now)
         if verdict.problem is not None:
             metrics.condition_errors.labels(
                 metrics.trigger_label(compiled.name), verdict.kind or "error"
@@ -86,17 +89,17 @@ class Lines:
     def _grant(self) -> bool:
         with self._database.write() as tx:
             self._tune(tx)
-            return bool(lanes.grant(tx, BATCH))
+            return bool(concurrency.grant(tx, BATCH))
 
     def _tune(self, tx: Tx) -> None:
         """Let the limits of triggers as they are now hold for what waits already."""
         self._triggers.refresh(tx)
         if self._triggers.version == self._tuned_version:
             return
-        for id_ in lanes.triggers(tx):
+        for id_ in concurrency.triggers(tx):
             compiled = self._triggers.get(id_)
             if compiled is not None:
-                lanes.retune(tx, id_, _capacities(compiled))
+                concurrency.retune(tx, id_, _capacities(compiled))
         self._tuned_version = self._triggers.version
 
     def sweep(self) -> None:
@@ -108,10 +111,10 @@ class Lines:
         # A router that did not know of a change yet may have written the old limit after it.
         self._tuned_version = -1
         with self._database.write() as tx:
-            lanes.sweep(tx, SWEEP_ROWS)
+            concurrency.sweep(tx, SWEEP_ROWS)
         with self._database.write() as tx:
-            entry.forget(tx, SWEEP_ROWS)
-            throttles.forget(tx, tx.now - timedelta(seconds=PACE_SECONDS), SWEEP_ROWS)
+            idempotency.forget(tx, SWEEP_ROWS)
+            rate_limits.forget(tx, tx.now - timedelta(seconds=PACE_SECONDS), SWEEP_ROWS)
 
 
 def _capacities(compiled: Compiled) -> dict[int, int]:

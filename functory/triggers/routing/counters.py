@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine import metrics, suppressions
-from engine.routing import Routed
+from functory.engine.telemetry import metrics
+from functory.engine.triggers import suppressions
+from functory.engine.triggers.routing import Routed
 
 # Reasons of flow control, by the result that they are in the count of firings.
 FLOW = {

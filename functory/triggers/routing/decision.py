@@ -1,7 +1,8 @@
 """What one trigger does about one event that its pattern matches, and about several that waited for each other.
 
 The guards that need no rows are asked here, for the event when it comes and for all together when they fire; what needs
-rows is the engine's (``engine.entry``, ``engine.holds``, ``engine.admission``, ``engine.starts``).
+rows is the engine's (``engine.triggers.idempotency``, ``engine.flow_control.buffers``,
+``engine.triggers.admission``, ``engine.triggers.launch``).
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from engine import codec, events, metrics
-from engine.admission import Fire, Suppress
-from engine.controls import NONE, Controls, Key
-from engine.errors import Invalid
-from engine.holds import Bucket, Hold
-from engine.settings import Settings
-from triggers.conditions import Verdict
-from triggers.definition import Compiled
-from triggers.flow.holding import Batch, Debounce, key_of
-from triggers.flow.waiting import Control, State, Waiting
-from triggers.guards import Guards, effective, trip
+from functory.engine.errors import Invalid
+from functory.engine.events import store as event_store
+from functory.engine.flow_control.buffers import Bucket, Hold
+from functory.engine.flow_control.controls import NONE, Controls, Key
+from functory.engine.serialization import json_codec
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.engine.triggers.admission import Fire, Suppress
+from functory.triggers.definition import Compiled
+from functory.triggers.expressions.conditions import Verdict
+from functory.triggers.flow_control.buffered_match import Control, State, Waiting
+from functory.triggers.flow_control.debounce_batch import Batch, Debounce, key_of
+from functory.triggers.routing.guards import Guards, effective, trip
 
 Row = Mapping[str, Any]
 
@@ -90,7 +93,7 @@ class Judge:
         stopped = self._stopped(compiled, limits, deepest)
         if stopped is not None:
             return deepest, stopped
-        event = events.envelope(by)
+        event = event_store.envelope(by)
         try:
             controls = compiled.flow.controls(event)
         except Invalid as error:
@@ -143,7 +146,7 @@ def _hold(compiled: Compiled, row: Row, event: Row, now: datetime, controls: Con
 def _held(
     compiled: Compiled, control: Control, key: Key, row: Row, controls: Controls = NONE, parts: int = 1
 ) -> Hold:
-    size = len(codec.encode(row["data"])) if control.listed else 0
+    size = len(json_codec.encode(row["data"])) if control.listed else 0
 
     def due(found: Bucket, now: datetime) -> datetime | None:
         match = Waiting(row["id"], min(row["time"], now), now, parts, size)
@@ -164,7 +167,7 @@ def _fire(compiled: Compiled, limits: Guards, rows: Sequence[Row], event: Row, c
     listed = control is not None and control.listed
 
     def make_input(target: Row) -> Row:
-        several = [events.envelope(row) for row in rows] if listed else None
+        several = [event_store.envelope(row) for row in rows] if listed else None
         return compiled.make_input(event, target["parameters"], several)
 
     return Fire(

@@ -1,7 +1,7 @@
 """The guards against loops, as one pure function; the first that trips decides.
 
 In this order: own events, ancestor revisit per (trigger, subject), depth. The budget of a root is
-the fourth and the rate the fifth: they are rows of the routing transaction (``engine.admission``).
+the fourth and the rate the fifth: they are rows of the routing transaction (``functory.engine.triggers.admission``).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.settings import Settings
-from triggers.definition import Guards
+from functory.engine.settings import Settings
+from functory.triggers.definition import Guards
 
 # Limits of triggers that a running function saved: an agent may be wrong faster than anybody looks.
 AGENT_DEPTH = 4

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from engine import standing
-from engine.database import Database
-from engine.settings import Settings
-from triggers.flow.buckets import Buckets
-from triggers.flow.lines import Lines
-from triggers.trigger_set import TriggerSet
+from functory.engine.database.connection import Database
+from functory.engine.flow_control import activity
+from functory.engine.settings import Settings
+from functory.triggers.routing.buffer_release import Buckets
+from functory.triggers.routing.concurrency_release import Lines
+from functory.triggers.routing.trigger_set import TriggerSet
 
 
 class Turn:
@@ -24,7 +24,7 @@ class Turn:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         self._lines.sweep()
         with self._database.read() as tx:
-            there = standing.look(tx)
+            there = activity.look(tx)
         # A trigger that is new may wait for silence: its bucket is made by the round that first sees it.
         buckets = there.buckets or not self._buckets.knows(there.version)
         self._idle = not (buckets or there.lines)

@@ -1,6 +1,6 @@
 """The router: takes pending events, decides which triggers fire, and has the engine write it.
 
-One batch is one transaction (``engine.routing``). The set of triggers is compiled once and refreshed
+One batch is one transaction (``functory.engine.triggers.routing``). The set of triggers is compiled once and refreshed
 inside that transaction when its counter has moved, so each event meets exactly the triggers that are
 enabled as of its routing. Any number of routers may run: rows are claimed.
 """
@@ -13,21 +13,23 @@ from typing import Any
 
 import structlog
 
-from engine import events, metrics, routing
-from engine.cancellations import Cancel
-from engine.database import Database, Tx
-from engine.routing import Decide, Decision, Routed
-from engine.settings import Settings
-from triggers.definition import Compiled
-from triggers.judge import Judge
-from triggers.tally import tally
-from triggers.trigger_set import TriggerSet
+from functory.engine.database.connection import Database, Tx
+from functory.engine.events import store as event_store
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.engine.triggers import routing
+from functory.engine.triggers.cancel_on import Cancel
+from functory.engine.triggers.routing import Decide, Decision, Routed
+from functory.triggers.definition import Compiled
+from functory.triggers.routing.counters import tally
+from functory.triggers.routing.decision import Judge
+from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
 
 
 class Router:
-    """Routes batches until nothing is pending; see ``functory.roles`` for the loop around it."""
+    """Routes batches until nothing is pending; see ``functory.roles.services`` for the loop around it."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -50,7 +52,7 @@ class Router:
     def decide(self, row: Mapping[str, Any], tx: Tx) -> list[Decision]:
         """What every trigger that matches does about one event row: fires, is suppressed, or nothing."""
         start = time.perf_counter()
-        event = events.envelope(row)
+        event = event_store.envelope(row)
         decisions: list[Decision] = []
         parts: dict[str, tuple[Compiled, list[int]]] = {}
         for place in self._triggers.matching(event):

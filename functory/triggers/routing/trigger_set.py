@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import structlog
 
-from engine import routing
-from engine.database import Tx
-from triggers.definition import Compiled, compile_definition
-from triggers.index import Index
-from triggers.patterns import Pattern
+from functory.engine.database.connection import Tx
+from functory.engine.triggers import routing
+from functory.triggers.definition import Compiled, compile_definition
+from functory.triggers.index import Index
+from functory.triggers.patterns import Pattern
 
 log = structlog.get_logger("functory.router")
 

@@ -10,7 +10,7 @@ kind's. It says which events it writes and what a configuration looks like; the 
   Whatever it raises is noted as the source's problem, and it is started again after a pause that grows.
 
 The promise of a source: an arrival becomes one event, however often it is heard of and whoever is killed. The
-natural key of the arrival (:class:`engine.intake.Arrival`) is what keeps it.
+natural key of the arrival (:class:`functory.engine.events.receipts.Arrival`) is what keeps it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import structlog
 from pydantic import BaseModel, ConfigDict
 
-from engine.intake import Arrival
-from engine.sources import KEEP, Hook
-from engine.tx import Tx
+from functory.engine.database.transaction import Tx
+from functory.engine.events.receipts import Arrival
+from functory.engine.sources.store import KEEP, Hook
 
 T = TypeVar("T")
 

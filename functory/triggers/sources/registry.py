@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine.database import Database
-from engine.errors import Invalid, NotFound
-from engine.sources import Hook, Sources
-from engine.tx import Tx
-from triggers.sources.kind import Kind
+from functory.engine.database.connection import Database
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Invalid, NotFound
+from functory.engine.sources.store import Hook, Sources
+from functory.triggers.sources.plugin import Kind
 
 GROUP = "functory.sources"
 

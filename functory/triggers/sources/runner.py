@@ -12,16 +12,16 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from engine import events
-from engine.broker import exchange
-from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
-from engine.intake import Arrival
-from engine.secrets import Secrets
-from engine.settings import Settings
-from engine.sources import KEEP, Held, Hook, Sources
-from engine.tx import Tx
-from triggers.sources.kind import Kind
-from triggers.sources.registry import read
+from functory.engine.access.secrets import Secrets
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
+from functory.engine.events import store as event_store
+from functory.engine.events.exchange import exchange
+from functory.engine.events.receipts import Arrival
+from functory.engine.settings import Settings
+from functory.engine.sources.store import KEEP, Held, Hook, Sources
+from functory.triggers.sources.plugin import Kind
+from functory.triggers.sources.registry import read
 
 log = structlog.get_logger("functory.source")
 
@@ -107,7 +107,7 @@ class Running(threading.Thread):
 
 
 class _Desk:
-    """The desk of a running source (:class:`triggers.sources.kind.Desk`)."""
+    """The desk of a running source (:class:`functory.triggers.sources.plugin.Desk`)."""
 
     def __init__(self, running: Running, rows: Sources, secrets: Secrets, settings: Settings) -> None:
         row = running.held.row
@@ -201,9 +201,9 @@ class _Desk:
                     f"it writes {', '.join(self.types)}",
                     "add it to the kind's types",
                 )
-            events.check_type(one.type)
-        events.check_data(one.data, self.max_bytes)
-        events.check_subject(one.subject)
+            event_store.check_type(one.type)
+        event_store.check_data(one.data, self.max_bytes)
+        event_store.check_subject(one.subject)
 
 
 def said(error: BaseException) -> str:

@@ -19,14 +19,14 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from engine.database import Database
-from engine.errors import Unavailable
-from engine.secrets import Secrets
-from engine.settings import Settings
-from engine.sources import Held, Sources
-from triggers.sources.kind import Kind
-from triggers.sources.registry import kinds
-from triggers.sources.running import Running
+from functory.engine.access.secrets import Secrets
+from functory.engine.database.connection import Database
+from functory.engine.errors import Unavailable
+from functory.engine.settings import Settings
+from functory.engine.sources.store import Held, Sources
+from functory.triggers.sources.plugin import Kind
+from functory.triggers.sources.registry import kinds
+from functory.triggers.sources.runner import Running
 
 log = structlog.get_logger("functory.keeper")
 

@@ -1,6 +1,7 @@
 """Rows of a PostgreSQL table: ``row.inserted``, ``row.updated`` and ``row.deleted``, written in the user's transaction.
 
-Saving a source of this kind installs a trigger on the table (:mod:`engine.rowfeed`); pausing or deleting it takes
+Saving a source of this kind installs a trigger on the table (:mod:`engine.sources.table_capture`); pausing
+or deleting it takes
 the trigger away. Nothing has to run for the events to be written; what runs only looks whether the trigger still
 is where it was put.
 """
@@ -12,11 +13,11 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from engine import rowfeed
-from engine.rowfeed import EVENTS, Feed
-from engine.tx import Tx
-from triggers.sources import kind
-from triggers.sources.kind import Desk, Kind
+from functory.engine.database.transaction import Tx
+from functory.engine.sources import table_capture
+from functory.engine.sources.table_capture import EVENTS, Feed
+from functory.triggers.sources import plugin
+from functory.triggers.sources.plugin import Desk, Kind
 
 # Seconds between two looks at the trigger: a table is dropped seldom, and the look is one short query.
 LOOK_SECONDS = 30.0
@@ -24,7 +25,7 @@ LOOK_SECONDS = 30.0
 Column = Annotated[str, Field(min_length=1, max_length=63)]
 
 
-class Config(kind.Config):
+class Config(plugin.Config):
     """What ``functory watch table`` takes."""
 
     table: str = Field(
@@ -48,7 +49,7 @@ class Config(kind.Config):
     @field_validator("events")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        rowfeed.check_events(value)
+        table_capture.check_events(value)
         return tuple(one for one in EVENTS if one in value)
 
     @field_validator("table", "columns", "exclude", "key")
@@ -76,20 +77,20 @@ class Rows(Kind):
     kind = "table"
     summary = "rows of a PostgreSQL table, in the transaction that writes them"
     types = ("row.inserted", "row.updated", "row.deleted")
-    Config: ClassVar[type[kind.Config]] = Config
+    Config: ClassVar[type[plugin.Config]] = Config
     runs = True
 
     def saved(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
-        rowfeed.install(tx, row, config.feed())
+        table_capture.install(tx, row, config.feed())
 
     def gone(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
-        rowfeed.remove(tx, row)
+        table_capture.remove(tx, row)
 
     def run(self, desk: Desk) -> None:
         """Tell when the table or its trigger is gone."""
         feed: Feed = desk.config.feed()
         while True:
-            problem = desk.read(lambda tx, row: rowfeed.problem(tx, row, feed))
+            problem = desk.read(lambda tx, row: table_capture.problem(tx, row, feed))
             if problem is None:
                 desk.well()
             else:

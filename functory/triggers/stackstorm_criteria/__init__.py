@@ -19,7 +19,7 @@ them). Where they differ on purpose: ``timediff`` counts whole seconds where Sta
 in no range; regular expressions run in linear time, without look-around and back-references.
 """
 
-from triggers.criteria.criteria import Criteria, Criterion, compile_criteria
-from triggers.criteria.translation import narrow
+from functory.triggers.stackstorm_criteria.criteria import Criteria, Criterion, compile_criteria
+from functory.triggers.stackstorm_criteria.pattern_translation import narrow
 
 __all__ = ["compile_criteria", "Criteria", "Criterion", "narrow"]

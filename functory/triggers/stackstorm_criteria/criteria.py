@@ -7,15 +7,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from engine import codec
-from engine.errors import Invalid
-from triggers.conditions import Verdict
-from triggers.criteria import jinja
-from triggers.criteria.keys import Key, parse_key
-from triggers.criteria.operators import Test, Unfit, compile_test, operator_name, plain, weigh
-from triggers.criteria.translation import pattern_of, translate
-from triggers.patterns.pattern import Clause
-from triggers.patterns.wording import show
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
+from functory.triggers.expressions.conditions import Verdict
+from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.pattern import Clause
+from functory.triggers.stackstorm_criteria import jinja_parser
+from functory.triggers.stackstorm_criteria.operators import (
+    Test,
+    Unfit,
+    compile_test,
+    operator_name,
+    plain,
+    weigh,
+)
+from functory.triggers.stackstorm_criteria.pattern_translation import pattern_of, translate
+from functory.triggers.stackstorm_criteria.payload_paths import Key, parse_key
 
 MAX_CRITERIA = 100
 MAX_BYTES = 65_536
@@ -47,7 +54,7 @@ class Criterion:
     operand: Any
     test: Test | None = field(repr=False, compare=False, default=None)
     weight: int = field(repr=False, compare=False, default=1)
-    dynamic: jinja.Operand | None = field(repr=False, compare=False, default=None)
+    dynamic: jinja_parser.Operand | None = field(repr=False, compare=False, default=None)
     search: _Search | None = field(repr=False, compare=False, default=None)
 
     @property
@@ -189,9 +196,9 @@ def compile_criteria(criteria: Mapping[str, Any], *, root: str = "data") -> Crit
         criteria = _as_json(criteria, "the criteria")
     except RecursionError:
         raise Invalid(
-            "the criteria are nested too deeply", f"at most {codec.MAX_DEPTH} levels are taken"
+            "the criteria are nested too deeply", f"at most {json_codec.MAX_DEPTH} levels are taken"
         ) from None
-    if len(codec.encode(criteria)) > MAX_BYTES:
+    if len(json_codec.encode(criteria)) > MAX_BYTES:
         raise Invalid(
             "the criteria are too large",
             f"at most {MAX_BYTES:,} bytes are taken",
@@ -229,8 +236,8 @@ def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criteri
     operand = asked.get("pattern")
     if name == "search":
         return Criterion(key, name, operand, search=_search(asked, depth, left))
-    if isinstance(operand, str) and jinja.is_dynamic(operand):
-        return Criterion(key, name, operand, dynamic=jinja.compile_operand(operand))
+    if isinstance(operand, str) and jinja_parser.is_dynamic(operand):
+        return Criterion(key, name, operand, dynamic=jinja_parser.compile_operand(operand))
     return Criterion(key, name, operand, test=compile_test(name, operand), weight=weigh(name, plain(operand)))
 
 

@@ -18,10 +18,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import codec
-from engine.errors import Invalid
-from triggers.criteria.walk import FILTERS, LITERALS, ORDERS, For, If, Value, Walk, dumped, read_filter, said
-from triggers.patterns.wording import show
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
+from functory.triggers.patterns.formatting import show
+from functory.triggers.stackstorm_criteria.jinja_renderer import (
+    FILTERS,
+    LITERALS,
+    ORDERS,
+    For,
+    If,
+    Value,
+    Walk,
+    dumped,
+    read_filter,
+    said,
+)
 
 MAX_SOURCE = 4096
 MAX_NESTING = 10
@@ -45,7 +56,7 @@ class Operand:
         Raises :class:`Unfit` where a path leads nowhere or the budget is spent.
         """
         try:
-            return codec.loads(Walk(context, dumped).text(self.parts))
+            return json_codec.loads(Walk(context, dumped).text(self.parts))
         except Invalid:
             return Walk(context, said).text(self.parts).removesuffix("\n")
 

@@ -1,4 +1,4 @@
-"""Rendering of operands: a walk over the parts that ``triggers.criteria.jinja`` has read.
+"""Rendering of operands: a walk over the parts that ``functory.triggers.stackstorm_criteria.jinja_parser`` has read.
 
 It looks up members and elements, never attributes, and calls nothing but its own filters. An operand is
 rendered for every event that gets so far, so steps and letters are counted.
@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import codec
-from triggers.criteria.operators import Unfit
-from triggers.patterns.wording import show
+from functory.engine.serialization import json_codec
+from functory.triggers.patterns.formatting import show
+from functory.triggers.stackstorm_criteria.operators import Unfit
 
 # A usual operand takes five steps.
 MAX_STEPS = 10_000
@@ -268,7 +268,7 @@ def said(value: Any) -> str:
 def dumped(value: Any) -> str:
     """The value as JSON. Raises :class:`Unfit` for a large one."""
     _measure(value)
-    return codec.dumps(value)
+    return json_codec.dumps(value)
 
 
 def _measure(value: Any) -> None:

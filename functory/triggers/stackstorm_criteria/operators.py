@@ -6,7 +6,7 @@ that an operator cannot be asked about (a number that should start with a text) 
 that is absent or null is an ordinary no.
 
 Equality and order are Python's, as they are there: ``true`` equals 1, and texts are ordered by their letters.
-``search`` is not here: it needs criteria of its own (``triggers.criteria.criteria``).
+``search`` is not here: it needs criteria of its own (``functory.triggers.stackstorm_criteria.criteria``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from engine.errors import Invalid
-from triggers.criteria.regexes import compile_expression, wildcard_expression
-from triggers.patterns.predicates import comparable
-from triggers.patterns.wording import show
+from functory.engine.errors import Invalid
+from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.predicates import comparable
+from functory.triggers.stackstorm_criteria.regexes import compile_expression, wildcard_expression
 
 Test = Callable[[Any, datetime], bool]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from triggers.patterns.addresses import parse_address
-from triggers.patterns.flat import MAX_PATH
-from triggers.patterns.predicates import comparable
+from functory.triggers.patterns.flatten import MAX_PATH
+from functory.triggers.patterns.ip_addresses import parse_address
+from functory.triggers.patterns.predicates import comparable
 
 
 def translate(name: str, operand: Any) -> list[Any] | None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import Invalid
-from triggers.patterns.wording import show
+from functory.engine.errors import Invalid
+from functory.triggers.patterns.formatting import show
 
 MAX_KEY = 1000
 

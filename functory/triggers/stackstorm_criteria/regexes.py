@@ -20,7 +20,7 @@ from typing import Any
 
 import re2
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 MAX_EXPRESSION = 2000
 

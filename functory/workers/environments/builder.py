@@ -24,9 +24,9 @@ import time
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
-from engine.errors import Conflict, Unavailable
-from workers.environments import requirements as reading
-from workers.environments.uv import TooLarge, Uv, interpreter
+from functory.engine.errors import Conflict, Unavailable
+from functory.workers.environments import requirements as reading
+from functory.workers.environments.uv import TooLarge, Uv, interpreter
 
 BUILD_SECONDS = 900.0
 MARKER = "environment.json"

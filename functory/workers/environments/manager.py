@@ -8,16 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from engine import environments as rows
-from engine.claims import Claim
-from engine.database import Database
-from engine.environments import NOTHING, Needs, Resolved
-from engine.errors import Conflict, FunctoryError
-from engine.settings import Settings
-from workers.environments import requirements as reading
-from workers.environments import resolver
-from workers.environments.builder import Builder
-from workers.environments.uv import Uv, without_credentials
+from functory.engine.database.connection import Database
+from functory.engine.errors import Conflict, FunctoryError
+from functory.engine.executions.claim import Claim
+from functory.engine.functions import environments as rows
+from functory.engine.functions.environments import NOTHING, Needs, Resolved
+from functory.engine.settings import Settings
+from functory.workers.environments import requirements as reading
+from functory.workers.environments import resolver
+from functory.workers.environments.builder import Builder
+from functory.workers.environments.uv import Uv, without_credentials
 
 # One that was built or resolved so recently may be named by its version only a moment later.
 FRESH = timedelta(hours=1)
@@ -46,7 +46,7 @@ class Environments:
         self._checked: dict[str, Path] = {}
 
     def resolve(self, needs: Needs, *, renew: bool = False) -> Resolved:
-        """Find or make the environment for these needs; implements :class:`engine.environments.Resolve`.
+        """Find or make the environment for these needs; implements :class:`engine.functions.environments.Resolve`.
 
         Needs that were resolved before get the same packages again, unless ``renew``. Raises :class:`Invalid`
         for what is no requirement; every other failure is the answer's ``error``.

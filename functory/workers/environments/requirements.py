@@ -17,7 +17,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from engine.errors import Invalid, Refused
+from functory.engine.errors import Invalid, Refused
 
 # Modules whose distribution has another name.
 DISTRIBUTIONS = {

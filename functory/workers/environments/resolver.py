@@ -8,8 +8,8 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from workers.environments import requirements as reading
-from workers.environments.uv import Uv, interpreter
+from functory.workers.environments import requirements as reading
+from functory.workers.environments.uv import Uv, interpreter
 
 RESOLVE_SECONDS = 120.0
 

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 from uv import find_uv_bin
 
-from engine.errors import Conflict, Unavailable
+from functory.engine.errors import Conflict, Unavailable
 
 # A lock of the largest environment that settings allow, with a hundred hashes a package, is smaller.
 ANSWER_BYTES = 67_108_864

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from engine.endings import Ending
-from engine.errors import FunctoryError
+from functory.engine.errors import FunctoryError
+from functory.engine.executions.completion import Ending
 
 # Different refusals that one run leaves; who asks for more things than this is probing.
 MOST = 20

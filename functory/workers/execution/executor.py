@@ -19,32 +19,36 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from engine import dispatch, files, grants, metrics, schemas, workers
-from engine.attempts import Attempts
-from engine.claims import Claim
-from engine.database import Database
-from engine.endings import Ending
-from engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
-from engine.events import Events
-from engine.executions import Executions
-from engine.functions import Functions
-from engine.paths import Places
-from engine.secrets import Secrets
-from engine.settings import Settings
-from engine.state import State
-from engine.widenings import Widenings
-from workers.environments import Environments, packages_of
-from workers.host import EngineHost, Services, failure
-from workers.jobs import job_of, log_row, span_row
-from workers.poller import Poller
-from workers.redaction import Redactor
-from workers.sandbox import kernel
-from workers.sandbox.admission import check, start_gate
-from workers.sandbox.control import Control
-from workers.sandbox.job import Outcome
-from workers.sandbox.runner import Runner
-from workers.slots import Slots
-from workers.writings import left
+from functory.engine.access import grants
+from functory.engine.access.path_grants import Places
+from functory.engine.access.secrets import Secrets
+from functory.engine.database.connection import Database
+from functory.engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
+from functory.engine.events.store import Events
+from functory.engine.executions import dispatch, worker_registry
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.completion import Ending
+from functory.engine.executions.store import Executions
+from functory.engine.functions.grant_approvals import Widenings
+from functory.engine.functions.registry import Functions
+from functory.engine.functions.state import State
+from functory.engine.serialization import json_schema
+from functory.engine.settings import Settings
+from functory.engine.sources import file_watches
+from functory.engine.telemetry import metrics
+from functory.workers.environments import Environments, packages_of
+from functory.workers.execution.file_writes import left
+from functory.workers.execution.host_functions import EngineHost, Services, failure
+from functory.workers.execution.job_mapping import job_of, log_row, span_row
+from functory.workers.execution.poller import Poller
+from functory.workers.execution.redaction import Redactor
+from functory.workers.execution.slots import Slots
+from functory.workers.sandbox.checks.startup import check, start_gate
+from functory.workers.sandbox.confinement import syscalls
+from functory.workers.sandbox.protocol.control import Control
+from functory.workers.sandbox.protocol.job import Outcome
+from functory.workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
 
@@ -120,7 +124,7 @@ class Executor:
         The process gives up being looked into by others of its user (PR_SET_DUMPABLE, prctl(2)): its memory
         and environment hold keys, and where there are no namespaces functions run as the same user.
         """
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "keep the worker's memory private")
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0, "keep the worker's memory private")
         database = Database(settings.database, pool_size=settings.worker_slots + 4)
         database.watch()
         return cls(database, settings, Runner.of(settings), worker_name(), owns=True, unheard=unheard)
@@ -199,7 +203,7 @@ class Executor:
             self._poller.join(timeout=5)
         self._runner.close()
         try:
-            workers.gone(self._database, self.worker_id)
+            worker_registry.gone(self._database, self.worker_id)
         except FunctoryError:
             log.warning("the worker could not sign off", worker=self.worker_id)
         if self._owns:
@@ -270,7 +274,7 @@ class Executor:
             written = self._written(claim, outcome)
             if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
                 # What it did to files stays, though nothing else of it does.
-                files.note(self._database, claim.id, written)
+                file_watches.note(self._database, claim.id, written)
                 if outcome.kill_reason == "shutdown":
                     self._attempts.release([key])
                 else:
@@ -314,7 +318,7 @@ class Executor:
         if not outcome.wrote:
             return []
         try:
-            watched = files.roots(self._database)
+            watched = file_watches.roots(self._database)
         except Unavailable:
             # The result waits for the database, and so does this: any of them may be watched.
             watched = claim.grants.write
@@ -339,7 +343,7 @@ class Executor:
         try:
             if claim.problem is not None:
                 raise claim.problem
-            schemas.check(claim.version["input_schema"], claim.row["input"], f"input of {name}")
+            json_schema.check(claim.version["input_schema"], claim.row["input"], f"input of {name}")
             for kind, value in claim.grants.items():
                 if kind in ("read", "write"):
                     # Asked here as well: a link or another machine's folders may lead elsewhere by now.
@@ -374,7 +378,7 @@ class Executor:
         retryable = outcome.status not in ("output_too_large", "protocol_error")
         if state == "succeeded" and claim.version["declared"].get("validate_output"):
             try:
-                schemas.check(
+                json_schema.check(
                     claim.version["output_schema"],
                     outcome.result,
                     f"output of {claim.row['function']} v{claim.row['version']}",
@@ -445,7 +449,7 @@ class Executor:
                 due = now - beat >= self._settings.heartbeat_seconds or beat == 0.0
                 pulse = self._attempts.heartbeat(list(held)) if due else self._attempts.wanted(list(held))
                 if due:
-                    workers.seen(
+                    worker_registry.seen(
                         self._database, self.worker_id, self._settings.worker_slots, self._runner.tier
                     )
                     beat = now

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from engine.files import HASH_BYTES, content_of
+from functory.engine.sources.file_watches import HASH_BYTES, content_of
 
 _CHUNK = 1024 * 1024
 # Read for one execution; what is left beyond that is known by size and time. It takes the slot's time, after all.

@@ -1,7 +1,7 @@
 """What a running function may ask of the engine, answered for one claim.
 
 Every answer is stamped with the claim's own lineage and checked against its fence and its declared
-rights: the child can name a key, never an owner. Implements ``workers.sandbox.host.Host``.
+rights: the child can name a key, never an owner. Implements ``functory.workers.sandbox.protocol.host.Host``.
 
 While the database is away an answer waits for it, as long as the function's time lasts: its code is not to blame.
 """
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from engine import binding, codec, executions, grants
-from engine.claims import Claim
-from engine.errors import (
+from functory.engine.access import grants
+from functory.engine.access.secrets import Secrets
+from functory.engine.errors import (
     Conflict,
     ExecutionFailed,
     FunctoryError,
@@ -27,14 +27,17 @@ from engine.errors import (
     Uncertain,
     WaitTimeout,
 )
-from engine.events import Events
-from engine.executions import Executions
-from engine.functions import Functions
-from engine.secrets import Secrets
-from engine.state import State
-from engine.widenings import Widenings
-from workers.denials import Denials
-from workers.redaction import Redactor
+from functory.engine.events.store import Events
+from functory.engine.executions import store as execution_store
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.store import Executions
+from functory.engine.functions import arguments as argument_binding
+from functory.engine.functions.grant_approvals import Widenings
+from functory.engine.functions.registry import Functions
+from functory.engine.functions.state import State
+from functory.engine.serialization import json_codec
+from functory.workers.execution.denied_requests import Denials
+from functory.workers.execution.redaction import Redactor
 
 # How often a waiting request looks whether its run is still there.
 WAIT_SECONDS = 1.0
@@ -96,7 +99,7 @@ class EngineHost:
             return self._call_once(name, version, input, args, kwargs)
         id_ = self._start(name, version, input, args, kwargs, dispatched=True)
         self._lend([id_])
-        return executions.value_of(self._wait([id_], None)[0])
+        return execution_store.value_of(self._wait([id_], None)[0])
 
     def _call_once(
         self,
@@ -108,16 +111,16 @@ class EngineHost:
     ) -> Any:
         """A child execution that every attempt shares: the nth call with this content that this one makes is the nth
         that another one has made. A number that came to no result is free again, here as there."""
-        content = codec.digest([name, version, input_, args, kwargs])
+        content = json_codec.digest([name, version, input_, args, kwargs])
         with self._lock:
             taken = self._durable.setdefault(content, set())
             nth = next(n for n in itertools.count(1) if n not in taken)
             taken.add(nth)
-        key = codec.digest([content, nth])
+        key = json_codec.digest([content, nth])
         try:
             id_ = self._start(name, version, input_, args, kwargs, dispatched=True, step_key=key)
             self._lend([id_])
-            return executions.value_of(self._wait([id_], None)[0])
+            return execution_store.value_of(self._wait([id_], None)[0])
         except FunctoryError:
             with self._lock:
                 taken.discard(nth)
@@ -138,7 +141,7 @@ class EngineHost:
         results: list[dict[str, Any]] = []
         for row in self._wait(ids, timeout):
             try:
-                results.append({"ok": True, "value": executions.value_of(row)})
+                results.append({"ok": True, "value": execution_store.value_of(row)})
             except ExecutionFailed as error:
                 results.append(
                     {
@@ -152,7 +155,7 @@ class EngineHost:
 
     def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002
         """Write an event now. The same emission of a later attempt is the same event: nothing is doubled."""
-        content = codec.digest([type, subject, data])
+        content = json_codec.digest([type, subject, data])
         with self._lock:
             nth = self._emitted[content] = self._emitted.get(content, 0) + 1
         key = f"{self._claim.id}:{nth}:{content}"
@@ -296,7 +299,9 @@ class EngineHost:
         step_key: str | None = None,
     ) -> str:
         def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
-            return input_ if input_ is not None else binding.bind(name, row["parameters"], args, kwargs)
+            return (
+                input_ if input_ is not None else argument_binding.bind(name, row["parameters"], args, kwargs)
+            )
 
         id_: str | None = None
 

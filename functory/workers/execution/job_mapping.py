@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from engine.claims import Claim
-from workers.environments import preload_of
-from workers.sandbox.job import Code, Grants, Job, Limits, Log, Span
+from functory.engine.executions.claim import Claim
+from functory.workers.environments import preload_of
+from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits, Log, Span
 
 
 def job_of(claim: Claim, packages: tuple[str, ...]) -> Job:

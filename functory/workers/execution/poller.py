@@ -14,13 +14,14 @@ from collections.abc import Callable
 
 import structlog
 
-from engine import dispatch, metrics
-from engine.attempts import Attempts
-from engine.claims import Claim
-from engine.database import Database
-from engine.errors import FunctoryError
-from engine.settings import Settings
-from workers.slots import Slots
+from functory.engine.database.connection import Database
+from functory.engine.errors import FunctoryError
+from functory.engine.executions import dispatch
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.claim import Claim
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.workers.execution.slots import Slots
 
 log = structlog.get_logger("functory.worker")
 

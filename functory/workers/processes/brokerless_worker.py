@@ -1,6 +1,6 @@
 """A worker without a broker: an executor that claims from the database, woken by its notifications.
 
-It has the signals, the slots and the ends of the Celery worker (``workers.program``), and no messages.
+It has the signals, the slots and the ends of the Celery worker (``workers.processes.celery_worker``), and no messages.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from engine.settings import Settings
-from workers.executor import Executor
-from workers.orders import Orders
+from functory.engine.settings import Settings
+from functory.workers.execution.executor import Executor
+from functory.workers.processes.shutdown_signals import Orders
 
 
 class Alone:

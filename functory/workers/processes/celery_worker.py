@@ -1,14 +1,15 @@
 """The worker program: Celery's, with an executor in it, our logging, and an end that loses nothing.
 
-Both ``functory worker`` and ``celery -A workers.app worker`` run this class. It differs from Celery's in:
+Both ``functory worker`` and ``celery -A functory.workers.app worker`` run this class. It differs from Celery's in:
 
 - one :class:`Executor` a process: in this one for the threads and solo pools, in each child of a prefork
   pool (there with one slot), since two processes must not share database connections or zygotes;
-- what signals ask of it (``workers.orders``). Celery's own soft shutdown puts messages back, which is of no use
+- what signals ask of it (``workers.processes.shutdown_signals``). Celery's own soft shutdown puts messages
+  back, which is of no use
   here: a message is only a hint;
 - it serves while the broker is away: its executors claim by themselves what no message comes for
-  (``workers.poller``), and Celery connects when the broker is there;
-- a watchdog (``workers.watchdog``) ends it when messages are sent and it gets none;
+  (``functory.workers.execution.poller``), and Celery connects when the broker is there;
+- a watchdog (``functory.workers.processes.consumer_watchdog``) ends it when messages are sent and it gets none;
 - Celery's banner and its warning about the superuser are left out: the latter is meant for pickled
   messages, and ours are JSON ids.
 """
@@ -27,13 +28,13 @@ from celery import bootsteps, signals
 from celery.apps.worker import Worker as CeleryWorker
 from celery.worker import state
 
-from engine import logs
-from engine.errors import FunctoryError
-from workers.app import Application
-from workers.orders import AGAIN, HARD_SECONDS, Orders
-from workers.sandbox.admission import start_gate
-from workers.sandbox.runner import Runner
-from workers.watchdog import Watchdog
+from functory.engine.errors import FunctoryError
+from functory.engine.telemetry import log_config
+from functory.workers.app import Application
+from functory.workers.processes.consumer_watchdog import Watchdog
+from functory.workers.processes.shutdown_signals import AGAIN, HARD_SECONDS, Orders
+from functory.workers.sandbox.checks.startup import start_gate
+from functory.workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
 
@@ -187,7 +188,7 @@ class Worker(CeleryWorker):
         self.app.close_executor()
 
     def _configure_logging(self, **_: Any) -> None:
-        logs.configure(self.app.settings.log_level, as_json=self.app.settings.log_json)
+        log_config.configure(self.app.settings.log_level, as_json=self.app.settings.log_json)
 
 
 class _Served(bootsteps.StartStopStep):

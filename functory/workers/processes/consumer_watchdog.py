@@ -2,7 +2,7 @@
 
 Celery may lose its consumer with a reconnect and not notice; the process looks well, and does nothing. The facts that
 tell it: executions were sent a moment ago, no message brought them although this worker had a free slot, so it claimed
-them by itself (``workers.poller``); the broker answers; and not one message came in all that time.
+them by itself (``functory.workers.execution.poller``); the broker answers; and not one message came in all that time.
 
 What is no such fact: the broker is away (the time begins anew when it answers); messages that were lost before (they
 were not sent a moment ago); messages that another worker holds and is too busy for. Of the latter a broker gives a
@@ -20,10 +20,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from engine import broker, metrics, workers
-from engine.database import Database
-from engine.errors import FunctoryError
-from engine.settings import Settings
+from functory.engine.database.connection import Database
+from functory.engine.errors import FunctoryError
+from functory.engine.events import exchange
+from functory.engine.executions import worker_registry
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.worker")
 
@@ -111,7 +113,7 @@ class Watchdog(threading.Thread):
             # A worker that gets messages, or for which there are none, is not asked about further.
             return False
         try:
-            broker.ping(self._settings)
+            exchange.ping(self._settings)
         except FunctoryError:
             self._suspicion.forget()
             return False
@@ -121,7 +123,7 @@ class Watchdog(threading.Thread):
     def _believes(self) -> bool:
         database = Database(self._settings.database, pool_size=1)
         try:
-            alive = len(workers.alive(database, self._settings.lease_seconds))
+            alive = len(worker_registry.alive(database, self._settings.lease_seconds))
         finally:
             database.close()
         if not self._suspicion.is_deaf(self._settings.stall_seconds, alive):

@@ -21,8 +21,8 @@ from celery.exceptions import WorkerShutdown
 from celery.worker import WorkController
 from celery.worker.consumer import Consumer
 
-from engine.errors import Unavailable
-from workers.app import Application
+from functory.engine.errors import Unavailable
+from functory.workers.app import Application
 
 log = structlog.get_logger("functory.worker")
 

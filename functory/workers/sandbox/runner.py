@@ -20,19 +20,16 @@ from types import TracebackType
 import msgspec
 import structlog
 
-from engine.errors import FunctoryError, Unavailable
-from engine.settings import Settings
-from workers.sandbox.broker import Broker
-from workers.sandbox.cgroups import Cgroups
-from workers.sandbox.control import Control
-from workers.sandbox.host import Host
-from workers.sandbox.job import Job, Limits, Outcome, Signature, Status
-from workers.sandbox.kind import Kind, kind_of
-from workers.sandbox.launcher import sweep
-from workers.sandbox.logbook import harmless
-from workers.sandbox.plan import Tier
-from workers.sandbox.pool import Options, Pool
-from workers.sandbox.protocol import (
+from functory.engine.errors import FunctoryError, Unavailable
+from functory.engine.settings import Settings
+from functory.workers.sandbox.confinement.cgroups import Cgroups
+from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.pool.pool import Options, Pool
+from functory.workers.sandbox.pool.pool_key import Kind, kind_of
+from functory.workers.sandbox.pool.warm_children import Warm, key_of
+from functory.workers.sandbox.pool.zygote_process import sweep
+from functory.workers.sandbox.protocol.control import Control
+from functory.workers.sandbox.protocol.frames import (
     Described,
     Failed,
     FromGuest,
@@ -41,9 +38,12 @@ from workers.sandbox.protocol import (
     Start,
     frame_for_guest,
 )
-from workers.sandbox.run import Run, with_traffic
-from workers.sandbox.supervisor import Supervisor, Verdict, outcome_error
-from workers.sandbox.warm import Warm, key_of
+from functory.workers.sandbox.protocol.host import Host
+from functory.workers.sandbox.protocol.job import Job, Limits, Outcome, Signature, Status
+from functory.workers.sandbox.protocol.log_lines import harmless
+from functory.workers.sandbox.protocol.plan import Tier
+from functory.workers.sandbox.supervision.run import Run, with_traffic
+from functory.workers.sandbox.supervision.supervisor import Supervisor, Verdict, outcome_error
 
 _log = structlog.get_logger(__name__)
 _STARTS = 3  # a child found dead before it was told anything has run nothing: another one

@@ -11,16 +11,16 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from engine import migrate
-from engine.clock import ManualClock
-from engine.settings import load_settings
-from engine.tables import attempt, event, execution, schedule_tick, source
-from functory.local import Functory
+from functory.client import Functory
+from functory.engine.database import migrations
+from functory.engine.database.clock import ManualClock
+from functory.engine.database.schema import attempt, event, execution, schedule_tick, source
+from functory.engine.settings import load_settings
+from functory.triggers.sources.schedules.ticker import Ticker
 from tests.chaos.counts import Counts
 from tests.chaos.fault import Chaos, Impossible, fault
 from tests.chaos.faults.workers import nothing_lost
 from tests.services.skew import Skew
-from triggers.sources.ticker import Ticker
 
 HOUR = 3600
 
@@ -127,7 +127,7 @@ def lived(chaos: Chaos, url: str, begin: datetime) -> set[tuple[str, str, dateti
     client = Functory(settings, author="chaos")
     clock = client.database.clock = ManualClock(begin)
     try:
-        migrate.upgrade(client.database)
+        migrations.upgrade(client.database)
         kinds = {f"s{n}": kind for n, kind in enumerate(itertools.product(ZONES, (FIXED, STARRED)))}
         for name, (zone, cron) in kinds.items():
             client.schedules.save(name, cron=cron, timezone=zone, catch_up="all")

@@ -9,7 +9,7 @@ import contextlib
 import re
 import sqlite3
 
-from functory.dev import data_file
+from functory.dev.server import data_file
 from tests.chaos.counts import Counts
 from tests.chaos.deployment import kill_tree
 from tests.chaos.fault import Chaos, Impossible, fault

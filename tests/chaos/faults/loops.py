@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
 
-from engine.tables import breaker, execution, firing, trigger
+from functory.engine.database.schema import breaker, execution, firing, trigger
 from tests.chaos import workload
 from tests.chaos.counts import Counts
 from tests.chaos.deployment import LAYOUT

@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.errors import Unavailable
-from engine.tables import event
+from functory.engine.database.schema import event
+from functory.engine.errors import Unavailable
 from tests.chaos import workload
 from tests.chaos.counts import Counts
 from tests.chaos.deployment import LAYOUT, kill_tree

@@ -11,14 +11,14 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
-from engine.tables import attempt, execution
+from functory.engine.database.schema import attempt, execution
+from functory.workers.processes.shutdown_signals import AGAIN
 from tests.chaos import workload
 from tests.chaos.counts import ZOMBIE, Counts
 from tests.chaos.deployment import descendants, kill_tree, send
 from tests.chaos.fault import Chaos, fault
 from tests.chaos.workload import ORDERS, Workload
 from tests.roles import Role
-from workers.orders import AGAIN
 
 PREFORK = {"worker": ("--pool", "prefork", "--slots", "2")}
 

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 from celery import Celery
 
-from functory.local import Functory
+from functory.client import Functory
 from tests.roles import Role, Roles
 
 TASKS = 12

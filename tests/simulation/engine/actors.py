@@ -9,23 +9,27 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
-from engine import compensations, dispatch, executions, grants, retention, workers
-from engine.attempts import Attempts
-from engine.claims import Claim
-from engine.compensations import Compensations
-from engine.endings import Ending
-from engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
-from engine.events import Events
-from engine.executions import Executions
-from engine.routing import Decision
-from engine.tx import Tx
+from functory.engine.access import grants
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
+from functory.engine.events import retention
+from functory.engine.events.store import Events
+from functory.engine.executions import dispatch, worker_registry
+from functory.engine.executions import store as execution_store
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.claim import Claim
+from functory.engine.executions.completion import Ending
+from functory.engine.executions.store import Executions
+from functory.engine.maintenance import compensator
+from functory.engine.maintenance.compensator import Compensations
+from functory.engine.maintenance.reaper import Reaper
+from functory.engine.triggers.routing import Decision
+from functory.triggers.routing.release import Turn
+from functory.triggers.routing.router import Router
+from functory.workers.dispatcher import Dispatcher
+from functory.workers.execution.host_functions import EngineHost, Services
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, Violation, Wait, World
-from triggers.flow.turn import Turn
-from triggers.router import Router
-from workers.dispatcher import Dispatcher
-from workers.host import EngineHost, Services
-from workers.reaper import Reaper
 
 # What a loop waits for without a wake-up; a worker without a message looks as often.
 POLL = 3.0
@@ -167,7 +171,7 @@ def saga(world: World) -> Process:
     return Role(
         world,
         "saga",
-        lambda: compensations.advance(world.database, world.settings) > 0,
+        lambda: compensator.advance(world.database, world.settings) > 0,
         "finished",
         "SELECT 1 FROM compensation WHERE state IN ('waiting', 'pending', 'running') LIMIT 1",
     )
@@ -294,7 +298,7 @@ class Worker(Process):
                 break
             yield 0.5, None
         try:
-            workers.gone(self.world.database, self.name)
+            worker_registry.gone(self.world.database, self.name)
         except Unavailable:
             pass
         self.world.kill(self, "ended in order")
@@ -439,7 +443,7 @@ class Worker(Process):
             states = self.world.database.raw.execute(
                 f"SELECT state FROM execution WHERE id IN ({marks})", ids
             ).fetchall()
-            if all(state in executions.TERMINAL for (state,) in states):
+            if all(state in execution_store.TERMINAL for (state,) in states):
                 if any(state != "succeeded" for (state,) in states):
                     raise ExecutionFailed(f"{function} has failed")
                 break
@@ -492,7 +496,7 @@ class Worker(Process):
             try:
                 self.attempts.settle()
                 if world.now - seen > world.settings.lease_seconds * 3:
-                    workers.seen(world.database, self.name, self.slots, "none")
+                    worker_registry.seen(world.database, self.name, self.slots, "none")
                     seen = world.now
                 if held:
                     pulse = self.attempts.heartbeat([run.key for run in held])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.errors import Unavailable
+from functory.engine.errors import Unavailable
 from tests.simulation.engine.world import World
 
 

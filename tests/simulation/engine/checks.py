@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from engine import invariants
+from functory.engine.maintenance import invariants
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import World
 
@@ -234,11 +234,11 @@ def _reason(
     view: _View, rule: Any, name: str, state: str, event: dict[str, Any], max_depth: int
 ) -> str | None:
     """Why it must not fire; None when it must."""
-    from engine import codec
+    from functory.engine.serialization import json_codec
 
     if state == "paused":
         return "trigger_paused"
-    chain = codec.loads(event["chain"])
+    chain = json_codec.loads(event["chain"])
     names = [link["name"] for link in chain]
     if names and names[-1] == name and not rule.guards.get("allow_self"):
         return "own_event"

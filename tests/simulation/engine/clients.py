@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from engine.errors import Conflict, NotFound, Refused, Unavailable
-from engine.events import Events
-from engine.executions import Executions
-from engine.switches import TRIGGERS, Switches
-from engine.triggers import Triggers
+from functory.engine.errors import Conflict, NotFound, Refused, Unavailable
+from functory.engine.events.store import Events
+from functory.engine.executions.store import Executions
+from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from functory.engine.triggers.store import Triggers
+from functory.triggers import definition
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, World
-from triggers import definition
 
 
 class Client(Process):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from engine.errors import Unavailable, Uncertain
+from functory.engine.errors import Unavailable, Uncertain
 from tests.simulation.engine.actors import Worker
 from tests.simulation.engine.world import (
     AFTER_COMMIT,

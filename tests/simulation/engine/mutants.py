@@ -134,7 +134,7 @@ MUTANTS: Sequence[Mutant] = (
         "finish without fence",
         [
             Edit(
-                "engine.endings",
+                "functory.engine.executions.completion",
                 "_FINISHED",
                 _FINISH,
                 _FINISH.replace("execution.c.fence == _OWN_FENCE, ", ""),
@@ -143,24 +143,34 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "finish without any guard",
-        [Edit("engine.endings", "_FINISHED", _FINISH, "execution.c.id == _OWN_ID")],
+        [Edit("functory.engine.executions.completion", "_FINISHED", _FINISH, "execution.c.id == _OWN_ID")],
     ),
     Mutant(
         "claim unconditional",
-        [Edit("engine.attempts", "_CLAIMED", 'execution.c.state == "queued",\n', "\n")],
+        [Edit("functory.engine.executions.attempts", "_CLAIMED", 'execution.c.state == "queued",\n', "\n")],
     ),
     Mutant(
         "no redispatch",
-        [Edit("engine.dispatch", "dispatch", "again = _overdue(", "again = [] and _overdue(")],
+        [
+            Edit(
+                "functory.engine.executions.dispatch",
+                "dispatch",
+                "again = _overdue(",
+                "again = [] and _overdue(",
+            )
+        ],
     ),
     Mutant(
         "no unique key, routed in a second transaction",
         [
             Edit(
-                "engine.routing", "_write", '    events.mark_routed(tx, [row["id"] for row in batch])\n', ""
+                "functory.engine.triggers.routing",
+                "_write",
+                '    events.mark_routed(tx, [row["id"] for row in batch])\n',
+                "",
             ),
             Edit(
-                "engine.routing",
+                "functory.engine.triggers.routing",
                 "route",
                 "            return _write(tx, events.take_pending(tx, limit), prepare, max_budget)\n",
                 "            batch = events.take_pending(tx, limit)\n"
@@ -176,13 +186,13 @@ MUTANTS: Sequence[Mutant] = (
         "terminal event in a second transaction",
         [
             Edit(
-                "engine.endings",
+                "functory.engine.executions.completion",
                 "finish",
                 "events.add(tx, rows)\n",
                 "_later.append(rows) if final else events.add(tx, rows)\n",
             ),
             Edit(
-                "engine.attempts",
+                "functory.engine.executions.attempts",
                 "Attempts.finish",
                 f"    {_FINISHING}",
                 "    _later.clear()\n"
@@ -196,13 +206,13 @@ MUTANTS: Sequence[Mutant] = (
         "change and event in two transactions",
         [
             Edit(
-                "engine.attempts",
+                "functory.engine.executions.attempts",
                 "Attempts._claim",
                 _STARTED,
                 _STARTED.replace("events.add(tx, ", "_later.append("),
             ),
             Edit(
-                "engine.attempts",
+                "functory.engine.executions.attempts",
                 "Attempts._surely",
                 "return self._database.group(lambda tx: claim(tx, taken))",
                 "_later.clear()\n"
@@ -215,37 +225,66 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "no depth guard",
-        [Edit("triggers.guards", "trip", 'event["depth"] + 1 > limit', "False", also=["triggers.judge"])],
+        [
+            Edit(
+                "functory.triggers.routing.guards",
+                "trip",
+                'event["depth"] + 1 > limit',
+                "False",
+                also=["functory.triggers.routing.decision"],
+            )
+        ],
     ),
     Mutant(
         "no budget",
-        [Edit("engine.admission", "_within_budget", "spent + taken[root] >= limit", "False")],
+        [
+            Edit(
+                "functory.engine.triggers.admission",
+                "_within_budget",
+                "spent + taken[root] >= limit",
+                "False",
+            )
+        ],
     ),
     Mutant(
         "reaper does not raise the fence",
-        [Edit("engine.recovery", "_REQUEUED", "fence=execution.c.fence + 1,\n", "\n")],
+        [
+            Edit(
+                "functory.engine.maintenance.lease_recovery",
+                "_REQUEUED",
+                "fence=execution.c.fence + 1,\n",
+                "\n",
+            )
+        ],
     ),
     Mutant(
         "a release counts as an attempt",
-        [Edit("engine.attempts", "_give_back", "attempt=execution.c.attempt - 1,\n", "\n")],
+        [
+            Edit(
+                "functory.engine.executions.attempts",
+                "_give_back",
+                "attempt=execution.c.attempt - 1,\n",
+                "\n",
+            )
+        ],
     ),
     Mutant(
         "heartbeat ignores the fence",
         [
             Edit(
-                "engine.attempts",
+                "functory.engine.executions.attempts",
                 "_BEATEN",
                 ".where(*_MINE)",
                 ".where(execution.c.id.in_(_IDS), _MINE[1])",
             ),
             Edit(
-                "engine.attempts",
+                "functory.engine.executions.attempts",
                 "Attempts.heartbeat",
                 '"mine": sorted(wanted)',
                 '"ids": [id_ for id_, _ in wanted]',
             ),
             Edit(
-                "engine.attempts",
+                "functory.engine.executions.attempts",
                 "_pulse",
                 "wanted - found.keys()",
                 "{key for key in wanted if key[0] not in {id_ for id_, _ in found}}",
@@ -255,21 +294,33 @@ MUTANTS: Sequence[Mutant] = (
     Mutant(
         "sent after the commit",
         [
-            Edit("engine.dispatch", "dispatch", "        send(ids)\n", ""),
-            Edit("engine.dispatch", "dispatch", "    return len(ids)", "    send(ids)\n    return len(ids)"),
+            Edit("functory.engine.executions.dispatch", "dispatch", "        send(ids)\n", ""),
+            Edit(
+                "functory.engine.executions.dispatch",
+                "dispatch",
+                "    return len(ids)",
+                "    send(ids)\n    return len(ids)",
+            ),
         ],
     ),
     Mutant(
         "a zombie may emit",
-        [Edit("engine.causes", "hold", "if cause is None:", "if True:")],
+        [Edit("functory.engine.events.causation", "hold", "if cause is None:", "if True:")],
     ),
     Mutant(
         "a durable call is made anew by each attempt",
-        [Edit("workers.host", "EngineHost._call_once", "step_key=key", "step_key=None")],
+        [
+            Edit(
+                "functory.workers.execution.host_functions",
+                "EngineHost._call_once",
+                "step_key=key",
+                "step_key=None",
+            )
+        ],
     ),
     Mutant(
         "nothing is undone after a failure",
-        [Edit("engine.sagas", "begin", "if state", "if True or state")],
+        [Edit("functory.engine.executions.compensation.plan", "begin", "if state", "if True or state")],
     ),
 )
 

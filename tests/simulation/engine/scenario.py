@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine.settings import Settings
-from triggers.trigger_set import TriggerSet
+from functory.engine.settings import Settings
+from functory.triggers.routing.trigger_set import TriggerSet
 
 if TYPE_CHECKING:
     from tests.simulation.engine.world import World

@@ -11,14 +11,14 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from engine import tables
-from engine.clock import ManualClock
-from engine.functions import Functions
-from engine.triggers import Triggers
+from functory.engine.database import schema
+from functory.engine.database.clock import ManualClock
+from functory.engine.functions.registry import Functions
+from functory.engine.triggers.store import Triggers
+from functory.triggers import definition
+from functory.triggers.routing.router import Router
 from tests.simulation.engine.scenario import Deck
 from tests.simulation.engine.world import START, SimulatedDatabase
-from triggers import definition
-from triggers.router import Router
 
 JOURNAL = """
 CREATE TABLE sim_journal (seq INTEGER PRIMARY KEY, tx INTEGER, what TEXT, id TEXT, a, b, c, d, e, f);
@@ -54,7 +54,7 @@ def _schema() -> list[str]:
     """What makes the tables: worked out once, for it takes as long as two seeds."""
     database = SimulatedDatabase()
     with database.connection(write=True) as connection, connection.begin():
-        tables.metadata.create_all(connection)
+        schema.metadata.create_all(connection)
     made = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, rowid"
     return [statement for (statement,) in database.raw.execute(made).fetchall()]
 
@@ -77,7 +77,7 @@ class Template:
         self._save()
         # What refers to others is deleted before them and put back after them: to turn the keys off for a while would
         # have SQLite prepare every statement anew.
-        order = [table.name for table in tables.metadata.sorted_tables]
+        order = [table.name for table in schema.metadata.sorted_tables]
         kept = [table for table in order if raw.execute(f"SELECT 1 FROM {table}").fetchone()]
         for table in kept:
             raw.execute(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
@@ -109,7 +109,7 @@ class Template:
             router._prepare(tx)
         deck.triggers = router._triggers
         with database.write() as tx:
-            tx.execute(tables.outbox.delete())
+            tx.execute(schema.outbox.delete())
 
     def reset(self) -> SimulatedDatabase:
         """As it was in the beginning."""

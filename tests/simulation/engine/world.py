@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection
 
-from engine.clock import ManualClock
-from engine.database import Database
-from engine.errors import Unavailable
-from engine.tx import Tx
+from functory.engine.database.clock import ManualClock
+from functory.engine.database.connection import Database
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Unavailable
 from tests.simulation.engine.direct import Direct, Transaction
 
 if TYPE_CHECKING:

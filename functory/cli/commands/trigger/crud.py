@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import debug, given, guard, screen, session, view
-from functory.cli.noun import Yes, confirm, noun
-from functory.cli.screen import AsJson, Quiet, Screen
+from functory.cli import session
+from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.commands.trigger import debug
+from functory.cli.commands.trigger import guards as guard_commands
+from functory.cli.input import values
+from functory.terminal import console, json_fields
+from functory.terminal.console import AsJson, Quiet, Screen
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 app = noun("Rules that turn events into executions.")
 
-for _verb, _example in (*guard.VERBS, (debug.debug, "functory trigger debug reorder --key ada")):
+for _verb, _example in (*guard_commands.VERBS, (debug.debug, "functory trigger debug reorder --key ada")):
     app.command(epilog=f"Example: {_example}")(_verb)
 
 Name = Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)]
@@ -104,19 +108,19 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Save a trigger in either spelling. One that exists gets a new version."""
-    from engine import dependencies
-    from engine.errors import Invalid
-    from functory.cli import flow as controls
-    from functory.cli import needs
+    from functory.cli.input import flow_control as controls
+    from functory.cli.output import dependency_tree
+    from functory.engine.errors import Invalid
+    from functory.engine.functions import dependencies
 
     fields = _read_file(file) if file is not None else {}
     named = {
-        "on": given.document(on, "--on") if on is not None else None,
+        "on": values.document(on, "--on") if on is not None else None,
         "function": function,
         "when": when,
-        "criteria": given.object_of(criteria, "--criteria") if criteria is not None else None,
-        "input": given.document(input_, "--input") if input_ is not None else None,
-        "guards": given.object_of(guards, "--guards") if guards is not None else None,
+        "criteria": values.object_of(criteria, "--criteria") if criteria is not None else None,
+        "input": values.document(input_, "--input") if input_ is not None else None,
+        "guards": values.object_of(guards, "--guards") if guards is not None else None,
         "flow": controls.read(
             debounce=debounce,
             throttle=throttle,
@@ -131,12 +135,12 @@ def add(
             expires=expires,
             flow=flow,
         ),
-        "composite": given.object_of(composite, "--composite") if composite is not None else None,
+        "composite": values.object_of(composite, "--composite") if composite is not None else None,
         "compensate": compensate,
         "event_type": event_type,
         "target_function": target_function,
         "trigger_function": trigger_function,
-        "conditions": given.pairs(condition, "--condition") if condition else None,
+        "conditions": values.pairs(condition, "--condition") if condition else None,
     }
     fields |= {field: value for field, value in named.items() if value is not None}
     if not any(fields.get(field) for field in ("on", "event_type", "composite")):
@@ -151,11 +155,11 @@ def add(
         row = _save(engine, chosen, fields, expected_version, shadow)
         target = row["definition"]["function"]
         target_name, pin = dependencies.reference(target)
-        if not needs.exists(engine, {"name": target_name, "pin": pin}):
-            screen.warn(f"the function {target} does not exist yet: the trigger is suppressed until it does")
+        if not dependency_tree.exists(engine, {"name": target_name, "pin": pin}):
+            console.warn(f"the function {target} does not exist yet: the trigger is suppressed until it does")
     out = Screen(json=json, quiet=quiet)
     if json:
-        out.value(view.trigger(row) | {"created": row["created"]})
+        out.value(json_fields.trigger(row) | {"created": row["created"]})
     elif quiet:
         out.lines([row["name"]])
     else:
@@ -196,7 +200,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         shown,
         columns,
         key="name",
-        data=[view.trigger(row) for row in rows],
+        data=[json_fields.trigger(row) for row in rows],
         empty="no triggers yet; try: functory trigger add --help",
     )
 
@@ -210,16 +214,16 @@ def show(name: Name, json: AsJson = False) -> None:
         )
     out = Screen(json=json)
     if json:
-        out.value(view.trigger(row))
+        out.value(json_fields.trigger(row))
         return
     definition = row["definition"]
     out.styled(
         (f"{row['name']} v{row['version']}", "bold"),
-        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
     )
     out.record(
         {
-            "saved": f"{screen.moment(row['updated_at'])} by {row['author']}",
+            "saved": f"{console.moment(row['updated_at'])} by {row['author']}",
             "note": row["note"],
             "function": definition["function"],
             "on": definition.get("on"),
@@ -296,16 +300,16 @@ def test(
     json: AsJson = False,
 ) -> int:
     """Try it on an event, clause by clause. Nothing is started. Exit status 1 when it would not fire."""
-    from functory.cli import rehearsal
+    from functory.cli.commands.trigger import dry_run
 
     with session.engine() as engine:
         row = engine.triggers.get(name)
-        answer = rehearsal.rehearse(engine, row, rehearsal.read_event(engine, event))
+        answer = dry_run.rehearse(engine, row, dry_run.read_event(engine, event))
     out = Screen(json=json)
     if json:
         out.value(answer)
     else:
-        rehearsal.draw(out, row, answer)
+        dry_run.draw(out, row, answer)
     return 0 if answer["fires"] and not answer["problem"] else 1
 
 
@@ -318,32 +322,32 @@ def vectors(
     """Check a file of pattern test vectors. Prints one line of JSON. Exit status 1 when one is wrong."""
     import sys
 
-    from engine import codec
-    from engine.errors import Invalid
-    from triggers.vectors import run_vectors
+    from functory.engine.errors import Invalid
+    from functory.engine.serialization import json_codec
+    from functory.triggers.patterns.conformance import run_vectors
 
     try:
         counts = run_vectors(file)
     except OSError as error:
         raise Invalid(f"{file} cannot be read", error.strerror or str(error), "check the path") from None
-    sys.stdout.write(codec.dumps(counts) + "\n")
+    sys.stdout.write(json_codec.dumps(counts) + "\n")
     return 1 if counts["wrong"] or counts["invalid_accepted"] else 0
 
 
 def _on(definition: Mapping[str, Any]) -> str:
     """What it waits for, on one line."""
-    return screen.short(definition["on"] if "on" in definition else definition["composite"])
+    return console.short(definition["on"] if "on" in definition else definition["composite"])
 
 
 def _waits(definition: Mapping[str, Any]) -> dict[str, str]:
     """Its composite and its flow control, a line each."""
-    from functory.cli import flow
+    from functory.cli.input import flow_control
 
     lines: dict[str, list[str]] = {}
     if "composite" in definition:
-        for name, text in flow.composite(definition["composite"]):
+        for name, text in flow_control.composite(definition["composite"]):
             lines.setdefault(name, []).append(text)
-    for name, text in flow.told(definition.get("flow") or {}):
+    for name, text in flow_control.told(definition.get("flow") or {}):
         lines.setdefault(name, []).append(text)
     return {name: "\n".join(texts) for name, texts in lines.items()}
 
@@ -351,19 +355,19 @@ def _waits(definition: Mapping[str, Any]) -> dict[str, str]:
 def _read_file(file: str) -> dict[str, Any]:
     import tomllib
 
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     if file.endswith((".yaml", ".yml")):
-        from packs.stackstorm.document import parse_document
+        from functory.packs.stackstorm.document import parse_document
 
-        found = parse_document(given.text_of(file), file)
+        found = parse_document(values.text_of(file), file)
         if not isinstance(found, dict):
             raise Invalid(f"{file} holds no trigger", "it is not an object", "on: …, function: …")
         return found
     if not file.endswith(".toml"):
-        return given.object_of("-" if file == "-" else f"@{file}", "the trigger file")
+        return values.object_of("-" if file == "-" else f"@{file}", "the trigger file")
     try:
-        return tomllib.loads(given.text_of(file))
+        return tomllib.loads(values.text_of(file))
     except tomllib.TOMLDecodeError as error:
         raise Invalid(f"{file} is not TOML", str(error), "correct the file, or write JSON") from None
 
@@ -371,7 +375,7 @@ def _read_file(file: str) -> dict[str, Any]:
 def _save(
     engine: Functory, name: Any, fields: Mapping[str, Any], expected_version: int | None, shadow: bool
 ) -> dict[str, Any]:
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     if expected_version is not None and not name:
         raise Invalid(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import screen, session
-from functory.cli.screen import AsJson, Screen
+from functory.cli import session
+from functory.terminal import console
+from functory.terminal.console import AsJson, Screen
 
 if TYPE_CHECKING:
-    from engine.waiting import Standing
+    from functory.engine.triggers.inspection import Standing
 
 
 def debug(
@@ -22,14 +23,15 @@ def debug(
     json: AsJson = False,
 ) -> None:
     """What waits in its flow control, for which key and why, and what to do. Nothing is changed."""
-    from engine import waiting, workers
-    from functory.cli import standing
+    from functory.cli.output import trigger_backlog
+    from functory.engine.executions import worker_registry
+    from functory.engine.triggers import inspection
 
     with session.engine() as engine:
-        found = waiting.of(engine.database, name, key=key)
-        alive = len(workers.alive(engine.database, engine.settings.lease_seconds))
+        found = inspection.of(engine.database, name, key=key)
+        alive = len(worker_registry.alive(engine.database, engine.settings.lease_seconds))
         embedded = engine.settings.embedded
-    advice = standing.advice(found, workers=alive, embedded=embedded)
+    advice = trigger_backlog.advice(found, workers=alive, embedded=embedded)
     out = Screen(json=json)
     if json:
         out.value(_data(found) | {"advice": advice})
@@ -37,10 +39,10 @@ def debug(
     row = found.trigger
     out.styled(
         (f"{row['name']} v{row['version']}", "bold"),
-        (f"   {row['state']}", screen.STYLES.get(row["state"], "")),
+        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
         (f"   {row['note']}" if row["note"] else "", "dim"),
     )
-    for section in standing.sections(found):
+    for section in trigger_backlog.sections(found):
         out.title(section.title)
         out.styled((f"  {section.summary}", "dim"))
         for line in section.lines:

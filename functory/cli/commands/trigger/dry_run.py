@@ -7,27 +7,30 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from engine import dependencies, events, schemas
-from engine.errors import FunctoryError
-from functory.cli import given, screen
-from functory.cli.screen import Screen
-from triggers.definition import compile_definition
-from triggers.why import judge
+from functory.cli.input import values
+from functory.engine.errors import FunctoryError
+from functory.engine.events import store as event_store
+from functory.engine.functions import dependencies
+from functory.engine.serialization import json_schema
+from functory.terminal import console
+from functory.terminal.console import Screen
+from functory.triggers.analysis.explain import judge
+from functory.triggers.definition import compile_definition
 
 if TYPE_CHECKING:
-    from functory.local import Functory
+    from functory.client import Functory
 
 
 def read_event(engine: Functory, place: str) -> dict[str, Any]:
     """A stored event's envelope, or the one in a file, filled up to a whole envelope."""
     if re.fullmatch(r"[0-9a-fA-F-]{36}", place):
-        return events.envelope(engine.events.get(place))
-    found = given.object_of(place if place == "-" else f"@{place}", "the event")
+        return event_store.envelope(engine.events.get(place))
+    found = values.object_of(place if place == "-" else f"@{place}", "the event")
     base = {
         "specversion": "1.0",
         "id": engine.database.new_id(),
         "source": "/functory/cli",
-        "time": screen.plain(engine.database.clock.now()),
+        "time": console.plain(engine.database.clock.now()),
         "datacontenttype": "application/json",
         "data": None,
         "functorydepth": 0,
@@ -68,7 +71,7 @@ def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, An
         except FunctoryError as error:
             return answer | {"fires": False, "problem": _told(error)}
         try:
-            schemas.check(
+            json_schema.check(
                 target["input_schema"], answer["input"], f"input of {target['name']} v{target['number']}"
             )
         except FunctoryError as error:
@@ -102,4 +105,4 @@ def draw(out: Screen, row: Mapping[str, Any], answer: Mapping[str, Any]) -> None
     if answer["problem"]:
         out.styled(("  ✗ ", "red"), (answer["problem"], ""))
     if answer["input"] is not None:
-        out.styled(("  input ", "bold"), (screen.short(answer["input"], 2000), ""))
+        out.styled(("  input ", "bold"), (console.short(answer["input"], 2000), ""))

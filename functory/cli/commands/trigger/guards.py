@@ -1,6 +1,6 @@
 """What stops triggers and how to go on: shadow and promotion, replay, backtest, cycles, budget, the switch.
 
-These are verbs of ``functory trigger``; ``functory.cli.trigger`` registers them.
+These are verbs of ``functory trigger``; ``functory.cli.commands.trigger.crud`` registers them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import given, session
-from functory.cli.screen import AsJson, Screen
+from functory.cli import session
+from functory.cli.input import values
+from functory.terminal.console import AsJson, Screen
 
 if TYPE_CHECKING:
-    from triggers.backtest import Comparison
-    from triggers.cycles import Graph
+    from functory.triggers.analysis.backtest import Comparison
+    from functory.triggers.analysis.cycles import Graph
 
 Name = Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)]
 
@@ -60,12 +61,13 @@ def budget(
     ],
 ) -> None:
     """Raise (or lower) the budget of one root. What was suppressed stays so: see replay."""
-    from engine import audit, budgets
+    from functory.engine.database import audit
+    from functory.engine.executions import root_budget
 
     with session.engine() as engine:
         root_id = engine.lineage.tree(root).root_id
         with engine.database.write() as tx:
-            budgets.raise_to(tx, root_id, maximum)
+            root_budget.raise_to(tx, root_id, maximum)
             audit.note(tx, engine.author, "budget.raise", root_id, {"maximum": maximum})
     Screen().styled((f"root {root_id} may cause {maximum} executions", ""))
 
@@ -74,7 +76,7 @@ def halt(
     note: Annotated[str, typer.Option(help="Why; shown by functory status.", show_default=False)] = "",
 ) -> None:
     """The kill switch: no trigger fires. Events stay pending, functions started by hand still run."""
-    from engine.switches import TRIGGERS
+    from functory.engine.triggers.kill_switch import TRIGGERS
 
     with session.engine() as engine:
         engine.switches.throw(TRIGGERS, note=note, author=engine.author)
@@ -83,7 +85,7 @@ def halt(
 
 def unhalt() -> None:
     """Release the kill switch; the events that waited are routed now."""
-    from engine.switches import TRIGGERS
+    from functory.engine.triggers.kill_switch import TRIGGERS
 
     with session.engine() as engine:
         waiting = engine.lineage.open_work()["pending events"]
@@ -110,7 +112,7 @@ def graph(
     dot: Annotated[bool, typer.Option("--dot", help="Print Graphviz DOT.")] = False,
 ) -> None:
     """Which trigger may start which, and every cycle with its path."""
-    from triggers.cycles import witness
+    from functory.triggers.analysis.cycles import witness
 
     with session.engine() as engine:
         found = engine.trigger_graph()
@@ -154,7 +156,7 @@ def backtest(
     """Run a trigger over the stored events without running anything: what would it have done?"""
     with session.engine() as engine:
         start = engine.database.clock.now() - timedelta(seconds=_seconds(since))
-        draft = given.object_of(f"@{what}", "the draft") if Path(what).is_file() else None
+        draft = values.object_of(f"@{what}", "the draft") if Path(what).is_file() else None
         name = str(draft.pop("name", Path(what).stem)) if draft is not None else what
         with _progress(engine.events.count(start), json) as tell:
             result = engine.backtest(name, draft, since=start, progress=tell)
@@ -214,7 +216,7 @@ def _progress(total: int, quiet: bool) -> Any:
 
 
 def _seconds(text: str) -> float:
-    from engine.errors import Invalid
+    from functory.engine.errors import Invalid
 
     number, unit = text[:-1], text[-1:]
     if unit not in UNITS or not number.isdigit():

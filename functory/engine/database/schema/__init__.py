@@ -7,11 +7,11 @@ their cost follows the work that is open and not the history.
 
 from __future__ import annotations
 
-from engine.tables.columns import Id, Instant, Json, Words
-from engine.tables.events import event, firing, outbox
-from engine.tables.executions import attempt, compensation, execution, log, span
-from engine.tables.flow import bucket, cancellation, hold, lane, once, pace, slot
-from engine.tables.functions import (
+from functory.engine.database.schema.column_types import Id, Instant, Json, Words
+from functory.engine.database.schema.events import event, firing, outbox
+from functory.engine.database.schema.executions import attempt, compensation, execution, log, span
+from functory.engine.database.schema.flow_control import bucket, cancellation, hold, lane, once, pace, slot
+from functory.engine.database.schema.functions import (
     environment,
     function,
     function_version,
@@ -20,10 +20,24 @@ from engine.tables.functions import (
     state,
     widening,
 )
-from engine.tables.operations import audit, counter, switch, verification, worker
-from engine.tables.schema import metadata
-from engine.tables.sources import file_seen, file_written, receipt, schedule, schedule_tick, source
-from engine.tables.triggers import breaker, budget, rate, suppression, trigger, trigger_version
+from functory.engine.database.schema.metadata import metadata
+from functory.engine.database.schema.operations import audit, counter, switch, verification, worker
+from functory.engine.database.schema.sources import (
+    file_seen,
+    file_written,
+    receipt,
+    schedule,
+    schedule_tick,
+    source,
+)
+from functory.engine.database.schema.triggers import (
+    breaker,
+    budget,
+    rate,
+    suppression,
+    trigger,
+    trigger_version,
+)
 
 __all__ = [
     "Id",

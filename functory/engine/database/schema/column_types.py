@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
-from engine import codec
+from functory.engine.serialization import json_codec
 
 
 class Key(sa.Uuid[str]):
@@ -66,10 +66,10 @@ class Json(TypeDecorator[Any]):
         self.null = null
 
     def process_bind_param(self, value: Any, dialect: Any) -> str | None:
-        return None if value is None and not self.null else codec.dumps(value)
+        return None if value is None and not self.null else json_codec.dumps(value)
 
     def process_result_value(self, value: str | None, dialect: Any) -> Any:
-        return None if value is None else codec.loads(value)
+        return None if value is None else json_codec.loads(value)
 
 
 class State(sa.String):

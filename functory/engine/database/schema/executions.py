@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Index, Table, UniqueConstraint, text
 
-from engine.tables.columns import Id, Instant, Json, State, Words
-from engine.tables.schema import metadata, partial
+from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
+from functory.engine.database.schema.metadata import metadata, partial
 
 STATES = ("queued", "running", "succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
@@ -61,7 +61,7 @@ execution = Table(
     UniqueConstraint("trigger_id", "event_id"),
 )
 partial("ix_execution_queued", execution, [execution.c.expires_at], "state = 'queued'")
-# What nobody has sent: by when it is due, and in the order in which it goes (engine.backlog).
+# What nobody has sent: by when it is due, and in the order in which it goes (functory.engine.executions.ready_queue).
 _UNSENT = "state = 'queued' AND NOT held AND dispatched_at IS NULL"
 partial("ix_execution_due", execution, [execution.c.run_at], _UNSENT)
 partial(

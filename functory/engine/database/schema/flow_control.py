@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Index, Table
 
-from engine.tables.columns import Id, Instant, Json, Words
-from engine.tables.schema import metadata, partial
+from functory.engine.database.schema.column_types import Id, Instant, Json, Words
+from functory.engine.database.schema.metadata import metadata, partial
 
 # Matches that wait, per trigger and key, for more events or for time to pass: debounce, batch, composites.
 bucket = Table(
@@ -67,7 +67,9 @@ slot = Table(
     metadata,
     Column("lane", sa.String(32), primary_key=True),
     Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
-    Column("rule", sa.Integer, nullable=False),  # which limit of its trigger: engine.lanes
+    Column(
+        "rule", sa.Integer, nullable=False
+    ),  # which limit of its trigger: functory.engine.flow_control.concurrency
     Column("capacity", sa.Integer, nullable=False),  # it waits until so few others are in
     Column("position", Id, nullable=False),  # the event's id: the order of the line
     Column("queue_at", Instant, nullable=False),  # the event's time, moved by its priority

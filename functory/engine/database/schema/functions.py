@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 
-from engine.tables.columns import Id, Instant, Json, State, Words
-from engine.tables.schema import metadata
+from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
+from functory.engine.database.schema.metadata import metadata
 
 function = Table(
     "function",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import Column, Table
 
-from engine.tables.columns import Id, Instant, Json, Words
-from engine.tables.schema import metadata
+from functory.engine.database.schema.column_types import Id, Instant, Json, Words
+from functory.engine.database.schema.metadata import metadata
 
 counter = Table(
     "counter",
@@ -47,7 +47,7 @@ worker = Table(
     Column("seen_at", Instant, nullable=False),
 )
 
-# What the invariants came to when they were asked last (engine.invariants.watch).
+# What the invariants came to when they were asked last (functory.engine.maintenance.invariants.verifier).
 verification = Table(
     "verification",
     metadata,

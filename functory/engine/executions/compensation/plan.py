@@ -3,7 +3,7 @@
 A function may name another one that undoes it (``compensate``). When an execution ends as failed, timed out, dead or,
 once started, cancelled, everything that it had already brought about with such functions is to be undone, the newest
 first: it is a *saga* then, and :func:`begin` writes its plan (rows of ``compensation``) in the transaction of its end.
-What is still open waits in the plan until it has ended. ``engine.compensations`` carries the plan out.
+What is still open waits in the plan until it has ended. ``engine.maintenance.compensator`` carries the plan out.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine import events, steps
-from engine.causes import Cause
-from engine.steps import Step
-from engine.tables import compensation
-from engine.tx import Tx
+from functory.engine.database.schema import compensation
+from functory.engine.database.transaction import Tx
+from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
+from functory.engine.executions.compensation import steps
+from functory.engine.executions.compensation.steps import Step
 
 
 def begin(tx: Tx, row: Mapping[str, Any], state: str) -> None:
@@ -63,6 +64,6 @@ def tell(tx: Tx, saga: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -
     }
     source = f"/functory/executions/{saga['id']}"
     cause = Cause.of(saga)
-    events.add(
-        tx, [events.record(tx, type_, saga["function"], {**known, **data}, source=source, cause=cause)]
+    event_store.add(
+        tx, [event_store.record(tx, type_, saga["function"], {**known, **data}, source=source, cause=cause)]
     )

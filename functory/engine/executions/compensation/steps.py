@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.tables import (
+from functory.engine.database.schema import (
     Json,
     attempt,
     event,
@@ -25,7 +25,7 @@ from engine.tables import (
     span,
     trigger_version,
 )
-from engine.tx import Tx
+from functory.engine.database.transaction import Tx
 
 # Ends after which what was done is undone. One that expired has never run.
 UNDONE_AFTER = ("failed", "timed_out", "dead", "cancelled")

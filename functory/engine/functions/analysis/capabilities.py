@@ -1,4 +1,5 @@
-"""What well-known names reach: processes, the network, files, machine code. Tables, read by ``engine.checks``.
+"""What well-known names reach: processes, the network, files, machine code. Tables, read by
+``engine.functions.analysis.checks``.
 
 A longer name goes before a shorter one, so that ``socket`` may be the network and ``socket.gethostname`` nothing.
 Not complete and not meant to be: the sandbox keeps the boundary, these tables only explain early.

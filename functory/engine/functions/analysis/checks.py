@@ -1,6 +1,7 @@
-"""The checks behind ``engine.findings``: one pass over a source's nodes, each looked at by its type.
+"""The checks behind ``engine.functions.analysis.findings``: one pass over a source's nodes, each looked at by its type.
 
-A check looks at what a name stands for (``engine.scopes``) and what that reaches (``engine.reach``), so that
+A check looks at what a name stands for (``engine.functions.analysis.scopes``) and what that reaches
+(``engine.functions.analysis.capabilities``), so that
 ``e = eval`` and ``from os import system as s`` are seen, and a parameter called ``eval`` is not.
 """
 
@@ -10,11 +11,12 @@ import ast
 import re
 import sys
 
-from engine import hosts, loops, reach
-from engine.advice import KEPT, Kind
-from engine.rights import Declared, host_of, normal
-from engine.scopes import Names, Scope, start_of, text_of, within
-from engine.usage import Usage
+from functory.engine.access import host_grants
+from functory.engine.functions.analysis import capabilities, control_flow
+from functory.engine.functions.analysis.declared_rights import Declared, host_of, normal
+from functory.engine.functions.analysis.rules import KEPT, Kind
+from functory.engine.functions.analysis.scopes import Names, Scope, start_of, text_of, within
+from functory.engine.functions.analysis.usage import Usage
 
 _URL = re.compile(
     r"(?:https?|wss?)://(?:[^/?#@\s]*@)?(\[[^\]]*\]|[^/?#:\s]+)(?=[/?#:])|https?://([^/?#:@\s]+)$"
@@ -99,7 +101,7 @@ class Checks:
             self._reference(node, scope)
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> None:
-        if node.attr in reach.WALKS and not _is_super(node.value):
+        if node.attr in capabilities.WALKS and not _is_super(node.value):
             self._report("dunder", node, f"{node.attr} is used", node.attr)
         elif node.attr == "mro" and isinstance(node.value, ast.Attribute) and node.value.attr == "__class__":
             self._report("dunder", node, "__class__.mro is used", "mro")
@@ -110,7 +112,7 @@ class Checks:
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> None:
         key = text_of(node.slice)
-        if key in reach.WALKS:
+        if key in capabilities.WALKS:
             self._report("dunder", node, f"{key} is used", key)
         if not isinstance(node.ctx, ast.Load):
             self._change(node, node.value, scope)
@@ -129,7 +131,7 @@ class Checks:
             return
         if path in ("builtins.globals", "builtins.locals"):
             self._usage.unclear.add("names")
-        kind = reach.kind_of(path)
+        kind = capabilities.kind_of(path)
         self._usage.reached.add(kind)
         if kind == "exec":
             self._executes(path, node, call, scope)
@@ -202,7 +204,7 @@ class Checks:
             self._attribute_by_text(node, scope)
         elif path == "operator.attrgetter":
             for wanted in (text_of(argument) or "" for argument in node.args):
-                for part in reach.WALKS.intersection(wanted.split(".")):
+                for part in capabilities.WALKS.intersection(wanted.split(".")):
                     self._report("dunder", node, f"attrgetter of {part} is used", part)
         elif name in ("format", "format_map") and isinstance(node.func, ast.Attribute):
             self._format(node, text_of(node.func.value) or "")
@@ -222,21 +224,21 @@ class Checks:
             self._report("unpickling", node, "numpy.load is used with allow_pickle=True", path)
         elif path == "contextlib.suppress" and any(self._is_base(argument, scope) for argument in node.args):
             self._report("bare_except", node, "suppress(BaseException) is used", "BaseException")
-        if path in reach.OPENING:
+        if path in capabilities.OPENING:
             self._opens(path, node)
-        if path in reach.BLOCKING and isinstance(scope.function, ast.AsyncFunctionDef):
+        if path in capabilities.BLOCKING and isinstance(scope.function, ast.AsyncFunctionDef):
             self._report("blocking_async", node, f"{_short(path)} is called in async code", path)
-        if self._declared.hosts and (reach.kind_of(path) == "network" or name in _VERBS):
+        if self._declared.hosts and (capabilities.kind_of(path) == "network" or name in _VERBS):
             self._talks(node)
-        if name in reach.MUTATORS and isinstance(node.func, ast.Attribute):
+        if name in capabilities.MUTATORS and isinstance(node.func, ast.Attribute):
             self._mutates(node.func, scope)
 
     def _attribute_by_text(self, node: ast.Call, scope: Scope) -> None:
         name = text_of(node.args[1])
         owner = self.names.path(node.args[0], scope) or ""
-        if name in reach.WALKS:
+        if name in capabilities.WALKS:
             self._report("dunder", node, f"{name} is used by its text", name)
-        elif name is None and (start_of(node.args[1]).startswith("__") or owner in reach.SENSITIVE):
+        elif name is None and (start_of(node.args[1]).startswith("__") or owner in capabilities.SENSITIVE):
             self._report(
                 "dunder",
                 node,
@@ -250,7 +252,7 @@ class Checks:
 
     def _format(self, node: ast.Call, template: str) -> None:
         for field in _FIELD.findall(template):
-            for part in reach.FORMAT_WALKS.intersection(re.split(r"[.\[\]]", field)[1:]):
+            for part in capabilities.FORMAT_WALKS.intersection(re.split(r"[.\[\]]", field)[1:]):
                 self._report("dunder", node, f"a format string walks to {part}", part)
 
     def _opens(self, path: str, node: ast.Call) -> None:
@@ -269,7 +271,7 @@ class Checks:
             if len(node.args) > 1
             else next((k.value for k in node.keywords if k.arg == "mode"), None)
         )
-        writes = path in reach.WRITING or method in _WRITING_METHODS
+        writes = path in capabilities.WRITING or method in _WRITING_METHODS
         writes = writes or (path.endswith("open") and bool(set(text_of(mode) or "") & set("wax+")))
         if not self._declared.covers_path(given, writes):
             does = "written" if writes else "opened"
@@ -280,7 +282,7 @@ class Checks:
         for argument in (*node.args[:2], *(k.value for k in node.keywords if k.arg in ("url", "base_url"))):
             place = host_of(start_of(argument), text_of(argument) is not None)
             if place is not None and not self._declared.covers_host(*place):
-                grant = hosts.written(*place)
+                grant = host_grants.written(*place)
                 self._report("network", node, f"the host {grant} is not granted", grant)
 
     # Imports
@@ -301,7 +303,9 @@ class Checks:
             return
         else:
             self._usage.foreign = True
-            if top not in self._declared.modules and not loops.is_guarded(node, self.names, _IMPORT_ERRORS):
+            if top not in self._declared.modules and not control_flow.is_guarded(
+                node, self.names, _IMPORT_ERRORS
+            ):
                 self._report("undeclared_import", node, f"the package {top} is not declared", top)
 
     # Statements
@@ -325,11 +329,11 @@ class Checks:
             endless = path == "itertools.count" or (
                 path == "itertools.repeat" and isinstance(node.iter, ast.Call) and len(node.iter.args) == 1
             )
-        if endless and not loops.may_end(node) and not loops.is_guarded(node, self.names):
+        if endless and not control_flow.may_end(node) and not control_flow.is_guarded(node, self.names):
             self._report("infinite_loop", node, "the loop has no end")
 
     def _match(self, node: ast.MatchClass, scope: Scope) -> None:
-        for name in reach.WALKS.intersection(node.kwd_attrs):
+        for name in capabilities.WALKS.intersection(node.kwd_attrs):
             self._report("dunder", node, f"a pattern looks at {name}", name)
 
     def _yield(self, node: ast.Yield | ast.YieldFrom, scope: Scope) -> None:
@@ -363,7 +367,7 @@ class Checks:
         elif isinstance(owner, ast.Name) and self.names.home(owner.id, scope) is self.names.top:
             for value in self.names.top.bound[owner.id]:
                 made = self.names.path(value.func, self.names.top) if isinstance(value, ast.Call) else ""
-                if made in reach.MUTABLE or isinstance(value, _MUTABLE):
+                if made in capabilities.MUTABLE or isinstance(value, _MUTABLE):
                     self._global_state(node, owner.id)
         elif isinstance(owner, ast.Call) and self.names.path(owner.func, scope) == "builtins.globals":
             self._global_state(node, "globals()")

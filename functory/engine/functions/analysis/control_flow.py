@@ -1,10 +1,12 @@
-"""Whether a loop may end, and whether somebody waits around it for an exception. For ``engine.checks``."""
+"""Whether a loop may end, and whether somebody waits around it for an exception. For
+``engine.functions.analysis.checks``.
+"""
 
 from __future__ import annotations
 
 import ast
 
-from engine.scopes import Names
+from functory.engine.functions.analysis.scopes import Names
 
 _ENDS = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Assert)
 _INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

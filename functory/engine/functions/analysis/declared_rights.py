@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine import hosts
-from engine.errors import Invalid
-from engine.paths import inside
-from engine.reach import OPEN_PATHS, modules_of
+from functory.engine.access import host_grants
+from functory.engine.access.path_grants import inside
+from functory.engine.errors import Invalid
+from functory.engine.functions.analysis.capabilities import OPEN_PATHS, modules_of
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 # The host and port of a URL, and what follows so that they are whole.
@@ -47,12 +47,12 @@ class Declared:
 
     def covers_host(self, host: str, port: int) -> bool:
         """Whether a connection to that host is granted."""
-        return hosts.allows(self._hosts(), host, port)
+        return host_grants.allows(self._hosts(), host, port)
 
-    def _hosts(self) -> Iterator[hosts.HostGrant]:
+    def _hosts(self) -> Iterator[host_grants.HostGrant]:
         for text in self.hosts:
             try:
-                yield hosts.parse(text)
+                yield host_grants.parse(text)
             except Invalid:
                 # Written before such a grant was refused: it grants nothing.
                 continue

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.advice import KINDS, SEVERITIES, Kind, Severity
-from engine.checks import Checks
-from engine.errors import Invalid
-from engine.rights import Declared, declared_by
+from functory.engine.errors import Invalid
+from functory.engine.functions.analysis.checks import Checks
+from functory.engine.functions.analysis.declared_rights import Declared, declared_by
+from functory.engine.functions.analysis.rules import KINDS, SEVERITIES, Kind, Severity
 
 # Of one kind so many are kept: the first ones say it all, and a hostile source cannot fill the database.
 MOST_OF_A_KIND = 20

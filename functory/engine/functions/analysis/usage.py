@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from engine.rights import Declared
+from functory.engine.functions.analysis.declared_rights import Declared
 
 
 class Usage:
@@ -20,7 +20,7 @@ class Usage:
         self.permissions: set[str] = set()
         self.dependencies: set[str] = set()
         self.reached: set[str] = set()
-        """Kinds of ``engine.reach``, granted or not."""
+        """Kinds of ``functory.engine.functions.analysis.capabilities``, granted or not."""
         self.foreign = False
         """Whether packages are imported: they may talk and start programs by themselves."""
         self.unclear: set[str] = set()

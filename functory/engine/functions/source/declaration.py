@@ -1,6 +1,6 @@
 """What an author declares about a function, read and checked, and the content of a version made of it.
 
-Pure: nothing here touches a row. ``engine.functions`` stores the result.
+Pure: nothing here touches a row. ``functory.engine.functions.registry`` stores the result.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from engine import codec, dependencies, grants, limits, outputs, schemas, source
-from engine.errors import Invalid, NotFound
+from functory.engine.access import grants
+from functory.engine.errors import Invalid, NotFound
+from functory.engine.functions import dependencies, limits, output_patterns
+from functory.engine.functions.source import parser
+from functory.engine.serialization import json_codec, json_schema
 
 # The content of a version: what makes it a new one when it changes.
 CONTENT = (
@@ -104,16 +107,16 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
                 f"got a {type(metadata).__name__}",
                 'metadata={"description": "…"}',
             )
-        result["metadata"] = codec.loads(codec.encode(dict(metadata)))
+        result["metadata"] = json_codec.loads(json_codec.encode(dict(metadata)))
     if "output_patterns" in given:
-        result["output_patterns"] = outputs.check(given["output_patterns"] or {})
+        result["output_patterns"] = output_patterns.check(given["output_patterns"] or {})
     if "limits" in given:
         limits.read(given["limits"])
         result["limits"] = dict(given["limits"] or {})
     if "input_parameters" in given:
-        result["input_schema"] = schemas.declared(given["input_parameters"], "input_parameters")
+        result["input_schema"] = json_schema.declared(given["input_parameters"], "input_parameters")
     if "output_parameters" in given:
-        result["output_schema"] = schemas.declared(given["output_parameters"], "output_parameters")
+        result["output_schema"] = json_schema.declared(given["output_parameters"], "output_parameters")
     if "validate_output" in given:
         result["validate_output"] = bool(given["validate_output"])
     if "requirements" in given:
@@ -127,7 +130,7 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
     if "compensate" in given:
         reference = given["compensate"]
         if reference is not None:
-            source.check_name(dependencies.reference(reference, "compensation")[0])
+            parser.check_name(dependencies.reference(reference, "compensation")[0])
         result["compensate"] = reference
     return result
 
@@ -152,7 +155,7 @@ def _names(value: Any, field: str) -> list[Any]:
 
 
 def content(
-    parsed: source.Source | str,
+    parsed: parser.Source | str,
     declared: dict[str, Any],
     base: dict[str, Any] | None,
     same: dict[str, Any] | None,
@@ -184,7 +187,7 @@ def content(
             "warnings": [],
         }
         found = {
-            "input_schema": schemas.of_parameters(parameters),
+            "input_schema": json_schema.of_parameters(parameters),
             "output_schema": None,
             "imports": list(parsed.imports),
         }
@@ -238,4 +241,6 @@ def digest(made: Mapping[str, Any]) -> str:
     """Equal content, equal hash. Whether a dependency exists yet is not content: else each saving
     of a function with a missing dependency would make a new version once it is there."""
     plain = dict(made) | {"dependencies": [[d["name"], d["pin"]] for d in made["dependencies"]]}
-    return codec.digest([plain[key] for key in CONTENT if key not in _LATER or plain[key] != _LATER[key]])
+    return json_codec.digest(
+        [plain[key] for key in CONTENT if key not in _LATER or plain[key] != _LATER[key]]
+    )

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 import symtable
 
-from engine import source
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.functions.source import parser
 
 
 def without_decorators(text: str, name: str) -> str:
@@ -20,7 +20,7 @@ def without_decorators(text: str, name: str) -> str:
 
     Other decorators stay: they are part of what the function does.
     """
-    for node in source.tree(text).body:
+    for node in parser.tree(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             lines = text.splitlines(keepends=True)
             gone: set[int] = set()
@@ -37,7 +37,7 @@ def prelude(module: str, name: str, dependencies: frozenset[str]) -> str:
     Raises :class:`Invalid` when it needs another function of the file, or a name that the file binds in
     another way than by an import, an assignment or a class.
     """
-    body = source.tree(module).body
+    body = parser.tree(module).body
     target = next(
         (n for n in body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name == name), None
     )
@@ -73,7 +73,7 @@ def _check(statement: ast.stmt, name: str, used: str) -> None:
             "only the one function is stored",
             f"register {used} too and name it in dependencies=[…], or move it into {name}",
         )
-    if not source.may_stand(statement):
+    if not parser.may_stand(statement):
         first = ast.unparse(statement).split("\n")[0][:80]
         raise Invalid(
             f"{name} uses {used}, which its file makes in a way that cannot be stored",
@@ -123,7 +123,7 @@ def _used(statement: ast.stmt) -> set[str]:
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             for part in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    names.update(source.NAME.findall(part.value))
+                    names.update(parser.NAME.findall(part.value))
     return names
 
 

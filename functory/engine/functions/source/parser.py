@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from engine.errors import Conflict, Invalid
+from functory.engine.errors import Conflict, Invalid
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -1,4 +1,5 @@
-"""A backup of the whole database while everything runs: one moment of it, in one file (:mod:`engine.archive`).
+"""A backup of the whole database while everything runs: one moment of it, in one file
+(:mod:`engine.maintenance.backup.archive`).
 
 SQLite is copied by its online backup inside one reading transaction: writers go on, and the copy need not begin anew
 for them. PostgreSQL is dumped by pg_dump from an exported snapshot, in which the rows are counted too. The key that
@@ -17,11 +18,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import archive, migrate, partitions, pgtools
-from engine.archive import Manifest, Writer
-from engine.database import Database, Tx
-from engine.errors import Conflict, Invalid
-from engine.tables import metadata
+from functory.engine.database import migrations, partitions
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import metadata
+from functory.engine.errors import Conflict, Invalid
+from functory.engine.maintenance.backup import archive, pg_dump
+from functory.engine.maintenance.backup.archive import Manifest, Writer
 
 # Pages of SQLite that are copied between two calls of the progress.
 PAGES = 2000
@@ -39,15 +41,15 @@ def backup(
 ) -> Manifest:
     """Write a backup to ``path``. ``version`` is Functory's. Raises :class:`Conflict` (the file is there, or the schema
     is unknown), :class:`Invalid` (pg_dump is missing, the place cannot be written), :class:`Unavailable`."""
-    found = migrate.current(database)
+    found = migrations.current(database)
     if found is None:
         raise Conflict(
             f"the database {database.name} is empty", "there is nothing to back up", "functory db upgrade"
         )
-    if found > migrate.HEAD:
+    if found > migrations.HEAD:
         raise Conflict(
             f"the database {database.name} has schema {found}",
-            f"this version knows up to {migrate.HEAD}, and might leave something out",
+            f"this version knows up to {migrations.HEAD}, and might leave something out",
             "use the version of Functory that made it",
         )
     with archive.written(path, force=force) as writer:
@@ -135,7 +137,7 @@ def _postgres(
     with database.read(snapshot=True) as tx:
         # The snapshot is there as long as this transaction, which does nothing meanwhile.
         tx.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-        program, version = pgtools.find("pg_dump", server_version(tx))
+        program, version = pg_dump.find("pg_dump", server_version(tx))
         snapshot = tx.scalar(sa.text("SELECT pg_export_snapshot()"))
         created, rows, schema = tx.now.isoformat(), counts(tx), place(tx)
         options = ["--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}"]
@@ -145,7 +147,7 @@ def _postgres(
             writer.sink.write(piece)
             progress("dumping", writer.sink.bytes, None)
 
-        pgtools.dump(database, program, options, take)
+        pg_dump.dump(database, program, options, take)
     about: dict[str, Any] = {"created": created, "rows": rows, "place": schema, "tool": version, **known}
     return writer.seal(Manifest("postgresql", payload="functory.dump", **about))
 

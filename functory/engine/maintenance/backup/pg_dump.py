@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from engine.archive import PIECE
-from engine.database import Database
-from engine.errors import Invalid, Unavailable
+from functory.engine.database.connection import Database
+from functory.engine.errors import Invalid, Unavailable
+from functory.engine.maintenance.backup.archive import PIECE
 
 # Where distributions put the versions beside each other; the newest is taken, as on PATH there may be an old one.
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")

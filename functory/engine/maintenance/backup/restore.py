@@ -22,14 +22,26 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from engine import archive, audit, dispatch, migrate, pgtools, recovery
-from engine.archive import Manifest
-from engine.backup import Progress, counts, file_of, ours, place, server_version, silent, unpack
-from engine.database import Database, Tx
-from engine.errors import Conflict, Invalid, Unavailable
-from engine.invariants import Result, verify
-from engine.settings import Settings
-from engine.tables import event, execution, function, secret, source, trigger, worker
+from functory.engine.database import audit, migrations
+from functory.engine.database.connection import Database, Tx
+from functory.engine.database.schema import event, execution, function, secret, source, trigger, worker
+from functory.engine.errors import Conflict, Invalid, Unavailable
+from functory.engine.executions import dispatch
+from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance.backup import archive, pg_dump
+from functory.engine.maintenance.backup.archive import Manifest
+from functory.engine.maintenance.backup.create import (
+    Progress,
+    counts,
+    file_of,
+    ours,
+    place,
+    server_version,
+    silent,
+    unpack,
+)
+from functory.engine.maintenance.invariants import Result, verify
+from functory.engine.settings import Settings
 
 # More claims than any execution makes between a backup and its restore.
 LEAP = 1_000_000
@@ -73,10 +85,10 @@ def restore(
             f"{database.name} is {database.dialect}",
             "restore it into a database of the same kind",
         )
-    if manifest.schema > migrate.HEAD:
+    if manifest.schema > migrations.HEAD:
         raise Conflict(
             f"{path} has schema {manifest.schema}",
-            f"this version knows up to {migrate.HEAD}",
+            f"this version knows up to {migrations.HEAD}",
             f"restore it with Functory {manifest.functory} or newer",
         )
     if not replace and not is_empty(database):
@@ -109,7 +121,7 @@ def settle(database: Database, author: str, manifest: Manifest) -> dict[str, int
         tx.execute(sa.update(execution).where(running).values(lease_until=past))
     settled: Counter[str] = Counter()
     while any(
-        (done := recovery.reap(database, cancel_grace=timedelta(days=36_500).total_seconds())).values()
+        (done := lease_recovery.reap(database, cancel_grace=timedelta(days=36_500).total_seconds())).values()
     ):
         settled.update(done)
     dispatch.recall(database)
@@ -156,7 +168,7 @@ def _postgres(
     database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
 ) -> Restored:
     with database.read() as tx:
-        program, version = pgtools.find("pg_restore", server_version(tx))
+        program, version = pg_dump.find("pg_restore", server_version(tx))
         here = place(tx)
     if int(version.split(".")[0]) < int(manifest.tool.split(".")[0]):
         raise Invalid(
@@ -180,7 +192,7 @@ def _postgres(
         ]
         with archive.payload(path, manifest) as given:
             told = manifest.bytes
-            pgtools.restore(
+            pg_dump.restore(
                 database, program, options, given, lambda taken: progress("restoring", taken, told)
             )
         return _finish(database, settings, path, manifest, author, progress)
@@ -201,7 +213,7 @@ def _finish(
             "another backup",
         )
     progress("upgrading", 0, None)
-    migrate.upgrade(database)
+    migrations.upgrade(database)
     progress("settling", 0, None)
     settled = settle(database, author, manifest)
     progress("verifying", 0, None)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.database import Database
-from engine.errors import Invalid
-from engine.invariants import lineage, routing, telling, ticks, work
-from engine.invariants.look import Asked, Found, Look, question
-from engine.settings import Settings
+from functory.engine.database.connection import Database
+from functory.engine.errors import Invalid
+from functory.engine.maintenance.invariants import executions, lineage, routing, schedules, state_events
+from functory.engine.maintenance.invariants.query import Asked, Found, Look, question
+from functory.engine.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ INVARIANTS = (
     Invariant("I1", "every event is routed or quarantined in time", routing.unrouted),
     Invariant("I2", "a match has one firing, and its event is routed", routing.undecided),
     Invariant("I3", "what fired has exactly one execution", routing.unstarted),
-    Invariant("I4", "every change has its event", telling.untold),
-    Invariant("I5", "nothing that is open rests", work.resting),
-    Invariant("I6", "no execution has more attempts than it may have", work.excessive),
-    Invariant("I7", "attempts are counted, and only what runs is open", work.miscounted),
-    Invariant("I8", "who finishes is who claimed last", work.unfenced),
-    Invariant("I9", "an execution that ended has one event that says so", telling.ends),
-    Invariant("I10", "a result takes effect once", work.repeated),
+    Invariant("I4", "every change has its event", state_events.untold),
+    Invariant("I5", "nothing that is open rests", executions.resting),
+    Invariant("I6", "no execution has more attempts than it may have", executions.excessive),
+    Invariant("I7", "attempts are counted, and only what runs is open", executions.miscounted),
+    Invariant("I8", "who finishes is who claimed last", executions.unfenced),
+    Invariant("I9", "an execution that ended has one event that says so", state_events.ends),
+    Invariant("I10", "a result takes effect once", executions.repeated),
     Invariant("I11", "everything has its cause, in the same tree", lineage.severed),
     Invariant("I12", "each step is one deeper, up to the limit", lineage.misplaced),
     Invariant("I13", "no root exceeds its budget, no lane its capacity", lineage.exceeded),
-    Invariant("I14", "a schedule has each of its times once, and none is late", ticks.mistimed),
-    Invariant("I15", "a lease is as long as leases are, and only of what runs", work.overlong),
+    Invariant("I14", "a schedule has each of its times once, and none is late", schedules.mistimed),
+    Invariant("I15", "a lease is as long as leases are, and only of what runs", executions.overlong),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 

@@ -8,11 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.dispatch import LONGEST
-from engine.invariants.look import Found, Look, found, words_of
-from engine.invariants.routing import ROUTING
-from engine.invariants.telling import TERMINAL
-from engine.tables import (
+from functory.engine.database.schema import (
     attempt,
     bucket,
     cancellation,
@@ -26,6 +22,10 @@ from engine.tables import (
     trigger,
     worker,
 )
+from functory.engine.executions.dispatch import LONGEST
+from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
+from functory.engine.maintenance.invariants.routing import ROUTING
+from functory.engine.maintenance.invariants.state_events import TERMINAL
 
 # How far a lease may end beyond its length: it is renewed between our look at the clock and our look at the rows.
 LEASE_SLACK = 5.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.invariants.look import Found, Look, found, words_of
-from engine.tables import budget, event, execution, firing, lane, slot
+from functory.engine.database.schema import budget, event, execution, firing, lane, slot
+from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
 
 # Told of another event, in whose tree they are without an execution as their cause.
 _BESIDE = ("trigger.suppressed",)

@@ -16,11 +16,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine import horizon
-from engine.events import least_id
-from engine.settings import Settings
-from engine.tables import Id, Instant
-from engine.tx import Tx
+from functory.engine.database import prune_watermarks
+from functory.engine.database.schema import Id, Instant
+from functory.engine.database.transaction import Tx
+from functory.engine.events.store import least_id
+from functory.engine.settings import Settings
 
 # The least time that something open may rest; with long leases it is longer.
 LEAST_PATIENCE = 60.0
@@ -56,7 +56,7 @@ class Asked:
         """In this transaction; without ``patience`` as much as the settings make a fault sure by."""
         if patience is None:
             patience = max(LEAST_PATIENCE, LEASES * settings.lease_seconds)
-        return cls(tx.now, patience, since, horizon.read(tx))
+        return cls(tx.now, patience, since, prune_watermarks.read(tx))
 
     def shape(self, settings: Settings) -> Shape:
         """What it has in common with other askings."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.database import Database
-from engine.events import least_id
-from engine.tables import event, firing, hold
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import event, firing, hold
+from functory.engine.events.store import least_id
 
 # Told by the engine about its own decisions: they start nothing, or there is no telling whether they may.
 INERT = ("trigger.suppressed", "trigger.silent", "trigger.paused")

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from engine import switches
-from engine.invariants.look import Found, Look, found, words_of
-from engine.tables import event, execution, firing, hold, switch, trigger_version
+from functory.engine.database.schema import event, execution, firing, hold, switch, trigger_version
+from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
+from functory.engine.triggers import kill_switch
 
 # Events before the first one that waits which tell whether a router is on its way to it.
 BEFORE = 200
 
 _PENDING = event.c.state == "pending"
 # A router that is halted leaves events pending: that is what the switch is for.
-ROUTING = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == switches.TRIGGERS)))
+ROUTING = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)))
 
 
 def unrouted(look: Look) -> Sequence[Found]:

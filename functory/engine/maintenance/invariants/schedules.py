@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from engine.invariants.look import Found, Look, found, words_of
-from engine.schedules import TYPE
-from engine.tables import event, schedule, schedule_tick, source
+from functory.engine.database.schema import event, schedule, schedule_tick, source
+from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
+from functory.engine.sources.schedules import TYPE
 
 
 def mistimed(look: Look) -> Sequence[Found]:

@@ -11,8 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.invariants.look import Found, Look, found
-from engine.tables import (
+from functory.engine.database.schema import (
     attempt,
     event,
     execution,
@@ -22,6 +21,7 @@ from engine.tables import (
     trigger,
     trigger_version,
 )
+from functory.engine.maintenance.invariants.query import Found, Look, found
 
 ENDINGS = tuple(
     f"execution.{state}" for state in ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")

@@ -15,11 +15,11 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from engine.database import Database
-from engine.invariants import CODES, Result, verify
-from engine.settings import Settings
-from engine.tables import counter, verification
-from engine.tx import Tx
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import counter, verification
+from functory.engine.database.transaction import Tx
+from functory.engine.maintenance.invariants import CODES, Result, verify
+from functory.engine.settings import Settings
 
 log = structlog.get_logger("functory.verify")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.files import Seen
+from functory.engine.sources.file_watches import Seen
 
 TYPES = ("created", "modified", "deleted", "moved")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from triggers.sources.files.look import Facts
-from triggers.sources.files.selection import Selection
+from functory.triggers.sources.files.file_facts import Facts
+from functory.triggers.sources.files.glob_patterns import Selection
 
 # Deeper trees are loops or attacks; their names would be longer than the kernel takes.
 MAX_DEPTH = 100

@@ -11,11 +11,11 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from engine.causes import Cause
-from engine.events import MAX_SUBJECT
-from engine.files import text_of
-from engine.intake import Arrival
-from triggers.sources.files.decide import Change
+from functory.engine.events.causation import Cause
+from functory.engine.events.receipts import Arrival
+from functory.engine.events.store import MAX_SUBJECT
+from functory.engine.sources.file_watches import text_of
+from functory.triggers.sources.files.change_detection import Change
 
 _CUT = MAX_SUBJECT - 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

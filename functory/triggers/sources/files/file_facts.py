@@ -12,7 +12,7 @@ import os
 import stat
 from dataclasses import dataclass
 
-from engine.files import Seen
+from functory.engine.sources.file_watches import Seen
 
 _CHUNK = 1024 * 1024
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)

@@ -1,7 +1,8 @@
 """Takes in what is at rest: reads it, compares it with what is known, and writes events and knowledge at once.
 
 What an execution left is told with that execution as its cause, so that lineage goes through the file and the guards
-see a loop. An execution is known by what it noted when it ended (``engine.files``); a file in a place that a running
+see a loop. An execution is known by what it noted when it ended (``engine.sources.file_watches``); a file in
+a place that a running
 one may write to is waited for, therefore, until that one has ended.
 """
 
@@ -13,15 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from engine import files, metrics, paths
-from engine.causes import Cause
-from engine.files import Seen, Writer
-from engine.tx import Tx
-from triggers.sources.files import telling
-from triggers.sources.files.decide import Change, Verdict, decide, wanted
-from triggers.sources.files.look import Unsettled, facts, read
-from triggers.sources.files.root import Root
-from triggers.sources.files.settling import Entry, Settling
+from functory.engine.access import path_grants
+from functory.engine.database.transaction import Tx
+from functory.engine.events.causation import Cause
+from functory.engine.sources import file_watches
+from functory.engine.sources.file_watches import Seen, Writer
+from functory.engine.telemetry import metrics
+from functory.triggers.sources.files import file_events
+from functory.triggers.sources.files.change_detection import Change, Verdict, decide, wanted
+from functory.triggers.sources.files.file_facts import Unsettled, facts, read
+from functory.triggers.sources.files.watch_root import Root
+from functory.triggers.sources.files.write_settling import Entry, Settling
 
 # Files are read up to so many bytes for one transaction; the others wait for the next.
 BATCH_BYTES = 64 * 1024 * 1024
@@ -131,7 +134,8 @@ class Taking:
         path = os.fsdecode(self._real(seen.path))
         changed = _EPOCH + timedelta(microseconds=seen.ctime_ns // 1000)
         if not any(
-            changed >= writer.started_at - CLOCK_SLACK and paths.inside(path, _real_folders(writer.folders))
+            changed >= writer.started_at - CLOCK_SLACK
+            and path_grants.inside(path, _real_folders(writer.folders))
             for writer in writers
         ):
             return False
@@ -165,7 +169,7 @@ class Taking:
         found = self._causes([change for change in told if change.type != "deleted"])
         single = self.root.only is not None
         arrivals = [
-            telling.arrival(
+            file_events.arrival(
                 change,
                 self.desk.name,
                 self.config.path,
@@ -184,18 +188,20 @@ class Taking:
         if not places:
             return {}
         contents = {
-            real: [files.content_of(sha256, seen.size, seen.mtime_ns) for sha256 in {seen.sha256, None}]
+            real: [
+                file_watches.content_of(sha256, seen.size, seen.mtime_ns) for sha256 in {seen.sha256, None}
+            ]
             for real, seen in places.items()
         }
         changed = {
             real: _EPOCH + timedelta(microseconds=seen.mtime_ns // 1000) for real, seen in places.items()
         }
-        found = self.desk.read(lambda tx, _row: files.causes(tx, contents, changed))
+        found = self.desk.read(lambda tx, _row: file_watches.causes(tx, contents, changed))
         return {places[real].path: cause for real, cause in found.items()}
 
     def _put(self, arrivals: Sequence[Any], keep: Sequence[Seen], gone: Sequence[bytes]) -> None:
         if arrivals or keep or gone:
-            self.desk.put(arrivals, also=lambda tx, row: files.remember(tx, row["id"], keep, gone))
+            self.desk.put(arrivals, also=lambda tx, row: file_watches.remember(tx, row["id"], keep, gone))
 
 
 _Asked = tuple[dict[bytes, Seen], list[Seen], list[Writer]]
@@ -206,10 +212,10 @@ def _ask(tx: Tx, source_id: str, found: Mapping[bytes, Seen | None]) -> _Asked:
 
     Who runs is asked before who wrote: between the two an execution can only end, and then its note is there.
     """
-    known = files.known(tx, source_id, list(found))
+    known = file_watches.known(tx, source_id, list(found))
     new = [seen.inode for path, seen in found.items() if seen is not None and path not in known]
-    moved = files.of_inodes(tx, source_id, new) if new else []
-    writers = files.writers(tx) if any(found.values()) else []
+    moved = file_watches.of_inodes(tx, source_id, new) if new else []
+    writers = file_watches.writers(tx) if any(found.values()) else []
     return known, moved, writers
 
 

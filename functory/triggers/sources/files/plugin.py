@@ -9,13 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from engine import durations, files
-from engine.errors import FunctoryError, Invalid
-from engine.tx import Tx
-from triggers.sources import kind
-from triggers.sources.files.decide import TYPES
-from triggers.sources.files.selection import IGNORED, MAX_LETTERS, MOST
-from triggers.sources.files.watching import Sizes, Watching
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import FunctoryError, Invalid
+from functory.engine.serialization import durations
+from functory.engine.sources import file_watches
+from functory.triggers.sources import plugin
+from functory.triggers.sources.files.change_detection import TYPES
+from functory.triggers.sources.files.glob_patterns import IGNORED, MAX_LETTERS, MOST
+from functory.triggers.sources.files.watcher import Sizes, Watching
 
 # The kernel's own trees: what is in them are no files that change.
 _KERNEL = ("/proc", "/sys", "/dev")
@@ -24,7 +25,7 @@ _PATH_LETTERS = 4096
 Globs = Annotated[tuple[str, ...], Field(max_length=MOST)]
 
 
-class Config(kind.Config):
+class Config(plugin.Config):
     """What a watch looks at. ``settle`` is in seconds, or a text such as ``300ms``."""
 
     path: str
@@ -36,7 +37,7 @@ class Config(kind.Config):
     polling: Literal["auto", "always", "never"] = "auto"
     follow_symlinks: bool = False
     initial: Literal["ignore", "events"] = "ignore"
-    max_hash_bytes: int = Field(files.HASH_BYTES, ge=0, le=10**12, strict=True)
+    max_hash_bytes: int = Field(file_watches.HASH_BYTES, ge=0, le=10**12, strict=True)
     must_exist: bool = True
 
     @field_validator("path")
@@ -83,13 +84,13 @@ class Config(kind.Config):
             raise ValueError(" / ".join(part for part in (error.why, error.try_) if part)) from None
 
 
-class Files(kind.Kind):
+class Files(plugin.Kind):
     """Watches files and folders."""
 
-    kind: ClassVar[str] = files.KIND
+    kind: ClassVar[str] = file_watches.KIND
     summary: ClassVar[str] = "files that are created, modified, moved and deleted below a folder"
     types: ClassVar[tuple[str, ...]] = tuple(f"file.{type_}" for type_ in TYPES)
-    Config: ClassVar[type[kind.Config]] = Config
+    Config: ClassVar[type[plugin.Config]] = Config
     runs: ClassVar[bool] = True
     sizes: ClassVar[Sizes] = Sizes()
 
@@ -116,9 +117,9 @@ class Files(kind.Kind):
     def gone(self, tx: Tx, row: Mapping[str, Any], config: Config | None) -> None:
         """A watch that is deleted knows nothing any more; a paused one knows what it knew."""
         if row["state"] == "deleted":
-            files.forget(tx, row["id"])
+            file_watches.forget(tx, row["id"])
 
-    def run(self, desk: kind.Desk) -> None:
+    def run(self, desk: plugin.Desk) -> None:
         """Watch until ``desk.ending`` is set."""
         try:
             Watching(desk, desk.config, sizes=self.sizes).run()

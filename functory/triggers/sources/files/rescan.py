@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from engine import files
-from engine.files import Seen
-from triggers.sources.files.look import Facts, facts
-from triggers.sources.files.root import Root
-from triggers.sources.files.scan import Walk
-from triggers.sources.files.selection import Selection
-from triggers.sources.files.settling import Settling
-from triggers.sources.files.taking import Taking
+from functory.engine.sources import file_watches
+from functory.engine.sources.file_watches import Seen
+from functory.triggers.sources.files.directory_walk import Walk
+from functory.triggers.sources.files.file_facts import Facts, facts
+from functory.triggers.sources.files.glob_patterns import Selection
+from functory.triggers.sources.files.ingest import Taking
+from functory.triggers.sources.files.watch_root import Root
+from functory.triggers.sources.files.write_settling import Settling
 
 
 class Before:
@@ -72,7 +72,7 @@ class Reconcile:
         yield from self._missing()
 
     def _compare(self, chunk: Mapping[bytes, Facts], before: Before | None) -> None:
-        known = self.desk.read(lambda tx, row: files.known(tx, row["id"], list(chunk)))
+        known = self.desk.read(lambda tx, row: file_watches.known(tx, row["id"], list(chunk)))
         new: list[bytes] = []
         for path, found in chunk.items():
             if path in known:
@@ -87,7 +87,9 @@ class Reconcile:
     def _missing(self) -> Iterator[None]:
         place = ""
         while True:
-            known, place = self.desk.read(lambda tx, row, at=place: files.page(tx, row["id"], at, self.step))
+            known, place = self.desk.read(
+                lambda tx, row, at=place: file_watches.page(tx, row["id"], at, self.step)
+            )
             if not known:
                 return
             unwanted = {seen.path for seen in known if not self.wants(seen.path)}

@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine import files, metrics
-from triggers.sources.files.look import facts
-from triggers.sources.files.mounts import silent
-from triggers.sources.files.notices import Ear, Notice, Notices
-from triggers.sources.files.plan import Plan
-from triggers.sources.files.reconcile import Reconcile, look_of
-from triggers.sources.files.root import Absent, Root, find, remembered
-from triggers.sources.files.scan import Walk
-from triggers.sources.files.selection import Selection
-from triggers.sources.files.settling import Settling
-from triggers.sources.files.taking import Taking
+from functory.engine.sources import file_watches
+from functory.engine.telemetry import metrics
+from functory.triggers.sources.files.directory_walk import Walk
+from functory.triggers.sources.files.file_facts import facts
+from functory.triggers.sources.files.glob_patterns import Selection
+from functory.triggers.sources.files.ingest import Taking
+from functory.triggers.sources.files.inotify import Ear, Notice, Notices
+from functory.triggers.sources.files.mounts import silent
+from functory.triggers.sources.files.rescan import Reconcile, look_of
+from functory.triggers.sources.files.rescan_schedule import Plan
+from functory.triggers.sources.files.watch_root import Absent, Root, find, remembered
+from functory.triggers.sources.files.write_settling import Settling
 
 # What the kernel's notices may have missed is found in this time; where there are none, this often is looked.
 RECONCILE_SECONDS = 60.0
@@ -65,11 +66,11 @@ class Watching:
 
     def run(self) -> None:
         """Watch until ``desk.ending`` is set. Raises :class:`Stale`, :class:`Unavailable`."""
-        own = self._desk.read(lambda tx, _row: files.own(tx))
+        own = self._desk.read(lambda tx, _row: file_watches.own(tx))
         self._own = frozenset(os.path.realpath(os.fsencode(path)) for path in own)
         if self._cursor.get("look", look_of(self._config))[0] != self._config.path:
             # It looked elsewhere: what it knows is of other files.
-            self._desk.put([], cursor={}, also=lambda tx, row: files.forget(tx, row["id"]))
+            self._desk.put([], cursor={}, also=lambda tx, row: file_watches.forget(tx, row["id"]))
         while not self._desk.ending.is_set():
             root = find(self._config.path, self._cursor)
             if isinstance(root, Absent):
@@ -236,7 +237,7 @@ class _Stay:
         """Tell what is wrong at present, or that nothing is."""
         trouble = self._trouble
         if walk is not None and walk.unreadable:
-            shown = files.text_of(self._root.path(walk.unreadable[0]))
+            shown = file_watches.text_of(self._root.path(walk.unreadable[0]))
             missed = f"{len(walk.unreadable)} folders cannot be read, {shown} for one"
             trouble = f"{trouble}; {missed}" if trouble else missed
         if trouble is not None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from triggers.sources.files.look import Facts
+from functory.triggers.sources.files.file_facts import Facts
 
 # Longest line of names that a file had since it was told of last: what is moved more often is told as another file.
 _HOPS = 16

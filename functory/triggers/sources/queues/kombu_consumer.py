@@ -11,9 +11,9 @@ from kombu.entity import Exchange
 from kombu.entity import Queue as KombuQueue
 from kombu.messaging import Consumer
 
-from engine import broker
-from triggers.sources.kind import Desk
-from triggers.sources.messages import Message, Recipe, judge
+from functory.engine.events import exchange as event_exchange
+from functory.triggers.sources.plugin import Desk
+from functory.triggers.sources.queues.message_mapping import Message, Recipe, judge
 
 # Seconds that a look at an empty queue takes: how soon the source ends when it is told to.
 LOOK_SECONDS = 0.5
@@ -98,7 +98,7 @@ def connect(url: str) -> Connection:
     more: dict[str, Any] = (
         {} if url.startswith(("redis", "memory")) else {"connect_timeout": 5, "heartbeat": HEARTBEAT_SECONDS}
     )
-    return Connection(url, transport_options=broker.transport_options(url), **more)
+    return Connection(url, transport_options=event_exchange.transport_options(url), **more)
 
 
 def declare(channel: Any, config: Any, arguments: Mapping[str, Any] | None = None) -> list[KombuQueue]:

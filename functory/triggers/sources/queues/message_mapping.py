@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from engine import codec, events
-from engine.errors import Invalid
-from engine.intake import Arrival
-from triggers.values import Value, compile_value
+from functory.engine.errors import Invalid
+from functory.engine.events import store as event_store
+from functory.engine.events.receipts import Arrival
+from functory.engine.serialization import json_codec
+from functory.triggers.expressions.values import Value, compile_value
 
 RECEIVED = "queue.received"
 REJECTED = "source.rejected"
@@ -65,13 +66,13 @@ class Recipe:
         }
         type_ = self._type.of(told) if self._type else None
         type_ = RECEIVED if type_ is None else type_
-        events.check_type(type_)
+        event_store.check_type(type_)
         subject = self._subject.of(told) if self._subject else None
         if subject is None:
             subject = told["properties"].get("routing_key") or self.queue
-        events.check_subject(subject)
+        event_store.check_subject(subject)
         data = self._data.of(told) if self._data else {"queue": self.queue} | told
-        events.check_data(data, max_bytes)
+        event_store.check_data(data, max_bytes)
         return Arrival(type_, data, subject, self._id(message, told))
 
     def _id(self, message: Message, told: Mapping[str, Any]) -> str | None:
@@ -160,10 +161,10 @@ def read(message: Message) -> Any:
     except UnicodeDecodeError as error:
         raise Invalid(f"the body is not {charset}", f"byte {error.start}") from None
     if is_json:
-        return codec.loads(text)
+        return json_codec.loads(text)
     if type_ is None:
         try:
-            return codec.loads(text)
+            return json_codec.loads(text)
         except Invalid:
             return text
     return text

@@ -3,8 +3,9 @@
 A message is acknowledged after the transaction that wrote its event, so that whoever is killed in between hears of
 it again; by its id it is then known, and nothing is written. What cannot become an event is rejected, so that it
 never blocks the line: the broker's dead letter exchange gets it, if there is one, and an event ``source.rejected``
-tells of it. AMQP and memory are read through kombu (:mod:`triggers.sources.deliveries`); Redis is not
-(:mod:`triggers.sources.lists`), because there kombu can lose the message in the hands of a reader that is killed.
+tells of it. AMQP and memory are read through kombu (:mod:`triggers.sources.queues.kombu_consumer`); Redis is not
+(:mod:`triggers.sources.queues.redis_consumer`), because there kombu can lose the message in the hands of a
+reader that is killed.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from engine.errors import Invalid
-from triggers.sources import kind
-from triggers.sources.deliveries import Deliveries
-from triggers.sources.kind import Desk, Kind
-from triggers.sources.lists import Lists
-from triggers.sources.messages import RECEIVED, REJECTED, Recipe
+from functory.engine.errors import Invalid
+from functory.triggers.sources import plugin
+from functory.triggers.sources.plugin import Desk, Kind
+from functory.triggers.sources.queues.kombu_consumer import Deliveries
+from functory.triggers.sources.queues.message_mapping import RECEIVED, REJECTED, Recipe
+from functory.triggers.sources.queues.redis_consumer import Lists
 
 SCHEMES = ("amqp", "amqps", "pyamqp", "redis", "rediss", "memory")
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-class Config(kind.Config):
+class Config(plugin.Config):
     """What ``functory source add queue`` takes."""
 
     url_secret: str | None = Field(
@@ -77,7 +78,7 @@ class Queue(Kind):
     kind = "queue"
     summary = "messages of a queue or stream on RabbitMQ or Redis"
     types = (RECEIVED, REJECTED, "*")
-    Config: ClassVar[type[kind.Config]] = Config
+    Config: ClassVar[type[plugin.Config]] = Config
     runs = True
 
     def check(self, config: Any) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import redis
 
-from engine import codec
-from engine.errors import Invalid
-from triggers.sources.deliveries import LOOK_SECONDS, connect, declare
-from triggers.sources.kind import Desk
-from triggers.sources.messages import Message, Recipe, judge
+from functory.engine.errors import Invalid
+from functory.engine.serialization import json_codec
+from functory.triggers.sources.plugin import Desk
+from functory.triggers.sources.queues.kombu_consumer import LOOK_SECONDS, connect, declare
+from functory.triggers.sources.queues.message_mapping import Message, Recipe, judge
 
 # kombu keeps a list for each step of priority, the most urgent first (kombu.transport.redis, PRIORITY_STEPS).
 PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
@@ -78,7 +78,7 @@ class Lists:
 def envelope(raw: bytes) -> Message:
     """A message from its envelope. What is none is a body without an id, and will be refused as such."""
     try:
-        found = codec.loads(raw)
+        found = json_codec.loads(raw)
         properties = dict(found["properties"])
         told = dict(properties.pop("delivery_info", None) or {})
         body = found["body"]

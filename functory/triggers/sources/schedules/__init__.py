@@ -1,15 +1,15 @@
 """Schedules: a kind of source whose events are times of a calendar.
 
 ``Config`` says when (:mod:`cron`, an interval, moments), :class:`Calendar` gives the times, :func:`decide` says which
-of those that are due become events; ``triggers.sources.ticker`` writes them. Zones and moments are read in
+of those that are due become events; ``triggers.sources.schedules.ticker`` writes them. Zones and moments are read in
 modules of their own.
 """
 
-from triggers.sources.schedules.calendar import Calendar
-from triggers.sources.schedules.config import Config
-from triggers.sources.schedules.moments import moment
-from triggers.sources.schedules.plan import GRACE, CatchUp, Plan, Tick, decide
-from triggers.sources.schedules.schedule import Schedule, check_ahead, tick_of
+from functory.triggers.sources.schedules.calendar import Calendar
+from functory.triggers.sources.schedules.config import Config
+from functory.triggers.sources.schedules.misfire import GRACE, CatchUp, Plan, Tick, decide
+from functory.triggers.sources.schedules.plugin import Schedule, check_ahead, tick_of
+from functory.triggers.sources.schedules.timestamps import moment
 
 __all__ = [
     "GRACE",

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from triggers.sources.schedules import cron
-from triggers.sources.schedules.moments import EARLIEST
+from functory.triggers.sources.schedules import cron
+from functory.triggers.sources.schedules.timestamps import EARLIEST
 
 MICROSECOND = timedelta(microseconds=1)
 

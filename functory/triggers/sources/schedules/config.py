@@ -8,13 +8,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from engine import codec, durations
-from engine.controls import Policy
-from engine.errors import Invalid
-from triggers.sources import kind
-from triggers.sources.schedules import cron, moments, zones
-from triggers.sources.schedules.calendar import Calendar
-from triggers.sources.schedules.plan import GRACE, CatchUp
+from functory.engine.errors import Invalid
+from functory.engine.flow_control.controls import Policy
+from functory.engine.serialization import durations, json_codec
+from functory.triggers.sources import plugin
+from functory.triggers.sources.schedules import cron, timestamps, timezones
+from functory.triggers.sources.schedules.calendar import Calendar
+from functory.triggers.sources.schedules.misfire import GRACE, CatchUp
 
 DAY = 86400.0
 
@@ -30,7 +30,7 @@ def _length(what: str, least: float, most: float) -> BeforeValidator:
     return BeforeValidator(lambda given: durations.text(durations.seconds(given, what, least, most)))
 
 
-class Config(kind.Config):
+class Config(plugin.Config):
     """What ``functory schedule add`` stores. Exactly one of ``cron``, ``every`` and ``at`` is given.
 
     ``data`` is any JSON value that its events carry. ``overlap`` is obeyed by triggers with the flow control
@@ -54,7 +54,7 @@ class Config(kind.Config):
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, given: str) -> str:
-        zones.zone(given)
+        timezones.zone(given)
         return given
 
     @field_validator("cron")
@@ -81,13 +81,13 @@ class Config(kind.Config):
     @classmethod
     def _json(cls, given: Any) -> Any:
         try:
-            encoded = codec.encode(given)
+            encoded = json_codec.encode(given)
         except Invalid as error:
             raise ValueError(f"it is not JSON: {error.why or error.what}") from None
         if len(encoded) > MAX_DATA:
             raise ValueError(f"{len(encoded):,} bytes; at most {MAX_DATA:,} are taken")
         # Read back: the stored form, without tuples or keys that are no text.
-        return codec.loads(encoded)
+        return json_codec.loads(encoded)
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:
@@ -105,7 +105,7 @@ class Config(kind.Config):
 
     @cached_property
     def zone(self) -> tzinfo:
-        return zones.zone(self.timezone)
+        return timezones.zone(self.timezone)
 
     @cached_property
     def calendar(self) -> Calendar:
@@ -115,7 +115,7 @@ class Config(kind.Config):
             cron=self.cron,
             every=timedelta(seconds=durations.seconds(self.every, "every")) if self.every else None,
             at=tuple(self._read(text) for text in self.at or ()),
-            anchor=self._read(self.anchor) if self.anchor else moments.EARLIEST,
+            anchor=self._read(self.anchor) if self.anchor else timestamps.EARLIEST,
             start=self._read(self.start) if self.start else None,
             end=self._read(self.end) if self.end else None,
             jitter=timedelta(seconds=durations.seconds(self.jitter or 0, "jitter")),
@@ -129,7 +129,7 @@ class Config(kind.Config):
     def timing(self) -> str:
         """A hash of what says when: two configurations with the same one have the same times."""
         fields = ("timezone", "cron", "every", "at", "anchor", "start", "end")
-        return codec.digest({name: getattr(self, name) for name in fields})
+        return json_codec.digest({name: getattr(self, name) for name in fields})
 
     @property
     def when(self) -> str:
@@ -143,10 +143,10 @@ class Config(kind.Config):
 
     @staticmethod
     def _read(stored: str) -> datetime:
-        return moments.moment(stored, UTC)
+        return timestamps.moment(stored, UTC)
 
 
 def _stored(text: str, info: ValidationInfo) -> str:
     # A wrong zone has its own message; the moments are read in UTC meanwhile.
-    zone = zones.zone(info.data["timezone"]) if "timezone" in info.data else UTC
-    return moments.shown(moments.moment(text, zone))
+    zone = timezones.zone(info.data["timezone"]) if "timezone" in info.data else UTC
+    return timestamps.shown(timestamps.moment(text, zone))

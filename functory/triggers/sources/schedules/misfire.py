@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from triggers.sources.schedules.calendar import MICROSECOND, Calendar
+from functory.triggers.sources.schedules.calendar import MICROSECOND, Calendar
 
 CatchUp = Literal["all", "latest", "none"]
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from engine import schedules
-from engine.errors import Invalid
-from engine.tx import Tx
-from triggers.sources.kind import Kind
-from triggers.sources.schedules.calendar import MICROSECOND
-from triggers.sources.schedules.config import Config
-from triggers.sources.schedules.moments import shown
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import Invalid
+from functory.engine.sources import schedules
+from functory.triggers.sources.plugin import Kind
+from functory.triggers.sources.schedules.calendar import MICROSECOND
+from functory.triggers.sources.schedules.config import Config
+from functory.triggers.sources.schedules.timestamps import shown
 
 
 class Schedule(Kind):

@@ -18,13 +18,14 @@ from typing import Any
 
 import structlog
 
-from engine import metrics, schedules
-from engine.database import Database
-from engine.errors import FunctoryError, Unavailable
-from engine.settings import Settings
-from engine.tx import Tx
-from triggers.sources.registry import find, read
-from triggers.sources.schedules import GRACE, Config, decide, tick_of
+from functory.engine.database.connection import Database
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import FunctoryError, Unavailable
+from functory.engine.settings import Settings
+from functory.engine.sources import schedules
+from functory.engine.telemetry import metrics
+from functory.triggers.sources.registry import find, read
+from functory.triggers.sources.schedules import GRACE, Config, decide, tick_of
 
 log = structlog.get_logger("functory.ticker")
 

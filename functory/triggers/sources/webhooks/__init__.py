@@ -7,8 +7,8 @@ A webhook is a source of kind ``webhook``: a name under ``/webhooks/``, how its 
 
 from __future__ import annotations
 
-from triggers.sources.webhooks.door import Answer, Door
-from triggers.sources.webhooks.kind import Webhook
-from triggers.sources.webhooks.request import Request
+from functory.triggers.sources.webhooks.plugin import Webhook
+from functory.triggers.sources.webhooks.receiver import Answer, Door
+from functory.triggers.sources.webhooks.request import Request
 
 __all__ = ["Answer", "Door", "Request", "Webhook"]

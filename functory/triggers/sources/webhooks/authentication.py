@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from engine import durations
-from engine.source import NAME
-from triggers.sources.kind import Config
+from functory.engine.functions.source.parser import NAME
+from functory.engine.serialization import durations
+from functory.triggers.sources.plugin import Config
 
 MAX_SECRETS = 5
 # RFC 9110, section 5.6.2, in the lower case that HTTP/2 sends.

@@ -10,11 +10,12 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from typing import Any
 
-from engine import codec, events
-from engine.errors import Invalid
-from triggers import values
-from triggers.sources.webhooks.authentication import CREDENTIALS, GitHub, Slack, Standard, Stripe
-from triggers.sources.webhooks.request import Request, read_fields
+from functory.engine.errors import Invalid
+from functory.engine.events import store as event_store
+from functory.engine.serialization import json_codec
+from functory.triggers.expressions import values
+from functory.triggers.sources.webhooks.authentication import CREDENTIALS, GitHub, Slack, Standard, Stripe
+from functory.triggers.sources.webhooks.request import Request, read_fields
 
 TYPE = "webhook.received"
 NAMES = ("headers", "body", "query", "method")
@@ -97,10 +98,10 @@ class Mapping:
         if type_ is None:
             type_ = TYPE
         elif type_ != TYPE:
-            events.check_type(type_)
+            event_store.check_type(type_)
         subject = self._subject.of(variables) if self._subject is not None else None
         subject = self._name if subject is None else _text(subject, "subject")
-        events.check_subject(subject)
+        event_store.check_subject(subject)
         data = self._data.of(variables) if self._data is not None else self._plain(variables)
         return Made(type_, subject, data, self._id(variables))
 
@@ -141,4 +142,4 @@ def _text(value: Any, what: str) -> str:
 
 def _shown(value: Any) -> str:
     kinds = {dict: "an object", list: "a list", bool: "a boolean", float: "a number", type(None): "null"}
-    return kinds.get(type(value)) or codec.dumps(value)[:80]
+    return kinds.get(type(value)) or json_codec.dumps(value)[:80]

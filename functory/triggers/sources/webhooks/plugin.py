@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from engine import durations
-from engine.errors import Invalid
-from triggers.sources.kind import Config, Kind
-from triggers.sources.webhooks.authentication import CREDENTIALS, Authentication, Nobody, header_name
-from triggers.sources.webhooks.mapping import Mapping
+from functory.engine.errors import Invalid
+from functory.engine.serialization import durations
+from functory.triggers.sources.plugin import Config, Kind
+from functory.triggers.sources.webhooks.authentication import CREDENTIALS, Authentication, Nobody, header_name
+from functory.triggers.sources.webhooks.event_mapping import Mapping
 
 MAX_PERIOD = 86_400.0
 

@@ -16,20 +16,20 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from engine import codec, durations
-from engine.clock import Clock
-from engine.errors import FunctoryError, Invalid
-from engine.intake import Arrival
-from engine.media import Unsupported
-from engine.secrets import Secrets
-from engine.webhooks import Rate, Webhooks
-from triggers.sources import registry
-from triggers.sources.webhooks import request as requests
-from triggers.sources.webhooks import signatures
-from triggers.sources.webhooks.authentication import GitHub, Slack
-from triggers.sources.webhooks.kind import Webhook
-from triggers.sources.webhooks.mapping import Mapping
-from triggers.sources.webhooks.request import Request
+from functory.engine.access.secrets import Secrets
+from functory.engine.database.clock import Clock
+from functory.engine.errors import FunctoryError, Invalid
+from functory.engine.events.receipts import Arrival
+from functory.engine.serialization import durations, json_codec
+from functory.engine.serialization.media_types import Unsupported
+from functory.engine.sources.webhooks import Rate, Webhooks
+from functory.triggers.sources import registry
+from functory.triggers.sources.webhooks import request as requests
+from functory.triggers.sources.webhooks import signatures
+from functory.triggers.sources.webhooks.authentication import GitHub, Slack
+from functory.triggers.sources.webhooks.event_mapping import Mapping
+from functory.triggers.sources.webhooks.plugin import Webhook
+from functory.triggers.sources.webhooks.request import Request
 
 # How old what a server knows of the webhooks may be. It hears of most changes at once; this is for those it does not.
 FRESH_SECONDS = 1.0
@@ -183,7 +183,7 @@ class Door:
         auth = ready.config.auth
         try:
             body = requests.read_body(media, request.body, payload=isinstance(auth, GitHub | Slack))
-            codec.encode(body)
+            json_codec.encode(body)
         except Invalid as error:
             return refuse(400, "malformed", f"{error.what}: {error.why}")
         answered = greeting(auth, body, request)
@@ -195,7 +195,7 @@ class Door:
             if not mapping.wanted(variables):
                 return Answer(202, "ignored", {"event": None, "ignored": True})
             made = mapping.make(variables)
-            size = len(codec.encode(made.data))
+            size = len(json_codec.encode(made.data))
         except FunctoryError as error:
             return refuse(422, "mapping", f"{error.what}: {error.why}")
         if size > self._max_bytes:

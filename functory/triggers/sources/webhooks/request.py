@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from engine import media
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
+from functory.engine.serialization import media_types
 
 FORM = "application/x-www-form-urlencoded"
 MAX_FIELDS = 1000
@@ -38,12 +38,12 @@ def content_type(request: Request) -> str:
     """The media type, empty without one. Raises :class:`media.Unsupported` for one that is not read, and for two."""
     given = request.all("content-type")
     if len(given) > 1:
-        raise media.Unsupported("the request has two content types")
-    found = media.parse(given[0]) if given else ""
-    if not (found == "" or media.is_json(found) or found == FORM or found.startswith("text/")):
-        raise media.Unsupported("JSON, forms and text are read")
+        raise media_types.Unsupported("the request has two content types")
+    found = media_types.parse(given[0]) if given else ""
+    if not (found == "" or media_types.is_json(found) or found == FORM or found.startswith("text/")):
+        raise media_types.Unsupported("JSON, forms and text are read")
     if found == "" and request.body:
-        raise media.Unsupported("the request has a body without a content type")
+        raise media_types.Unsupported("the request has a body without a content type")
     return found
 
 
@@ -56,14 +56,14 @@ def read_body(kind: str, body: bytes, *, payload: bool) -> Any:
     """
     if not body:
         return None
-    if media.is_json(kind):
-        return media.read_json(body)
+    if media_types.is_json(kind):
+        return media_types.read_json(body)
     if kind == FORM:
-        fields = read_fields(media.read_text(body))
+        fields = read_fields(media_types.read_text(body))
         if payload and isinstance(fields.get("payload"), str):
-            return media.read_json(fields["payload"].encode())
+            return media_types.read_json(fields["payload"].encode())
         return fields
-    return media.read_text(body)
+    return media_types.read_text(body)
 
 
 def read_fields(text: str) -> dict[str, Any]:

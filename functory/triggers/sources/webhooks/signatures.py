@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import durations
-from triggers.sources.webhooks.authentication import (
+from functory.engine.serialization import durations
+from functory.triggers.sources.webhooks.authentication import (
     Basic,
     GitHub,
     Hmac,
@@ -27,7 +27,7 @@ from triggers.sources.webhooks.authentication import (
     Stripe,
     Token,
 )
-from triggers.sources.webhooks.request import Request
+from functory.triggers.sources.webhooks.request import Request
 
 # A header may hold several signatures while a secret is rotated; nobody rotates through more.
 MAX_SIGNATURES = 20

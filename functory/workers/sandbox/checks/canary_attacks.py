@@ -22,11 +22,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from engine.errors import Unavailable
-from workers.sandbox.host import Host
-from workers.sandbox.job import Code, Job, Limits, Outcome
-from workers.sandbox.runner import Runner
-from workers.sandbox.syscalls import NUMBERS
+from functory.engine.errors import Unavailable
+from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
+from functory.workers.sandbox.protocol.host import Host
+from functory.workers.sandbox.protocol.job import Code, Job, Limits, Outcome
+from functory.workers.sandbox.runner import Runner
 
 ATTACKS = {
     "A08": "read the environment of the worker's processes",

@@ -21,19 +21,20 @@ from pathlib import Path
 
 import msgspec
 
-from workers.sandbox import ids, kernel, landlock, seccomp
-from workers.sandbox.plan import SLOTS
+from functory.workers.sandbox.confinement import landlock, syscalls, user_ids
+from functory.workers.sandbox.confinement.seccomp import filter as seccomp_filter
+from functory.workers.sandbox.protocol.plan import SLOTS
 
 _ERRNO = struct.Struct("=i")
 _MESSAGE_BYTES = 4096
 _SECONDS = 10.0  # one trial takes milliseconds
 _ALL = (
-    kernel.CLONE_NEWUSER
-    | kernel.CLONE_NEWNS
-    | kernel.CLONE_NEWNET
-    | kernel.CLONE_NEWIPC
-    | kernel.CLONE_NEWUTS
-    | kernel.CLONE_NEWPID
+    syscalls.CLONE_NEWUSER
+    | syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWPID
 )
 _CREATE_RULESET, _VERSION = 444, 1  # landlock_create_ruleset(2), linux/landlock.h
 
@@ -48,11 +49,11 @@ class Trial(msgspec.Struct, frozen=True):
 
 def filtered() -> None:
     """A call without effect, which nothing refuses but a filter of system calls (Docker's does)."""
-    kernel.unshare(0, "call unshare")
+    syscalls.unshare(0, "call unshare")
 
 
 def user_namespace() -> None:
-    kernel.unshare(kernel.CLONE_NEWUSER, "make a user namespace")
+    syscalls.unshare(syscalls.CLONE_NEWUSER, "make a user namespace")
 
 
 def namespaces() -> None:
@@ -61,49 +62,49 @@ def namespaces() -> None:
 
 def many_ids() -> None:
     """What tier A maps: ids that nobody has, one for each slot."""
-    first = ids.free_ids(SLOTS + 1)
-    _unshare(kernel.CLONE_NEWUSER, first, first, SLOTS + 1)
+    first = user_ids.free_ids(SLOTS + 1)
+    _unshare(syscalls.CLONE_NEWUSER, first, first, SLOTS + 1)
 
 
 def mounts() -> None:
     """A file tree as a sandbox has it: a tmpfs, a folder bound into it read-only, and it alone as the root."""
     _enter()
     place = tempfile.gettempdir()
-    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k")
+    syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=64k")
     os.chdir(place)
-    tree = kernel.open_tree(kernel.open_place("/usr"), "/usr")
-    kernel.set_mount(tree, kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID)
+    tree = syscalls.open_tree(syscalls.open_place("/usr"), "/usr")
+    syscalls.set_mount(tree, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID)
     Path("usr").mkdir()
-    kernel.move_mount(tree, f"{place}/usr")
-    kernel.pivot_root(".", ".")
-    kernel.unmount(".", kernel.MNT_DETACH)
+    syscalls.move_mount(tree, f"{place}/usr")
+    syscalls.pivot_root(".", ".")
+    syscalls.unmount(".", syscalls.MNT_DETACH)
 
 
 def proc() -> None:
     """A ``/proc`` that shows the processes of a sandbox only."""
     _enter()
-    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     # The first fork is the first process of the new PID namespace.
     first = os.fork()
     if first == 0:
         with _told_by_exit_code():
-            kernel.mount("proc", "/proc", "proc", kernel.MS_RDONLY, "subset=pid,hidepid=2")
+            syscalls.mount("proc", "/proc", "proc", syscalls.MS_RDONLY, "subset=pid,hidepid=2")
     _expect(first, "mount proc")
 
 
 def files() -> None:
     """Landlock: a process gives up its rights to files."""
-    kernel.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _VERSION)
+    syscalls.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _VERSION)
     rules = landlock.Ruleset()
-    kernel.no_new_privileges()
+    syscalls.no_new_privileges()
     rules.enter()
 
 
 def calls() -> None:
     """A filter of system calls of our own, on top of those that are there."""
-    profile = seccomp.Profile(name="child")
-    seccomp.load(seccomp.program(seccomp.architecture(), profile, os.getpid()))
+    profile = seccomp_filter.Profile(name="child")
+    seccomp_filter.load(seccomp_filter.program(seccomp_filter.architecture(), profile, os.getpid()))
 
 
 STEPS: dict[str, Callable[[], None]] = {
@@ -125,7 +126,7 @@ def _enter() -> None:
     if uid == 0:
         # To map root itself takes a capability more (CAP_SETFCAP), which tier A does without.
         with contextlib.suppress(OSError):
-            uid = gid = ids.free_ids(SLOTS + 1)
+            uid = gid = user_ids.free_ids(SLOTS + 1)
     _unshare(_ALL, uid, gid, 1)
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
@@ -148,7 +149,7 @@ def _unshare(flags: int, uid: int, gid: int, count: int) -> None:
             Path(f"/proc/{own}/gid_map").write_text(f"0 {gid} {count}")
             Path(f"/proc/{own}/uid_map").write_text(f"0 {uid} {count}")
     try:
-        kernel.unshare(flags, "make namespaces" if flags == _ALL else "make a user namespace")
+        syscalls.unshare(flags, "make namespaces" if flags == _ALL else "make a user namespace")
     except OSError:
         os.kill(helper, signal.SIGKILL)
         os.waitpid(helper, 0)

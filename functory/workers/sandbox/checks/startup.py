@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import structlog
 
-from engine import metrics
-from engine.errors import Conflict, Invalid, Refused, Unavailable
-from engine.settings import Settings
-from workers.sandbox import tiers
-from workers.sandbox.canaries import Canary, probe
-from workers.sandbox.plan import Tier
-from workers.sandbox.runner import Runner
+from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.workers.sandbox.checks import tiers
+from functory.workers.sandbox.checks.canary_attacks import Canary, probe
+from functory.workers.sandbox.protocol.plan import Tier
+from functory.workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.sandbox")
 

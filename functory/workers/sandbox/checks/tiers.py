@@ -21,12 +21,12 @@ from typing import Literal
 
 import msgspec
 
-from engine.errors import Unavailable
-from workers.sandbox import cgroups
-from workers.sandbox.plan import Tier
-from workers.sandbox.runner import Runner
-from workers.sandbox.syscalls import NUMBERS
-from workers.sandbox.trials import Trial
+from functory.engine.errors import Unavailable
+from functory.workers.sandbox.checks.kernel_probes import Trial
+from functory.workers.sandbox.confinement import cgroups
+from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
+from functory.workers.sandbox.protocol.plan import Tier
+from functory.workers.sandbox.runner import Runner
 
 TIERS: tuple[Tier, ...] = ("A", "B", "C", "none")
 """Best first."""
@@ -34,7 +34,10 @@ TIERS: tuple[Tier, ...] = ("A", "B", "C", "none")
 Container = Literal["", "docker", "podman", "kubernetes", "other"]
 
 _SECONDS = 60.0  # for all trials; they take a tenth of a second
-_BOOT = "import sys; sys.path[:0] = sys.argv[1:]; from workers.sandbox.trials import main; main()"
+_BOOT = (
+    "import sys; sys.path[:0] = sys.argv[1:]; "
+    "from functory.workers.sandbox.checks.kernel_probes import main; main()"
+)
 _NAMESPACES = ("user namespace", "namespaces", "mounts")
 _NEEDS: dict[Tier, tuple[str, ...]] = {
     "A": ("user namespace", "namespaces", "many ids", "mounts", "filter", "tier A"),
@@ -126,7 +129,7 @@ def look() -> Facts:
     system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in NUMBERS:
         return Facts(system=system, machine=machine, root=os.geteuid() == 0)
-    here = Path(__file__).resolve().parents[2]
+    here = Path(__file__).resolve().parents[4]
     paths = dict.fromkeys([str(here), str(Path(msgspec.__file__).resolve().parents[1])])
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and constants

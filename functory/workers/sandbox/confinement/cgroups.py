@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.errors import Unavailable
+from functory.engine.errors import Unavailable
 
 _NAME = "functory"
 _CLOSE_SECONDS = 2.0  # killed processes leave their group within milliseconds

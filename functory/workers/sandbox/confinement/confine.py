@@ -23,19 +23,20 @@ import signal
 from pathlib import Path
 from typing import Literal
 
-from workers.sandbox import kernel, landlock, namespaces, root, seccomp, shim
-from workers.sandbox.ids import free_ids
-from workers.sandbox.places import DEVICES, Places, places, readable
-from workers.sandbox.plan import SLOTS, Bounds, Plan
+from functory.workers.sandbox.confinement import init_process, landlock, namespaces, root_filesystem, syscalls
+from functory.workers.sandbox.confinement.seccomp import filter as seccomp_filter
+from functory.workers.sandbox.confinement.user_ids import free_ids
+from functory.workers.sandbox.confinement.visible_paths import DEVICES, Places, places, readable
+from functory.workers.sandbox.protocol.plan import SLOTS, Bounds, Plan
 
 __all__ = ["Confinement", "contain", "free_ids"]
 
 _KEPT_CAPABILITIES = (
-    kernel.CAP_DAC_OVERRIDE,  # to make mount points in a scratch folder that is already the slot's
-    kernel.CAP_KILL,
-    kernel.CAP_SETGID,
-    kernel.CAP_SETUID,
-    kernel.CAP_SYS_ADMIN,
+    syscalls.CAP_DAC_OVERRIDE,  # to make mount points in a scratch folder that is already the slot's
+    syscalls.CAP_KILL,
+    syscalls.CAP_SETGID,
+    syscalls.CAP_SETUID,
+    syscalls.CAP_SYS_ADMIN,
 )
 # All children of a zygote with some threads each; a bomb in preloaded code ends here.
 _ZYGOTE_TASKS = SLOTS * 32
@@ -64,7 +65,7 @@ def contain(plan: Plan, lifeline: int | None = None) -> Confinement:
 
     Raises OSError or ValueError, naming the step, in whichever process met it: tell the worker and exit.
     """
-    ties = shim.split(plan.base, lifeline)
+    ties = init_process.split(plan.base, lifeline)
     if plan.tier in ("A", "B"):
         confinement: Confinement = _Namespaced(plan, namespaces.enter(plan, ties.announce))
         ties.bind()
@@ -115,7 +116,7 @@ class Confinement:
         del slot
         _allow_processes(bounds, self._plan)
         os.setsid()
-        kernel.die_with_parent()
+        syscalls.die_with_parent()
         if os.getppid() != self._zygote:
             # What the line above asks for, had it come in time. Nothing has begun: another child takes over.
             os._exit(1)
@@ -151,7 +152,7 @@ class _Filtered(Confinement):
         # end by order of the shim. A zygote with a user id for itself has nobody else to hurt.
         contained = alone or landlock.scopes_signals()
         self._may_signal = contained or (plan.first_id != 0 and os.geteuid() == 0)
-        self._machine = seccomp.architecture()
+        self._machine = seccomp_filter.architecture()
         self._doorkeeper = self._profile("zygote", self._may_signal)
         self._filters = (self._profile("child", contained), self._profile("child", contained, repeated=True))
         for profile in (self._doorkeeper, *self._filters):
@@ -159,8 +160,8 @@ class _Filtered(Confinement):
 
     def _profile(
         self, name: Literal["zygote", "child"], signals: bool, *, repeated: bool = False
-    ) -> seccomp.Profile:
-        return seccomp.Profile(
+    ) -> seccomp_filter.Profile:
+        return seccomp_filter.Profile(
             name=name,
             subprocess=self._plan.subprocess,
             signals=signals,
@@ -169,8 +170,8 @@ class _Filtered(Confinement):
             metadata=self._metadata,
         )
 
-    def _code(self, profile: seccomp.Profile) -> bytes:
-        return seccomp.program(self._machine, profile, os.getpid())
+    def _code(self, profile: seccomp_filter.Profile) -> bytes:
+        return seccomp_filter.program(self._machine, profile, os.getpid())
 
     def _close_descriptors(self) -> None:
         for descriptor in self.descriptors:
@@ -183,7 +184,7 @@ class _Namespaced(_Filtered):
     def __init__(self, plan: Plan, world: namespaces.World) -> None:
         super().__init__(plan, alone=True)
         self._world = world
-        self._counts_alone = plan.tier == "A" or kernel.release() >= _PER_NAMESPACE
+        self._counts_alone = plan.tier == "A" or syscalls.release() >= _PER_NAMESPACE
         self._rules = self._ruleset(plan) if landlock.abi() else None
         self._pid_namespace = _aside(world.pid_namespace)
         self.descriptors = (self._pid_namespace,)
@@ -209,15 +210,15 @@ class _Namespaced(_Filtered):
         super().close_door()
         # A child only has to enter the folder: changing the environment costs more than a mount.
         os.environ["HOME"] = os.environ["TMPDIR"] = _SCRATCH
-        kernel.bound_capabilities(_KEPT_CAPABILITIES)
-        kernel.keep_capabilities(_KEPT_CAPABILITIES)
-        kernel.no_new_privileges()
-        seccomp.load(self._code(self._doorkeeper))
+        syscalls.bound_capabilities(_KEPT_CAPABILITIES)
+        syscalls.keep_capabilities(_KEPT_CAPABILITIES)
+        syscalls.no_new_privileges()
+        seccomp_filter.load(self._code(self._doorkeeper))
 
     def fork(self) -> int:
         # Entering the own namespace again is what makes a second new one possible.
-        kernel.setns(self._pid_namespace, kernel.CLONE_NEWPID, "return to the own PID namespace")
-        kernel.unshare(kernel.CLONE_NEWPID, "make a PID namespace")
+        syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID, "return to the own PID namespace")
+        syscalls.unshare(syscalls.CLONE_NEWPID, "make a PID namespace")
         return os.fork()
 
     def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
@@ -226,9 +227,9 @@ class _Namespaced(_Filtered):
         _allow_processes(bounds, self._plan)
         # The first process of a PID namespace dies with the one around it: nothing has to be asked for.
         os.setsid()
-        kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC, "make namespaces of the child")
+        syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC, "make namespaces of the child")
         own_id = slot if self.tier == "A" else 0
-        root.furnish(
+        root_filesystem.furnish(
             bounds.scratch_bytes,
             bounds.scratch_files,
             own_id,
@@ -242,14 +243,14 @@ class _Namespaced(_Filtered):
             os.setresuid(own_id, own_id, own_id)
         else:
             # Without maps: nobody in it is anybody, and all its tasks are counted by themselves.
-            kernel.unshare(kernel.CLONE_NEWUSER, "make a user namespace of the child")
+            syscalls.unshare(syscalls.CLONE_NEWUSER, "make a user namespace of the child")
         tasks = bounds.threads + bounds.processes - 1
         self._limit(bounds, tasks if self._counts_alone else self._shared_tasks)
-        kernel.give_up_capabilities()
+        syscalls.give_up_capabilities()
         if self._rules is not None:
             self._rules.enter()
         self._close_descriptors()
-        seccomp.load(self._code(self._filters[bounds.repeated]))
+        seccomp_filter.load(self._code(self._filters[bounds.repeated]))
 
 
 class _Ruled(_Filtered):
@@ -287,7 +288,7 @@ class _Ruled(_Filtered):
             (path, landlock.READ_FILE | landlock.WRITE_FILE) for path in DEVICES if Path(path).exists()
         ]
         return [
-            (_aside(kernel.open_place(path, links=path not in granted)), landlock.fitting(path, rights))
+            (_aside(syscalls.open_place(path, links=path not in granted)), landlock.fitting(path, rights))
             for path, rights in wanted
         ]
 
@@ -301,16 +302,16 @@ class _Ruled(_Filtered):
             rules.add(handle, rights)
         rules.allow(self._plan.base, landlock.READ | landlock.WRITE)
         _leave_root(self._plan)
-        kernel.no_new_privileges()
+        syscalls.no_new_privileges()
         rules.enter()
         rules.close()
-        seccomp.load(self._code(self._doorkeeper))
+        seccomp_filter.load(self._code(self._doorkeeper))
 
     def kill(self, pid: int, handle: int) -> None:
         if self._may_signal:
             super().kill(pid, handle)
         else:
-            shim.order_kill(self._orders, pid)
+            init_process.order_kill(self._orders, pid)
 
     def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
         super().confine(bounds, slot, scratch)
@@ -323,7 +324,7 @@ class _Ruled(_Filtered):
         rules.enter()
         rules.close()
         self._close_descriptors()
-        seccomp.load(self._code(self._filters[bounds.repeated]))
+        seccomp_filter.load(self._code(self._filters[bounds.repeated]))
 
 
 def _aside(descriptor: int) -> int:
@@ -348,7 +349,7 @@ def _leave_root(plan: Plan) -> None:
                 f"{library} cannot be read by user {plan.first_id}, whom functions run as: "
                 "install Python where everybody may read it"
             )
-    kernel.give_up_capabilities()
+    syscalls.give_up_capabilities()
 
 
 def _allow_processes(bounds: Bounds, plan: Plan) -> None:

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from workers.sandbox import kernel, scratch
+from functory.workers.sandbox.confinement import scratch, syscalls
 
 _PID = struct.Struct("=i")
 _GRACE_SECONDS = 5.0  # an orderly zygote needs some hundredths of a second to end its children
@@ -41,11 +41,11 @@ class Ties:
         os.close(self._up)
         if os.read(self._down, 1) == b"":
             os._exit(1)
-        kernel.die_with_parent()
+        syscalls.die_with_parent()
 
     def close(self) -> None:
         """After ``bind`` and the last change of ids, which would have forgotten the parent's death."""
-        kernel.die_with_parent()
+        syscalls.die_with_parent()
         poll = select.poll()
         poll.register(self._down, 0)
         if poll.poll(0):  # the other end is closed: the shim died before it could be asked to tell
@@ -64,7 +64,7 @@ def split(base: str, lifeline: int | None) -> Ties:
     down_end, down = os.pipe()
     orders, orders_end = os.pipe()
     # A zygote in a new PID namespace is forked by a process that ends at once, and then comes to us.
-    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt the zygote")
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt the zygote")
     first = os.fork()
     if first == 0:
         os.close(up)
@@ -90,7 +90,7 @@ def _watch(first: int, up: int, down: int, orders: int, lifeline: int | None, th
     if zygote != first:
         os.waitpid(first, 0)
     handle = os.pidfd_open(zygote)
-    kernel.close_all_but({0, 1, 2, down, orders, handle, *([] if lifeline is None else [lifeline])})
+    syscalls.close_all_but({0, 1, 2, down, orders, handle, *([] if lifeline is None else [lifeline])})
     with contextlib.suppress(BrokenPipeError):
         os.write(down, b"g")
     poll = select.poll()

@@ -12,7 +12,7 @@ import struct
 from functools import cache
 from pathlib import Path
 
-from workers.sandbox import kernel
+from functory.workers.sandbox.confinement import syscalls
 
 # linux/landlock.h
 EXECUTE = 1 << 0
@@ -50,7 +50,7 @@ _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 def abi() -> int:
     """The kernel's Landlock version, 0 where there is none."""
     try:
-        return kernel.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _CREATE_VERSION)
+        return syscalls.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _CREATE_VERSION)
     except OSError:
         return 0
 
@@ -87,7 +87,7 @@ class Ruleset:
             [_handled()] + ([_TCP] if version >= 4 else []) + ([_SCOPES] if version >= _SCOPE_ABI else [])
         )
         record = struct.pack(f"={len(fields)}Q", *fields)
-        self.descriptor = kernel.syscall("make a Landlock ruleset", _CREATE_RULESET, record, len(record), 0)
+        self.descriptor = syscalls.syscall("make a Landlock ruleset", _CREATE_RULESET, record, len(record), 0)
 
     def allow(self, path: str, rights: int) -> None:
         """Give ``rights`` below ``path``, which must be there; links are followed."""
@@ -100,13 +100,13 @@ class Ruleset:
     def add(self, handle: int, rights: int) -> None:
         """Give ``fitting`` rights below what an O_PATH descriptor names."""
         record = struct.pack("=Qi", rights, handle)
-        kernel.syscall(
+        syscalls.syscall(
             f"allow descriptor {handle}", _ADD_RULE, self.descriptor, _RULE_PATH_BENEATH, record, 0
         )
 
     def enter(self) -> None:
         """Allow this thread, and what it starts, nothing else from now on. Needs no_new_privs."""
-        kernel.syscall("enter the Landlock ruleset", _RESTRICT_SELF, self.descriptor, 0)
+        syscalls.syscall("enter the Landlock ruleset", _RESTRICT_SELF, self.descriptor, 0)
 
     def close(self) -> None:
         os.close(self.descriptor)

@@ -14,18 +14,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from workers.sandbox import kernel, root
-from workers.sandbox.places import Places, places
-from workers.sandbox.plan import SLOTS, Plan
+from functory.workers.sandbox.confinement import root_filesystem, syscalls
+from functory.workers.sandbox.confinement.visible_paths import Places, places
+from functory.workers.sandbox.protocol.plan import SLOTS, Plan
 
 _OUTER = (
-    kernel.CLONE_NEWUSER
-    | kernel.CLONE_NEWNS
-    | kernel.CLONE_NEWNET
-    | kernel.CLONE_NEWIPC
-    | kernel.CLONE_NEWUTS
+    syscalls.CLONE_NEWUSER
+    | syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUTS
 )
-_INNER = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
+_INNER = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID
 _ERRNO = struct.Struct("=i")
 
 
@@ -33,7 +33,7 @@ class World(msgspec.Struct):
     """What a zygote knows of its namespaces."""
 
     places: Places
-    kept: list[root.Kept]
+    kept: list[root_filesystem.Kept]
     has_proc: bool
     pid_namespace: int
     """Descriptor of the zygote's own PID namespace."""
@@ -54,17 +54,17 @@ def enter(plan: Plan, announce: Callable[[int], None]) -> World:
     else:
         ids = (os.geteuid(), os.getegid(), 1)
     _unshare(proc, _OUTER, "make namespaces", ids, limit_groups=plan.tier == "B")
-    root.start(plan.base)
-    trees = root.gather(seen, {*plan.read, *plan.write})
+    root_filesystem.start(plan.base)
+    trees = root_filesystem.gather(seen, {*plan.read, *plan.write})
     if plan.tier == "A":
         os.setgroups([])
     # Dropping ids hides a process from itself in /proc, where the second map is to be written.
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 1, "stay visible")
-    root.make_proc_place()
-    has_proc = _succeeds(root.mount_dead_proc)
-    kept = root.build(seen, trees)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1, "stay visible")
+    root_filesystem.make_proc_place()
+    has_proc = _succeeds(root_filesystem.mount_dead_proc)
+    kept = root_filesystem.build(seen, trees)
     _unshare(proc, _INNER, "lock the mounts", (0, 0, ids[2]), limit_groups=False)
     zygote = os.fork()
     if zygote:
@@ -73,7 +73,7 @@ def enter(plan: Plan, announce: Callable[[int], None]) -> World:
     own = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     os.close(proc)
     if has_proc:
-        root.mount_proc()
+        root_filesystem.mount_proc()
     return World(places=seen, kept=kept, has_proc=has_proc, pid_namespace=own)
 
 
@@ -93,7 +93,7 @@ def _unshare(proc: int, flags: int, step: str, ids: tuple[int, int, int], *, lim
 
     helper = _Helper(write_maps)
     try:
-        kernel.unshare(flags, step)
+        syscalls.unshare(flags, step)
     except OSError:
         helper.dismiss()
         raise

@@ -24,14 +24,14 @@ from pathlib import Path
 
 import msgspec
 
-from workers.sandbox import kernel
-from workers.sandbox.places import DEVICES, Places, in_scratch
+from functory.workers.sandbox.confinement import syscalls
+from functory.workers.sandbox.confinement.visible_paths import DEVICES, Places, in_scratch
 
-_READ_ONLY = kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
-_WRITABLE = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
-_DEVICE = kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NOEXEC
-_PRIVATE = kernel.MS_NOSUID | kernel.MS_NODEV
-_PROC = kernel.MS_RDONLY | _PRIVATE | kernel.MS_NOEXEC
+_READ_ONLY = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
+_WRITABLE = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
+_DEVICE = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NOEXEC
+_PRIVATE = syscalls.MS_NOSUID | syscalls.MS_NODEV
+_PROC = syscalls.MS_RDONLY | _PRIVATE | syscalls.MS_NOEXEC
 _KEPT = "/ro/kept"
 _WORKING = "/rw/tmp"
 _LINKS = (
@@ -72,19 +72,19 @@ def gather(places: Places, granted: Collection[str]) -> list[Tree]:
         (places.write, _WRITABLE),
     ):
         for path in paths:
-            place = kernel.open_place(path, links=path not in granted)
+            place = syscalls.open_place(path, links=path not in granted)
             is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
-            tree = Tree(path, kernel.open_tree(place, path), is_folder)
+            tree = Tree(path, syscalls.open_tree(place, path), is_folder)
             os.close(place)
-            kernel.set_mount(tree.descriptor, attributes)
+            syscalls.set_mount(tree.descriptor, attributes)
             trees.append(tree)
     return trees
 
 
 def start(base: str) -> None:
     """Mount an empty root on ``base``, with a place for /proc, and make it the working folder."""
-    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount("tmpfs", base, "tmpfs", _PRIVATE, "mode=0755,uid=0,gid=0,size=1m,nr_inodes=4096")
+    syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("tmpfs", base, "tmpfs", _PRIVATE, "mode=0755,uid=0,gid=0,size=1m,nr_inodes=4096")
     os.chdir(base)
 
 
@@ -99,11 +99,11 @@ def mount_dead_proc() -> None:
     Shows no process, so nobody can be found through it; but the kernel lets user namespaces mount a new
     /proc only where a whole one is seen already (``mount_too_revealing`` in its fs/namespace.c).
     """
-    kernel.unshare(kernel.CLONE_NEWPID, "make a PID namespace")
+    syscalls.unshare(syscalls.CLONE_NEWPID, "make a PID namespace")
     pid = os.fork()
     if pid == 0:
         try:
-            kernel.mount("proc", "ro/proc", "proc", _PROC)
+            syscalls.mount("proc", "ro/proc", "proc", _PROC)
         except OSError:
             os._exit(1)
         os._exit(0)
@@ -113,8 +113,8 @@ def mount_dead_proc() -> None:
 
 def build(places: Places, trees: list[Tree]) -> list[Kept]:
     """Make the working folder the root, detach the old one, and put everything at its place."""
-    kernel.pivot_root(".", ".")
-    kernel.unmount(".", kernel.MNT_DETACH)
+    syscalls.pivot_root(".", ".")
+    syscalls.unmount(".", syscalls.MNT_DETACH)
     os.chdir("/")
     for folder in ("/dev", "/rw/tmp", "/var", _KEPT):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def build(places: Places, trees: list[Tree]) -> list[Kept]:
     for tree in [tree for tree in trees if tree.target not in granted]:
         _attach(tree, tree.target)
     for path in places.hidden:
-        kernel.mount("tmpfs", path, "tmpfs", _PRIVATE, "mode=0755,size=4k,nr_inodes=64")
+        syscalls.mount("tmpfs", path, "tmpfs", _PRIVATE, "mode=0755,size=4k,nr_inodes=64")
         masked.append(path)
     kept = []
     for number, tree in enumerate(tree for tree in trees if tree.target in granted):
@@ -138,16 +138,16 @@ def build(places: Places, trees: list[Tree]) -> list[Kept]:
         else:
             _attach(tree, tree.target)
     for path in masked:
-        kernel.set_mount(kernel.AT_FDCWD, _READ_ONLY, path, recursive=False)
-    kernel.set_mount(kernel.AT_FDCWD, _READ_ONLY, "/", recursive=False)
+        syscalls.set_mount(syscalls.AT_FDCWD, _READ_ONLY, path, recursive=False)
+    syscalls.set_mount(syscalls.AT_FDCWD, _READ_ONLY, "/", recursive=False)
     return kept
 
 
 def furnish(size: int, files: int, owner: int, kept: list[Kept], *, proc: bool, execute: bool) -> None:
     """In a child with its own mount namespace: its scratch of ``size`` bytes, what it keeps, its /proc."""
     options = f"mode=0700,uid={owner},gid={owner},size={size},nr_inodes={files}"
-    flags = _PRIVATE if execute else _PRIVATE | kernel.MS_NOEXEC
-    kernel.mount("tmpfs", _WORKING, "tmpfs", flags, options)
+    flags = _PRIVATE if execute else _PRIVATE | syscalls.MS_NOEXEC
+    syscalls.mount("tmpfs", _WORKING, "tmpfs", flags, options)
     for one in kept:
         _bind(one)
     if proc:
@@ -156,18 +156,18 @@ def furnish(size: int, files: int, owner: int, kept: list[Kept], *, proc: bool, 
 
 def mount_proc() -> None:
     """The processes of this PID namespace, and nothing of the system."""
-    kernel.mount("proc", "/ro/proc", "proc", _PROC, "subset=pid,hidepid=2")
+    syscalls.mount("proc", "/ro/proc", "proc", _PROC, "subset=pid,hidepid=2")
 
 
 def _attach(tree: Tree, target: str) -> None:
     _make(target, tree.is_folder)
-    kernel.move_mount(tree.descriptor, target)
+    syscalls.move_mount(tree.descriptor, target)
     os.close(tree.descriptor)
 
 
 def _bind(kept: Kept) -> None:
     _make(kept.target, kept.is_folder)
-    kernel.mount(kept.source, kept.target, "", kernel.MS_BIND | kernel.MS_REC)
+    syscalls.mount(kept.source, kept.target, "", syscalls.MS_BIND | syscalls.MS_REC)
 
 
 def _make(path: str, is_folder: bool) -> None:

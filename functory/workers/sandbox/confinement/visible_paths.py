@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from workers.sandbox.plan import Plan
+from functory.workers.sandbox.protocol.plan import Plan
 
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/usr/local/lib64")
 _DATA = (

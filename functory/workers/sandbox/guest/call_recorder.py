@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from workers.sandbox.channel import Channel
-from workers.sandbox.job import Limits
-from workers.sandbox.portable import clean, preview, type_name
-from workers.sandbox.protocol import SpanClosed, SpanError, SpanOpened, pack
+from functory.workers.sandbox.guest.channel import Channel
+from functory.workers.sandbox.guest.json_values import clean, preview, type_name
+from functory.workers.sandbox.protocol.frames import SpanClosed, SpanError, SpanOpened, pack
+from functory.workers.sandbox.protocol.job import Limits
 
 _current: ContextVar[int | None] = ContextVar("functory_span", default=None)
 _NOTHING = msgspec.Raw(pack(None))

@@ -15,7 +15,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from workers.sandbox.protocol import IN_FLIGHT, FrameBuffer, FromHost, Reply, Request, decode_host, frame
+from functory.workers.sandbox.protocol.frames import (
+    IN_FLIGHT,
+    FrameBuffer,
+    FromHost,
+    Reply,
+    Request,
+    decode_host,
+    frame,
+)
 
 _READ_BYTES = 262_144
 

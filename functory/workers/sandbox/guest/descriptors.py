@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from workers.sandbox import kernel
+from functory.workers.sandbox.confinement import syscalls
 
 CHANNEL_FD = 3
 BROKER_FD = 4
@@ -18,7 +18,7 @@ BROKER_FD = 4
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent dies: where no namespace ends them, we must find them."""
-    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
 
 
 def enter(groups: Sequence[int]) -> None:

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from workers.sandbox.channel import Channel
-from workers.sandbox.protocol import WRITTEN, Wrote
+from functory.workers.sandbox.guest.channel import Channel
+from functory.workers.sandbox.protocol.frames import WRITTEN, Wrote
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Which argument of an audit event is the path that is written.

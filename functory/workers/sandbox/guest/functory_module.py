@@ -14,10 +14,9 @@ from typing import Any
 
 import msgspec
 
-from workers.sandbox.channel import Channel
-from workers.sandbox.job import Job
-from workers.sandbox.portable import TooLarge, clean, encode
-from workers.sandbox.protocol import (
+from functory.workers.sandbox.guest.channel import Channel
+from functory.workers.sandbox.guest.json_values import TooLarge, clean, encode
+from functory.workers.sandbox.protocol.frames import (
     Call,
     Emit,
     Functions,
@@ -33,6 +32,7 @@ from workers.sandbox.protocol import (
     StateSet,
     Submit,
 )
+from functory.workers.sandbox.protocol.job import Job
 
 _LOG_CHARACTERS = 16_000
 

@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from workers.sandbox.protocol import DEPTH, pack
+from functory.workers.sandbox.protocol.frames import DEPTH, pack
 
 _MAX_WARNINGS = 20
 _PLAIN = frozenset({type(None), bool, int, float, list, dict, tuple})

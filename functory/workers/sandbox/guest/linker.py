@@ -17,9 +17,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType
 from typing import Any
 
-from workers.sandbox.job import Code
-from workers.sandbox.recorder import Recorder
-from workers.sandbox.traces import file_name
+from functory.workers.sandbox.guest.call_recorder import Recorder
+from functory.workers.sandbox.guest.tracebacks import file_name
+from functory.workers.sandbox.protocol.job import Code
 
 # Annotations stay text: a name that only exists where the function was written must not stop it.
 _FLAGS = __future__.annotations.compiler_flag

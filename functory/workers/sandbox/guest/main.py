@@ -20,17 +20,26 @@ from typing import Any, NoReturn, TextIO
 
 import msgspec
 
-from workers.sandbox import guestapi, network, process, traces
-from workers.sandbox.binding import bind
-from workers.sandbox.channel import Channel
-from workers.sandbox.confinement import Confinement
-from workers.sandbox.job import Code, Job
-from workers.sandbox.linker import Linker
-from workers.sandbox.plan import Fork, Plan
-from workers.sandbox.portable import TooLarge, encode
-from workers.sandbox.protocol import Begun, ErrorInfo, Failed, Finished, FromHost, Inspect, Start, frame
-from workers.sandbox.recorder import Recorder, inherit_context
-from workers.sandbox.writes import Writes
+from functory.workers.sandbox.confinement.confine import Confinement
+from functory.workers.sandbox.guest import descriptors, functory_module, network, tracebacks
+from functory.workers.sandbox.guest.arguments import bind
+from functory.workers.sandbox.guest.call_recorder import Recorder, inherit_context
+from functory.workers.sandbox.guest.channel import Channel
+from functory.workers.sandbox.guest.file_audit import Writes
+from functory.workers.sandbox.guest.json_values import TooLarge, encode
+from functory.workers.sandbox.guest.linker import Linker
+from functory.workers.sandbox.protocol.frames import (
+    Begun,
+    ErrorInfo,
+    Failed,
+    Finished,
+    FromHost,
+    Inspect,
+    Start,
+    frame,
+)
+from functory.workers.sandbox.protocol.job import Code, Job
+from functory.workers.sandbox.protocol.plan import Fork, Plan
 
 _REHEARSALS = 20  # after some more than ten, the interpreter has specialised what it runs
 _READ_BYTES = 65_536
@@ -43,7 +52,7 @@ def load(plan: Plan) -> None:
     """In the zygote, before it is confined: load what children need and cannot reach afterwards."""
     global _describe
     if plan.inspecting:
-        from workers.sandbox import signature
+        from functory.workers.sandbox.guest import signature
 
         signature.warm_up()
         _describe = signature.describe
@@ -57,7 +66,7 @@ def hide(packages: Sequence[str]) -> None:
 
     msgspec stays where it is, unless the environment has one of its own.
     """
-    ours = ["workers"] + ["msgspec" for folder in packages if Path(folder, "msgspec").exists()]
+    ours = ["functory"] + ["msgspec" for folder in packages if Path(folder, "msgspec").exists()]
     for name in [name for name in sys.modules if name.partition(".")[0] in ours]:
         del sys.modules[name]
 
@@ -71,8 +80,8 @@ class Guest:
     def __init__(self) -> None:
         self._channel = Channel()
         self._linker: Linker | None = None
-        self._engine = guestapi.Engine(self._channel, _NOBODY)
-        self._module = guestapi.module(_NOBODY, self._engine)
+        self._engine = functory_module.Engine(self._channel, _NOBODY)
+        self._module = functory_module.module(_NOBODY, self._engine)
         self._writes = Writes(self._channel)
         self._outputs = _open_outputs()
         inherit_context()
@@ -108,15 +117,15 @@ class Guest:
     ) -> NoReturn:
         """Be the child that runs executions or an inspection."""
         try:
-            process.enter(groups)
-            process.take(channel_fd, stdout, stderr, broker)
-            self._channel.connect(process.channel_socket())
+            descriptors.enter(groups)
+            descriptors.take(channel_fd, stdout, stderr, broker)
+            self._channel.connect(descriptors.channel_socket())
             try:
                 confined.confine(fork.bounds, fork.slot, fork.scratch)
-                process.close_others(process.CHANNEL_FD + 1 + (broker is not None))
-                process.begin()
+                descriptors.close_others(descriptors.CHANNEL_FD + 1 + (broker is not None))
+                descriptors.begin()
                 if broker is not None:
-                    network.install(process.BROKER_FD)
+                    network.install(descriptors.BROKER_FD)
             except BaseException as error:
                 # Code of ours only has run: what it says is for the operator.
                 self._channel.end(
@@ -146,12 +155,12 @@ class Guest:
             return _describe(task, self._channel)
         except BaseException as error:
             try:
-                return Failed(kind="code", error=traces.describe(error))
+                return Failed(kind="code", error=tracebacks.describe(error))
             except BaseException:
                 return Failed(kind="code", error=_plain(error))
 
     def _execute(self, job: Job) -> Finished | Failed:
-        process.reseed(job.seed)
+        descriptors.reseed(job.seed)
         recorder = Recorder(self._channel, job.limits)
         self._engine.renew(job)
         self._writes.begin(job.grants.write)

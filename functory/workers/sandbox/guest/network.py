@@ -20,7 +20,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from workers.sandbox import sockets
+from functory.workers.sandbox.guest import sockets
 
 FRAME_BYTES = 1024  # of a request: a name of 253 characters and all the rest fit in
 _ANSWER_BYTES = 4096

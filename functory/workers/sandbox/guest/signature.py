@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from workers.sandbox import guestapi
-from workers.sandbox.channel import Channel
-from workers.sandbox.job import Job
-from workers.sandbox.linker import execute
-from workers.sandbox.portable import clean, portable
-from workers.sandbox.protocol import Described, Inspect, pack
+from functory.workers.sandbox.guest import functory_module
+from functory.workers.sandbox.guest.channel import Channel
+from functory.workers.sandbox.guest.json_values import clean, portable
+from functory.workers.sandbox.guest.linker import execute
+from functory.workers.sandbox.protocol.frames import Described, Inspect, pack
+from functory.workers.sandbox.protocol.job import Job
 
 _DEFAULT_BYTES = 4096
 _SCHEMA_BYTES = 900_000  # below what the runner accepts
@@ -67,7 +67,7 @@ def describe(task: Inspect, channel: Channel) -> Described:
     problems: list[str] = []
     key = f"{task.name}@0"
     nobody = Job(execution_id="", function=task.name, version=0, root_id="", entry=key, codes={})
-    sys.modules["functory"] = guestapi.module(nobody, guestapi.NoEngine(channel, nobody))
+    sys.modules["functory"] = functory_module.module(nobody, functory_module.NoEngine(channel, nobody))
     try:
         namespace = execute(task.source, key, task.imports, {})
         function = inspect.unwrap(namespace[task.name])

@@ -6,10 +6,10 @@ import re
 import traceback
 from pathlib import Path
 
-from workers.sandbox.portable import clean, type_name
-from workers.sandbox.protocol import CodeFrame, ErrorInfo
+from functory.workers.sandbox.guest.json_values import clean, type_name
+from functory.workers.sandbox.protocol.frames import CodeFrame, ErrorInfo
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_OWN_FOLDER = str(Path(__file__).parents[1])
 _FILE = re.compile(r"<functory:(.+)@(\d+)>")
 _CHARACTERS = 60_000
 _FRAMES = 100  # of each end of a trace: a recursion's middle repeats itself

@@ -31,8 +31,10 @@ from pathlib import Path
 
 import msgspec
 
-from workers.sandbox import confinement, guest, process, scratch
-from workers.sandbox.plan import Fork, Plan
+from functory.workers.sandbox.confinement import confine, scratch
+from functory.workers.sandbox.guest import descriptors
+from functory.workers.sandbox.guest import main as guest_main
+from functory.workers.sandbox.protocol.plan import Fork, Plan
 
 READY, FAILED = b"ready", b"failed"
 STATUS = struct.Struct("<cidq")  # word, number, CPU seconds, bytes
@@ -49,7 +51,7 @@ _fork_decoder = msgspec.msgpack.Decoder(Fork)
 class _Child:
     """A living child: its pid, a pidfd that reports its end, and the socket to its supervisor."""
 
-    def __init__(self, pid: int, status: socket.socket, confined: confinement.Confinement) -> None:
+    def __init__(self, pid: int, status: socket.socket, confined: confine.Confinement) -> None:
         self.pid = pid
         self._confined = confined
         self.status = status
@@ -79,8 +81,8 @@ class Zygote:
         self,
         control: socket.socket,
         plan: Plan,
-        confined: confinement.Confinement,
-        prepared: guest.Guest,
+        confined: confine.Confinement,
+        prepared: guest_main.Guest,
     ) -> None:
         self._control = control
         self._guest = prepared
@@ -143,7 +145,7 @@ class Zygote:
         """In the child: say so, and be it."""
         try:
             if self._plan.tier == "none":
-                process.adopt_orphans()
+                descriptors.adopt_orphans()
             status.send(STATUS.pack(STARTED, os.getpid(), 0.0, 0), socket.MSG_NOSIGNAL)
             channel, stdout, stderr, *rest = fds
             broker = rest.pop(0) if self._plan.network else None
@@ -235,17 +237,17 @@ def main(control_fd: int, base: str, paths: list[str]) -> None:
             scratch.remove(base)
             return
         try:
-            guest.load(plan)
-            confined = confinement.contain(plan, control.fileno())
+            guest_main.load(plan)
+            confined = confine.contain(plan, control.fileno())
             if plan.tier == "none":
-                process.adopt_orphans()
+                descriptors.adopt_orphans()
             sys.path[:] = [path for path in sys.path if path not in paths] + list(plan.packages)
             sys.argv = ["functory"]
             importlib.invalidate_caches()
             sys.path_importer_cache.clear()
-            guest.hide(plan.packages)
+            guest_main.hide(plan.packages)
             _preload(plan.preload)
-            prepared = guest.Guest()
+            prepared = guest_main.Guest()
             prepared.rehearse()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 
-from engine.errors import Invalid
+from functory.engine.errors import Invalid
 
 Network = IPv4Network | IPv6Network
 

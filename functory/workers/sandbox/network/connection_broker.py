@@ -23,12 +23,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 
-from engine import hosts
-from engine.errors import Unavailable
-from workers.sandbox import addresses
-from workers.sandbox.gate import Gate, Traffic
-from workers.sandbox.lookup import Lookup, Resolve, system
-from workers.sandbox.reactor import Reactor
+from functory.engine.access import host_grants
+from functory.engine.errors import Unavailable
+from functory.workers.sandbox.network import addresses
+from functory.workers.sandbox.network.dns import Lookup, Resolve, system
+from functory.workers.sandbox.network.egress import Gate, Traffic
+from functory.workers.sandbox.network.event_loop import Reactor
 
 __all__ = ["Broker", "Traffic"]
 
@@ -57,7 +57,7 @@ class Broker:
         ``Invalid`` for a grant that is none, ``Unavailable`` when the broker has stopped, ValueError for an
         id that is in use.
         """
-        granted = tuple(hosts.parse(text) for text in grants)
+        granted = tuple(host_grants.parse(text) for text in grants)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with self._lock:

@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from engine import hosts
-from engine.errors import Invalid
-from workers.sandbox import addresses
-from workers.sandbox.dial import Dial
-from workers.sandbox.logbook import harmless
-from workers.sandbox.lookup import Lookup
-from workers.sandbox.network import FRAME_BYTES, Answer, Connect
-from workers.sandbox.reactor import Reactor, Timer, pair
-from workers.sandbox.relay import Meter, Relay
+from functory.engine.access import host_grants
+from functory.engine.errors import Invalid
+from functory.workers.sandbox.guest.network import FRAME_BYTES, Answer, Connect
+from functory.workers.sandbox.network import addresses
+from functory.workers.sandbox.network.dns import Lookup
+from functory.workers.sandbox.network.event_loop import Reactor, Timer, pair
+from functory.workers.sandbox.network.happy_eyeballs import Dial
+from functory.workers.sandbox.network.relay import Meter, Relay
+from functory.workers.sandbox.protocol.log_lines import harmless
 
 CONNECTIONS = 16  # of one run at the same time: what a browser opens for a page, several times over
 REQUESTS = 10_000  # of one run, refused ones included: each costs a lookup or a connection
@@ -85,7 +85,7 @@ class Gate:
         self,
         run_id: str,
         door: socket.socket,
-        grants: Sequence[hosts.HostGrant],
+        grants: Sequence[host_grants.HostGrant],
         bytes_limit: int,
         private: Sequence[addresses.Network],
         reactor: Reactor,
@@ -178,14 +178,14 @@ class Gate:
 
     def _begin(self, request: Connect) -> None:
         try:
-            host = hosts.normal(request.host)
+            host = host_grants.normal(request.host)
         except Invalid as error:
             self._refuse(request, request.host, "no host name", error.why, error.try_)
             return
-        granted = hosts.allowing(self._grants, host, request.port)
+        granted = host_grants.allowing(self._grants, host, request.port)
         if not granted:
             why = "its version is not granted that host"
-            what = hosts.written(host, request.port)
+            what = host_grants.written(host, request.port)
             self._refuse(request, host, "not granted", why, f'hosts=["{what}"]')
         elif self._traffic.exhausted:
             why = f"it has used up its {self._meter.limit} bytes of network"
@@ -200,7 +200,7 @@ class Gate:
             private = () if all(grant.any for grant in granted) else self._private
             pending = _Pending(request, host, private, self._reactor.monotonic() + request.timeout)
             self._pending.add(pending)
-            if hosts.is_address(host):
+            if host_grants.is_address(host):
                 self._dial(pending, [host])
             else:
                 pending.timer = self._reactor.at(pending.deadline, lambda: self._expire(pending))

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from workers.sandbox.control import Wake
+from functory.workers.sandbox.protocol.control import Wake
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")

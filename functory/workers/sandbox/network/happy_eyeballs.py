@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
-from workers.sandbox.reactor import Reactor, Timer, nonblocking
+from functory.workers.sandbox.network.event_loop import Reactor, Timer, nonblocking
 
 ATTEMPT_SECONDS = 0.25  # RFC 8305 section 8, "Connection Attempt Delay"
 

@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 
-from workers.sandbox.reactor import Reactor
+from functory.workers.sandbox.network.event_loop import Reactor
 
 BUFFER_BYTES = 65_536  # held here for each direction; the kernel's own socket buffers come on top
 _FLUSH_ROUNDS = 64  # more than the buffer of a local socket holds

@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from workers.sandbox.child import Child
-from workers.sandbox.control import Wake
+from functory.workers.sandbox.pool.child import Child
+from functory.workers.sandbox.protocol.control import Wake
 
 _DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's word; only a broken zygote or kernel needs longer
 

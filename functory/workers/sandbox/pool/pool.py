@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from engine.errors import Unavailable
-from workers.sandbox import scratch
-from workers.sandbox.broker import Broker, Traffic
-from workers.sandbox.cgroups import Cgroups
-from workers.sandbox.child import Child
-from workers.sandbox.kind import Kind
-from workers.sandbox.launcher import Launcher
-from workers.sandbox.plan import Bounds, Tier
-from workers.sandbox.undertaker import Undertaker
+from functory.engine.errors import Unavailable
+from functory.workers.sandbox.confinement import scratch
+from functory.workers.sandbox.confinement.cgroups import Cgroups
+from functory.workers.sandbox.network.connection_broker import Broker, Traffic
+from functory.workers.sandbox.pool.child import Child
+from functory.workers.sandbox.pool.child_reaper import Undertaker
+from functory.workers.sandbox.pool.pool_key import Kind
+from functory.workers.sandbox.pool.zygote_process import Launcher
+from functory.workers.sandbox.protocol.plan import Bounds, Tier
 
 _log = structlog.get_logger(__name__)
 _HOT_SECONDS = 10.0  # two uses within this time make a kind one that has spares

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from workers.sandbox.job import Job
-from workers.sandbox.plan import Plan, Tier
+from functory.workers.sandbox.protocol.job import Job
+from functory.workers.sandbox.protocol.plan import Plan, Tier
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from workers.sandbox.child import Child
-from workers.sandbox.job import Job
-from workers.sandbox.kind import Kind
-from workers.sandbox.plan import Bounds
-from workers.sandbox.pool import Options, Pool
+from functory.workers.sandbox.pool.child import Child
+from functory.workers.sandbox.pool.pool import Options, Pool
+from functory.workers.sandbox.pool.pool_key import Kind
+from functory.workers.sandbox.protocol.job import Job
+from functory.workers.sandbox.protocol.plan import Bounds
 
 _IDLE_MOST = 32  # of one version; as many as ran at the same time
 

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import msgspec
 
-from engine.errors import Unavailable
-from workers.sandbox import ids, scratch
-from workers.sandbox.kind import Kind
-from workers.sandbox.plan import SLOTS, Fork, Tier
-from workers.sandbox.zygote import FAILED, READY
+from functory.engine.errors import Unavailable
+from functory.workers.sandbox.confinement import scratch, user_ids
+from functory.workers.sandbox.guest.zygote import FAILED, READY
+from functory.workers.sandbox.pool.pool_key import Kind
+from functory.workers.sandbox.protocol.plan import SLOTS, Fork, Tier
 
 START_SECONDS = 60.0  # 0.1 s on an idle machine, 0.3 s with pandas; a loaded one may take its time
 _SEND_SECONDS = 10.0  # a zygote that does not take a 100-byte message for so long is stopped or broken
@@ -33,12 +33,12 @@ _DEATH_SECONDS = 5.0
 _ANSWER_BYTES = 65_536
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
 _PREFIX = "functory-run-"
-_ROOT = str(Path(__file__).resolve().parents[2])
+_ROOT = str(Path(__file__).resolve().parents[4])
 # -I and -S keep checkout, packages and their .pth files off the path. The first folders are where this very
 # package and what it needs are; the zygote takes them off again.
 _BOOT = (
     "import sys; fd, base, *paths = sys.argv[1:]; sys.path[:0] = paths; "
-    "from workers.sandbox.zygote import main; main(int(fd), base, paths)"
+    "from functory.workers.sandbox.guest.zygote import main; main(int(fd), base, paths)"
 )
 # Nothing of the worker's environment: no FUNCTORY_*, no secrets. Threads of BLAS and malloc arenas
 # reserve address space, which is what the memory limit counts.
@@ -64,7 +64,7 @@ def _first_id(tier: Tier, seed: int) -> int:
     if tier not in ("A", "C") or os.geteuid() != 0:
         return 0
     try:
-        return ids.free_ids(SLOTS + 1, seed)
+        return user_ids.free_ids(SLOTS + 1, seed)
     except OSError:
         if tier == "A":
             raise

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from workers.sandbox.job import Job, ResultKind
+from functory.workers.sandbox.protocol.job import Job, ResultKind
 
 DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread

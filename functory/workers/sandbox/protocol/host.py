@@ -2,7 +2,7 @@
 
 The engine implements ``Host`` for one execution and gives it to ``Runner.run``. Each method may block (it
 runs on a thread of that execution, up to eight at the same time) and may raise any
-``engine.errors.FunctoryError``, which reaches the code as an exception of the same name. The host checks
+``functory.engine.errors.FunctoryError``, which reaches the code as an exception of the same name. The host checks
 rights and budgets; the child is not trusted to have done so.
 """
 

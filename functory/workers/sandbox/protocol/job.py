@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from workers.sandbox.plan import Bounds
+from functory.workers.sandbox.protocol.plan import Bounds
 
 Status = Literal[
     "succeeded",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 
-from workers.sandbox.job import Limits, Log
+from functory.workers.sandbox.protocol.job import Limits, Log
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 _LINE_CHARACTERS = 16_384  # a longer line continues in the next row

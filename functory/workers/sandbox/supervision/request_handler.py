@@ -14,10 +14,8 @@ from typing import Any
 
 import structlog
 
-from engine.errors import ExecutionFailed, FunctoryError, Refused
-from workers.sandbox.host import Host
-from workers.sandbox.job import Job
-from workers.sandbox.protocol import (
+from functory.engine.errors import ExecutionFailed, FunctoryError, Refused
+from functory.workers.sandbox.protocol.frames import (
     IN_FLIGHT,
     Call,
     Emit,
@@ -35,6 +33,8 @@ from workers.sandbox.protocol import (
     Submit,
     frame_for_guest,
 )
+from functory.workers.sandbox.protocol.host import Host
+from functory.workers.sandbox.protocol.job import Job
 
 _log = structlog.get_logger(__name__)
 

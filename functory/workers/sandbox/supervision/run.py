@@ -8,13 +8,10 @@ from typing import Any
 
 import msgspec
 
-from workers.sandbox.broker import Traffic
-from workers.sandbox.child import Child
-from workers.sandbox.control import Control
-from workers.sandbox.host import Host
-from workers.sandbox.job import Job, Log, Outcome, Status
-from workers.sandbox.logbook import harmless
-from workers.sandbox.protocol import (
+from functory.workers.sandbox.network.connection_broker import Traffic
+from functory.workers.sandbox.pool.child import Child
+from functory.workers.sandbox.protocol.control import Control
+from functory.workers.sandbox.protocol.frames import (
     ENVELOPE_BYTES,
     WRITTEN,
     Call,
@@ -30,9 +27,12 @@ from workers.sandbox.protocol import (
     SpanOpened,
     Wrote,
 )
-from workers.sandbox.requests import Requests
-from workers.sandbox.spanbook import Spanbook
-from workers.sandbox.supervisor import Supervisor, Verdict, outcome_error
+from functory.workers.sandbox.protocol.host import Host
+from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Status
+from functory.workers.sandbox.protocol.log_lines import harmless
+from functory.workers.sandbox.supervision.request_handler import Requests
+from functory.workers.sandbox.supervision.spans import Spanbook
+from functory.workers.sandbox.supervision.supervisor import Supervisor, Verdict, outcome_error
 
 _FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", "setup": "sandbox_error"}
 

@@ -6,9 +6,9 @@ the time went.
 
 from __future__ import annotations
 
-from workers.sandbox.job import Job, Span
-from workers.sandbox.logbook import harmless
-from workers.sandbox.protocol import ENVELOPE_BYTES, ProtocolError, SpanClosed, SpanOpened
+from functory.workers.sandbox.protocol.frames import ENVELOPE_BYTES, ProtocolError, SpanClosed, SpanOpened
+from functory.workers.sandbox.protocol.job import Job, Span
+from functory.workers.sandbox.protocol.log_lines import harmless
 
 _UNFINISHED = {"type": "Unfinished", "message": "the execution ended before this call did"}
 

@@ -18,13 +18,19 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from workers.sandbox import scratch
-from workers.sandbox.child import Child
-from workers.sandbox.control import Control
-from workers.sandbox.job import Limits, Status
-from workers.sandbox.logbook import Logbook, harmless
-from workers.sandbox.protocol import Begun, FrameBuffer, FromGuest, ProtocolError, decode_guest
-from workers.sandbox.weight import Weight, nameless
+from functory.workers.sandbox.confinement import scratch
+from functory.workers.sandbox.pool.child import Child
+from functory.workers.sandbox.protocol.control import Control
+from functory.workers.sandbox.protocol.frames import (
+    Begun,
+    FrameBuffer,
+    FromGuest,
+    ProtocolError,
+    decode_guest,
+)
+from functory.workers.sandbox.protocol.job import Limits, Status
+from functory.workers.sandbox.protocol.log_lines import Logbook, harmless
+from functory.workers.sandbox.supervision.resource_usage import Weight, nameless
 
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken

@@ -19,7 +19,7 @@ import functools
 import os
 import struct
 
-from workers.sandbox.bpf import (
+from functory.workers.sandbox.confinement.seccomp.bpf import (
     ARCHITECTURE,
     AT_LEAST,
     EQUAL,
@@ -31,8 +31,8 @@ from workers.sandbox.bpf import (
     high_word,
     low_word,
 )
-from workers.sandbox.policy import ANSWERS, OWN_PID, Profile, Rule, Test, allowed
-from workers.sandbox.syscalls import NUMBERS
+from functory.workers.sandbox.confinement.seccomp.policy import ANSWERS, OWN_PID, Profile, Rule, Test, allowed
+from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 
 __all__ = ["Profile", "architecture", "load", "program"]
 

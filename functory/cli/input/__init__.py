@@ -1,0 +1,1 @@
+"""Reads what the user typed: values, function fields, flow control."""

@@ -1,0 +1,1 @@
+"""Turns rows into the text of one command's answer."""

@@ -1,0 +1,1 @@
+"""``functory dev``: every role in one process, with a live feed of events."""

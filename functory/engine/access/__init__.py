@@ -1,0 +1,1 @@
+"""What a version may use, and the secrets that it may open."""

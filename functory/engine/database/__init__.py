@@ -1,0 +1,1 @@
+"""One connection pool, one transaction type, both SQL dialects."""

@@ -1,0 +1,1 @@
+"""Functions, their immutable versions, and everything that is decided when one is saved."""

@@ -1,0 +1,1 @@
+"""Static findings about a version's source: advice for its author, not a boundary."""

@@ -1,0 +1,1 @@
+"""Services that keep the database sound while everything else runs."""

@@ -1,0 +1,1 @@
+"""Stored event sources: their configuration, their lease holders and their read positions."""

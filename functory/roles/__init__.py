@@ -1,0 +1,1 @@
+"""The programs server, router, worker, scheduler and watcher, and the service loops inside them."""

@@ -1,0 +1,1 @@
+"""What goes to a terminal: tables, JSON, errors, trees. No command writes colours itself."""

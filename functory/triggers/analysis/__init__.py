@@ -1,0 +1,1 @@
+"""Questions that people ask about triggers; nothing is written."""

@@ -1,0 +1,1 @@
+"""Messages of AMQP, Redis and in-memory queues as events."""

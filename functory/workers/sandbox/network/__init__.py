@@ -1,0 +1,1 @@
+"""Network access of a run, limited to its granted hosts."""

@@ -1,0 +1,1 @@
+"""Zygotes and the child processes that they fork: warm, spare and single-use."""

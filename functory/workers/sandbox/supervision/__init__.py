@@ -1,0 +1,1 @@
+"""Watches one run: deadlines, requests, spans, resource usage."""
