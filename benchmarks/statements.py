@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from functory.client import Functory
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.settings import load_settings
 from functory.triggers.routing.release import Turn
 from functory.triggers.routing.router import Router

@@ -19,10 +19,10 @@ import importlib.util
 import threading
 from typing import TYPE_CHECKING, Any
 
+from functory._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from functory.client import Functory, Handle
-
-__version__ = "0.1.0"
 
 _process: Functory | None = None
 _lock = threading.Lock()

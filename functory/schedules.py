@@ -1,6 +1,6 @@
 """Schedules as people use them: a source of events, and the trigger that lets one function run at its times.
 
-    functory.engine.sources.schedules.save("report", cron="0 7 * * 1-5", timezone="Europe/Berlin", function="report")
+    engine.schedules.save("report", cron="0 7 * * 1-5", timezone="Europe/Berlin", function="report")
 
 A schedule with a function has the trigger ``schedule-NAME``: an ordinary one, that can be shown, paused and
 tried like any other. What is written here belongs to neither of the two registries alone.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.flow_control.controls import Policy
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.engine.sources import schedules
 from functory.engine.telemetry import metrics
 from functory.triggers.sources.registry import find, read

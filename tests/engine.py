@@ -25,8 +25,8 @@ from functory.engine.database.connection import Database
 from functory.engine.events.store import Events
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import Ending, Next
 from functory.engine.executions.lineage import Lineage
+from functory.engine.executions.retry import Ending, Next
 from functory.engine.executions.store import Executions
 from functory.engine.functions.grant_approvals import Widenings
 from functory.engine.functions.registry import Functions

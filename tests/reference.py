@@ -15,6 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
+from functory.engine.maintenance import state_metrics
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.triggers.flow_control.definition import CONTROLS, REFUSED
@@ -71,7 +72,7 @@ def families() -> list[tuple[str, str, tuple[str, ...], str]]:
     database = Database("sqlite://")
     try:
         migrations.upgrade(database)
-        for family in metrics.StateCollector(database).collect():
+        for family in state_metrics.StateCollector(database).collect():
             found.append((_exposed(family), family.type, tuple(family._labelnames), family.documentation))
     finally:
         database.close()

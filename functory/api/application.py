@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from functory import __version__
+from functory._version import __version__
 from functory.api import cloudevents, problem_details, webhooks
 from functory.api.health import DISPENSABLE, Health
 from functory.client import Functory

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(command_index.help_text())
         return 0
     if given in (["--version"], ["version"]):
-        from functory import __version__
+        from functory._version import __version__
 
         sys.stdout.write(f"functory {__version__}\n")
         return 0

@@ -57,7 +57,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from functory import __version__
+        from functory._version import __version__
 
         typer.echo(f"functory {__version__}")
         raise typer.Exit

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from functory import __version__
+from functory._version import __version__
 from functory.api import create_app
 from functory.api.server import Server
 from functory.client import Functory

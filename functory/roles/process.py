@@ -21,11 +21,12 @@ from typing import Any
 import structlog
 from prometheus_client import disable_created_metrics
 
-from functory import __version__
+from functory._version import __version__
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, Invalid, Unavailable
 from functory.engine.events import exchange
+from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.serialization.json_codec import dumps
 from functory.engine.settings import Settings, load_settings
 from functory.engine.telemetry import log_config, metrics
@@ -155,7 +156,7 @@ def metrics_port(settings: Settings) -> Iterator[str | None]:
 @contextlib.contextmanager
 def state_metrics(database: Database) -> Iterator[None]:
     """Offer the gauges that are asked from the database, for the processes that tell them for all."""
-    collector = metrics.StateCollector(database)
+    collector = StateCollector(database)
     metrics.registry.register(collector)
     try:
         yield

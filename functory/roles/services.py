@@ -20,7 +20,8 @@ from datetime import timedelta
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.events import retention
-from functory.engine.events.exchange import Broker, drop_outbox, publish_outbox
+from functory.engine.events.exchange import Broker
+from functory.engine.events.outbox import drop_outbox, publish_outbox
 from functory.engine.events.store import envelope
 from functory.engine.executions import dispatch
 from functory.engine.maintenance import compensator

@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from functory.workers.sandbox.guest.network import Answer, Connect
 from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.protocol.connect import Answer, Connect
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = ("127.0.0.0/8",)

@@ -10,7 +10,7 @@ from functory.engine.database import schema
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Stale, WaitTimeout
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import MAX_RELEASES
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.executions.store import TERMINAL, value_of
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.reaper import Reaper

@@ -11,7 +11,7 @@ from functory.engine.access.grants import NOTHING, Grants
 from functory.engine.database import audit, counters, schema
 from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.functions.limits import Limits
 from functory.engine.serialization import json_codec
 from functory.workers.execution.denied_requests import MOST

@@ -17,6 +17,7 @@ from sqlalchemy import event as hooks
 from functory.engine.database import migrations, schema
 from functory.engine.database.clock import ServerClock, ServerIds, first_id
 from functory.engine.database.connection import Database
+from functory.engine.events import outbox, routing_queue
 from functory.engine.events import store as event_store
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ def test_publisher_and_router_never_hide_events_from_each_other(postgres_url: st
         migrations.upgrade(database)
         id_ = event_store.Events(database).emit("order.placed", {})
         with database.write() as router:
-            assert [row["id"] for row in event_store.take_pending(router, 10)] == [id_]
+            assert [row["id"] for row in routing_queue.take_pending(router, 10)] == [id_]
             with database.write() as publisher:
-                assert [row["id"] for row in event_store.take_unpublished(publisher, 10)] == [id_]
+                assert [row["id"] for row in outbox.take_unpublished(publisher, 10)] == [id_]
     finally:
         database.close()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from functory.engine.executions import file_writes
+from functory.engine.executions.file_writes import NOTE_AGE, NOTE_SLACK
 from functory.engine.sources import file_watches
-from functory.engine.sources.file_watches import NOTE_AGE, NOTE_SLACK
 from functory.workers.execution.file_writes import left
 from tests.engine import World
 
@@ -26,7 +27,7 @@ def noted(world: World, content: str = "hash", path: bytes = PATH) -> str:
 
 def cause(world: World, *contents: str, path: bytes = PATH, after: timedelta = timedelta(0)) -> str | None:
     with world.database.read() as tx:
-        found = file_watches.causes(tx, {path: contents}, {path: tx.now + after})
+        found = file_writes.causes(tx, {path: contents}, {path: tx.now + after})
     return found[path].execution_id if found else None
 
 
@@ -59,7 +60,7 @@ def test_a_failed_attempt_and_one_that_is_given_up_leave_their_notes_too(world):
     row = world.start()
     world.finish(world.claim(row), "failed", written=[(PATH, "half")], retryable=False)
     assert cause(world, "half") == row["id"]
-    file_watches.note(world.database, row["id"], [(PATH, "more")])
+    file_writes.note(world.database, row["id"], [(PATH, "more")])
     assert cause(world, "more") == row["id"]
 
 
@@ -78,11 +79,11 @@ def test_who_runs_and_may_write_is_known_by_its_grants(world):
     world.claim(world.start("plain"))
     claim = world.claim(world.start("writes"))
     with world.database.read() as tx:
-        (writer,) = file_watches.writers(tx)
+        (writer,) = file_writes.writers(tx)
     assert (writer.execution_id, writer.folders) == (claim.id, ("/data/in",))
     world.finish(claim)
     with world.database.read() as tx:
-        assert file_watches.writers(tx) == []
+        assert file_writes.writers(tx) == []
 
 
 @pytest.fixture

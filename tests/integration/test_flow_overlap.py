@@ -14,7 +14,7 @@ import pytest
 from functory.client import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Invalid, Stale, Unavailable
-from functory.engine.events import store as event_store
+from functory.engine.events import routing_queue
 from functory.engine.triggers import routing
 from tests.engine import World
 from tests.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
@@ -294,7 +294,7 @@ def test_a_deleted_trigger_cancels_nothing_more(world: World) -> None:
 def route_one(world: World, id_: str) -> None:
     """Route one event before those that came earlier, as a second router may."""
     with world.database.write() as tx:
-        routing._write(tx, event_store.take_one(tx, id_), world.router._prepare, 1000)
+        routing._write(tx, routing_queue.take_one(tx, id_), world.router._prepare, 1000)
 
 
 @pytest.mark.parametrize("flow", [{"concurrency": {"limit": 1}}, {"overlap": "buffer_all"}])

@@ -20,12 +20,12 @@ from functory.engine.database import migrations, schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid, Refused
-from functory.engine.events import store as event_store
+from functory.engine.events import routing_queue
 from functory.engine.executions import root_budget
 from functory.engine.maintenance import compensator, lease_recovery
 from functory.engine.maintenance.invariants import CODES, Result, verify
 from functory.engine.maintenance.invariants.verifier import Watch
-from functory.engine.telemetry.metrics import StateCollector
+from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from functory.engine.triggers.suppressions import Suppressions
 from functory.schedules import Schedules
@@ -198,7 +198,7 @@ def _matches(world: World, ids: dict[str, str]) -> None:
     ids["quarantined"] = world.events.emit("strange", {})
     for _ in range(5):
         with world.database.write() as tx:
-            event_store.mark_failed(tx, ids["quarantined"], "no")
+            routing_queue.mark_failed(tx, ids["quarantined"], "no")
 
 
 def finish_all_with(world: World, result: Any) -> None:
@@ -868,7 +868,7 @@ def test_quarantined_events_are_in_the_metrics(world: World) -> None:
     id_ = world.events.emit("strange")
     for _ in range(5):
         with world.database.write() as tx:
-            event_store.mark_failed(tx, id_, "no")
+            routing_queue.mark_failed(tx, id_, "no")
     assert gauge("functory_events_quarantined", world) == 1
 
 

@@ -21,7 +21,7 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.errors import Conflict, Stale
 from functory.engine.executions import dispatch
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.maintenance import compensator, lease_recovery
 from functory.engine.maintenance.compensator import Compensations
 from tests.engine import LEASE, World

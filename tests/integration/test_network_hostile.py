@@ -10,10 +10,10 @@ import threading
 import msgspec
 import pytest
 
-from functory.workers.sandbox.guest.network import Connect
 from functory.workers.sandbox.network.connection_broker import Broker
 from functory.workers.sandbox.network.egress import CONNECTIONS, REQUESTS
 from functory.workers.sandbox.network.relay import BUFFER_BYTES
+from functory.workers.sandbox.protocol.connect import Connect
 from tests.integration.network_world import (
     PATIENCE,
     Raw,

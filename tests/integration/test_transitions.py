@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from functory.engine.database import audit, migrations, schema
 from functory.engine.database.clock import ServerClock
 from functory.engine.errors import Conflict, NotFound, Stale
-from functory.engine.events import store as event_store
+from functory.engine.events import routing_queue
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.reaper import Reaper
@@ -228,9 +228,9 @@ def pending(world: World) -> str:
 
 def quarantined(world: World) -> str:
     id_ = pending(world)
-    for _ in range(event_store.MAX_ROUTE_ATTEMPTS):
+    for _ in range(routing_queue.MAX_ROUTE_ATTEMPTS):
         with world.database.write() as tx:
-            event_store.mark_failed(tx, id_, "no")
+            routing_queue.mark_failed(tx, id_, "no")
     return id_
 
 
@@ -253,7 +253,7 @@ def route(world: World, id_: str) -> bool:
 def fail(world: World, id_: str) -> bool:
     before = world.events.get(id_)
     with world.database.write() as tx:
-        event_store.mark_failed(tx, id_, "no")
+        routing_queue.mark_failed(tx, id_, "no")
     return world.events.get(id_) != before
 
 
@@ -286,9 +286,9 @@ def test_a_released_event_is_routed_as_if_nothing_had_been_and_the_audit_knows_w
     world.route()
     ids = [quarantined(world) for _ in range(3)]
     other = world.events.emit("tock", {})
-    for _ in range(event_store.MAX_ROUTE_ATTEMPTS):
+    for _ in range(routing_queue.MAX_ROUTE_ATTEMPTS):
         with world.database.write() as tx:
-            event_store.mark_failed(tx, other, "no")
+            routing_queue.mark_failed(tx, other, "no")
     assert [row["id"] for row in world.events.list(state="quarantined")] == [other, *reversed(ids)]
     world.events.release(ids[0], author="ada")
     assert world.events.release_all("tick", author="bob") == 2

@@ -5,7 +5,7 @@ from sqlalchemy import event as hooks
 
 from functory.engine.database import schema
 from functory.engine.errors import Stale, Unavailable
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.maintenance import lease_recovery
 from tests.engine import LEASE
 from tests.faults import Faults

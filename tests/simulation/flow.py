@@ -18,7 +18,7 @@ from sqlalchemy import event as hooks
 
 from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
-from functory.engine.events import store as event_store
+from functory.engine.events import routing_queue
 from functory.engine.executions.claim import Claim
 from functory.engine.maintenance import lease_recovery
 from functory.engine.triggers import routing
@@ -219,7 +219,7 @@ class Simulation:
     def route(self, one: Event, router: int, killed: bool = False) -> None:
         before = self.executions()
         with self.killed(killed), self.world.database.write() as tx:
-            routing._write(tx, event_store.take_one(tx, one.id), self.routers[router]._prepare, 10_000)
+            routing._write(tx, routing_queue.take_one(tx, one.id), self.routers[router]._prepare, 10_000)
         if killed:
             assert self.executions() == before and not self._firings(one), "nothing of it is left"
             return

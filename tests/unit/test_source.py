@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from functory.engine import names
 from functory.engine.errors import Invalid
 from functory.engine.functions.source import decorator as source_decorator
 from functory.engine.functions.source import parser
@@ -113,7 +114,7 @@ def test_another_name_than_the_expected_is_refused():
 )
 def test_a_wrong_name_is_refused(name):
     with pytest.raises(Invalid):
-        parser.check_name(name)
+        names.check_name(name)
 
 
 FILE = textwrap.dedent('''

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import event, execution, metadata
-from functory.engine.events.store import take_pending
+from functory.engine.events.routing_queue import take_pending
 
 
 def compiled(condition: sa.ColumnElement[bool]) -> tuple[str, dict[str, object]]:

@@ -75,7 +75,7 @@ def backup(
     json: AsJson = False,
 ) -> None:
     """Back up the whole database into one file, while everything runs. The key of the secrets is not in it."""
-    from functory import __version__
+    from functory._version import __version__
     from functory.engine.maintenance.backup import create as backups
 
     with _database() as database, _progress() as progress:

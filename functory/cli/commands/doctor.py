@@ -96,12 +96,12 @@ def _python() -> Finding:
 
 def _events(database: Any) -> list[Finding]:
     """What waits for an operator: events that no router could decide about, and invariants that do not hold."""
-    from functory.engine.events import store as event_store
+    from functory.engine.events import routing_queue
     from functory.engine.maintenance.invariants import verifier
 
     findings: list[Finding] = []
     with database.read() as tx:
-        quarantined, standing = event_store.quarantined(tx), verifier.standing(tx)
+        quarantined, standing = routing_queue.quarantined(tx), verifier.standing(tx)
     if quarantined:
         advice = (
             "functory event list --state quarantined; when the reason is mended: functory event release --all"

@@ -17,7 +17,7 @@ from typing import Any
 
 from functory.engine.access import host_grants, path_grants
 from functory.engine.errors import Invalid
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.engine.settings import Settings
 
 KINDS = ("secret", "host", "read", "write", "permission", "subprocess")

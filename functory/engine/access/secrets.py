@@ -22,7 +22,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import secret
 from functory.engine.errors import FunctoryError, Invalid, NotFound
 from functory.engine.events import store as event_store
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.engine.settings import Settings
 
 _FORMAT = b"\x01"

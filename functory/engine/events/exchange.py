@@ -15,7 +15,6 @@ from kombu.connection import Connection
 from kombu.entity import Exchange
 from kombu.messaging import Producer
 
-from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.serialization import json_codec
@@ -107,25 +106,6 @@ class Broker:
                 connection.release()
             except Exception:  # noqa: S110  (it is being thrown away because it is broken)
                 pass
-
-
-def publish_outbox(database: Database, broker: Broker, limit: int = 200) -> list[dict[str, Any]]:
-    """Publish the oldest unpublished events and note it. Returns their rows.
-
-    A crash between the two sends them again: subscribers tell doubles by the CloudEvents ``id``.
-    """
-    with database.write() as tx:
-        rows = event_store.take_unpublished(tx, limit)
-        if rows:
-            broker.publish(rows)
-            event_store.mark_published(tx, [row["id"] for row in rows])
-    return rows
-
-
-def drop_outbox(database: Database, limit: int = 1000) -> int:
-    """Forget the oldest events that wait to be published: there is no broker. Returns how many."""
-    with database.write() as tx:
-        return event_store.drop_unpublished(tx, limit)
 
 
 def ping(settings: Settings) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from functory.engine.database import audit, prune_watermarks
 from functory.engine.database.connection import Database, Tx
-from functory.engine.database.schema import Id, Instant, Words, event, outbox
+from functory.engine.database.schema import event, outbox
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.events import causation
 from functory.engine.events.causation import Cause
@@ -47,7 +47,6 @@ SCANNED = (
 )
 
 MAX_SUBJECT = 1024
-MAX_ROUTE_ATTEMPTS = 5
 # Quarantined events that one transaction releases.
 RELEASED = 500
 
@@ -263,12 +262,6 @@ class Events:
         return len(rows)
 
 
-def quarantined(tx: Tx) -> int:
-    """How many events no router could decide about."""
-    count = sa.select(sa.func.count()).select_from(event).where(event.c.state == "quarantined")
-    return int(tx.scalar(count) or 0)
-
-
 def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
     # The primary key finds the place, the time does the rest.
     conditions = [event.c.id >= least_id(since), event.c.time >= since]
@@ -279,119 +272,6 @@ def least_id(since: datetime) -> str:
     """What no id is below that was made from ``since`` on, or in the second before: a UUIDv7 begins with its time."""
     least = f"{max(0, int(since.timestamp() * 1000) - 1000):012x}"
     return f"{least[:8]}-{least[8:]}-7000-8000-000000000000"
-
-
-def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
-    """Lock up to ``limit`` events that are not on the exchange yet, in their order."""
-    statement = (
-        sa.select(event)
-        .join(outbox, outbox.c.event_id == event.c.id)
-        .order_by(outbox.c.event_id)
-        .limit(limit)
-    )
-    return tx.rows(statement.with_for_update(of=outbox, skip_locked=True))
-
-
-def mark_published(tx: Tx, ids: Sequence[str]) -> None:
-    """Note that the exchange has confirmed these events."""
-    tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(ids)))
-
-
-def drop_unpublished(tx: Tx, limit: int) -> int:
-    """Take the oldest events out of the outbox, where there is no exchange. Returns how many."""
-    oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
-    oldest = oldest.with_for_update(skip_locked=True)
-    return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount
-
-
-def _pending(what: Any) -> sa.Select[Any]:
-    due = sa.or_(event.c.route_after.is_(None), event.c.route_after <= sa.bindparam("now", type_=Instant))
-    waiting = sa.select(what).where(event.c.state == "pending", due).order_by(event.c.id)
-    return waiting.with_for_update(skip_locked=True)
-
-
-# Asked in every round of every router: built once.
-_LIMIT = sa.bindparam("limit", type_=sa.Integer)
-_TAKE = _pending(event).limit(_LIMIT)
-_IDS = _pending(event.c.id).limit(_LIMIT)
-_ONE = _pending(event).where(event.c.id == sa.bindparam("id", type_=Id))
-
-
-def _taken(tx: Tx, statement: Any, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return tx.rows(statement, {"now": tx.now, **values})
-
-
-def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
-    """Lock up to ``limit`` events that the router has to decide about, in their order."""
-    return _taken(tx, _TAKE, {"limit": limit})
-
-
-def pending_ids(tx: Tx, limit: int) -> list[str]:
-    """The ids of events to decide about, without reading or locking them."""
-    return [str(id_) for (id_,) in tx.execute(_IDS, {"now": tx.now, "limit": limit})]
-
-
-def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
-    """Lock one event if it is still to be decided about: a list of it, or an empty one."""
-    return _taken(tx, _ONE, {"id": id_})
-
-
-_FIRST = (
-    sa.select(event.c.id)
-    .where(event.c.state == "pending", event.c.route_attempts == 0)
-    .order_by(event.c.id)
-    .limit(1)
-)
-_TRIED = sa.select(event.c.route_attempts).where(event.c.id == sa.bindparam("own", type_=Id))
-_FAILED = (
-    sa.update(event)
-    .where(event.c.id == sa.bindparam("own", type_=Id), event.c.state == "pending")
-    .values(
-        state=sa.bindparam("new"),
-        route_attempts=sa.bindparam("tried"),
-        route_after=sa.bindparam("after", type_=Instant),
-        problem=sa.bindparam("why", type_=Words),
-    )
-)
-_ROUTED = (
-    sa.update(event)
-    .where(event.c.id.in_(sa.bindparam("ids", expanding=True)), event.c.state == "pending")
-    .values(state="routed", routed_at=sa.bindparam("now", type_=Instant), problem=None)
-)
-
-
-def first_unrouted(tx: Tx) -> str | None:
-    """The first event that no router has decided about or failed at; None when there is none.
-
-    Read before anything that depends on the order of events: what was routed up to then is seen by later reads.
-    """
-    return tx.scalar(_FIRST)
-
-
-def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
-    """pending → routed: final, in the transaction of the events' firings."""
-    tx.execute(_ROUTED, {"ids": list(ids), "now": tx.now})
-
-
-def mark_failed(tx: Tx, id_: str, problem: str) -> str:
-    """pending → pending with backoff, or → quarantined at the fifth failure. Returns the new state."""
-    attempts = int(tx.scalar(_TRIED, {"own": id_}) or 0) + 1
-    state = "quarantined" if attempts >= MAX_ROUTE_ATTEMPTS else "pending"
-    tx.execute(
-        _FAILED,
-        {
-            "own": id_,
-            "new": state,
-            "tried": attempts,
-            "after": _later(tx.now, attempts),
-            "why": problem[:2000],
-        },
-    )
-    return state
-
-
-def _later(now: datetime, attempts: int) -> datetime:
-    return now + timedelta(seconds=2.0**attempts)
 
 
 def as_id(value: str, what: str) -> str:

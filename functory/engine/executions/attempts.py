@@ -24,7 +24,8 @@ from functory.engine.errors import FunctoryError, NotFound, Stale, Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.executions import completion, ready_queue
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import Ending, Next, decide, describe, event_of
+from functory.engine.executions.completion import describe, event_of
+from functory.engine.executions.retry import Ending, Next, decide
 from functory.engine.functions import dependencies, grant_approvals, limits, versions
 
 # A worker that stops again and again may give an execution back this often without it counting.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -15,12 +14,12 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Stale
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
+from functory.engine.executions import file_writes
 from functory.engine.executions.claim import Claim
 from functory.engine.executions.compensation import plan
+from functory.engine.executions.retry import Ending, Next
 from functory.engine.flow_control import concurrency
-from functory.engine.functions import limits, output_patterns
-from functory.engine.functions.limits import Limits
-from functory.engine.sources import file_watches
+from functory.engine.functions import output_patterns
 
 log_ = structlog.get_logger("functory.attempts")
 
@@ -30,56 +29,6 @@ _FINISHED = sa.update(execution).where(
     execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"
 )
 _ENDED = sa.update(attempt).where(attempt.c.execution_id == _OWN_ID, attempt.c.fence == _OWN_FENCE)
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How an attempt ended. ``outcome`` is succeeded, failed, timed_out, crashed or cancelled.
-
-    ``retryable`` False ends the execution whatever retries are left (a wrong input stays wrong). ``written`` is what
-    it left in watched files, as :func:`functory.engine.sources.file_watches.written` takes it.
-    """
-
-    outcome: str
-    result: Any = None
-    result_kind: str = "json"
-    warnings: Sequence[str] = ()
-    error: Mapping[str, Any] | None = None
-    retryable: bool = True
-    spans: Sequence[Mapping[str, Any]] = ()
-    logs: Sequence[Mapping[str, Any]] = ()
-    written: Sequence[tuple[bytes, str]] = ()
-    duration_seconds: float = 0.0
-    waited_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Next:
-    """What becomes of the execution: its state, and for another try the delay in seconds."""
-
-    state: str
-    event: str
-    failures: int
-    delay: float = 0.0
-
-
-def decide(row: Mapping[str, Any], limit: Limits, ending: Ending, jitter: float) -> Next:
-    """The state machine's answer to an ending, as a pure function."""
-    failures = row["failures"] + (1 if ending.outcome in ("failed", "timed_out") else 0)
-    if ending.outcome == "succeeded":
-        return Next("succeeded", "execution.succeeded", failures)
-    if ending.outcome == "cancelled":
-        return Next("cancelled", "execution.cancelled", failures)
-    tries_left = row["attempt"] < row["max_attempts"]
-    if ending.outcome == "crashed":
-        if tries_left and ending.retryable:
-            return Next(
-                "queued", "execution.attempt_failed", failures, limits.backoff(limit, row["attempt"], jitter)
-            )
-        return Next("dead", "execution.dead", failures)
-    if ending.retryable and tries_left and failures <= row["retries"]:
-        return Next("queued", "execution.attempt_failed", failures, limits.backoff(limit, failures, jitter))
-    return Next(ending.outcome, f"execution.{ending.outcome}", failures)
 
 
 def finish(
@@ -127,7 +76,7 @@ def finish(
     key = {"execution_id": claim.id, "fence": claim.fence}
     tx.insert(span, [key | dict(item) for item in ending.spans])
     tx.insert(log, [key | dict(item) for item in ending.logs])
-    file_watches.written(tx, claim.id, ending.written)
+    file_writes.written(tx, claim.id, ending.written)
     data = describe(claim.row, following.state) | {
         "error": _short(ending.error),
         "duration_seconds": round(ending.duration_seconds, 6),

@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from functory.engine.database import row_locks
 from functory.engine.database.schema import Id, Instant, execution, lane, slot
 from functory.engine.database.transaction import Tx
-from functory.engine.events import store as event_store
+from functory.engine.events import routing_queue
 from functory.engine.flow_control.controls import Controls, Key
 from functory.engine.serialization import json_codec
 
@@ -148,7 +148,7 @@ class _Waiter:
 
 def is_ready(tx: Tx) -> bool:
     """Whether somebody could be let in. A look that locks nothing."""
-    return bool(_waiters(tx, event_store.first_unrouted(tx), 1))
+    return bool(_waiters(tx, routing_queue.first_unrouted(tx), 1))
 
 
 def triggers(tx: Tx) -> list[str]:
@@ -159,7 +159,7 @@ def triggers(tx: Tx) -> list[str]:
 def grant(tx: Tx, limit: int) -> list[str]:
     """Let in up to ``limit`` of those that wait. Returns their ids."""
     # Before the line is read: who is routed in between is then seen in it.
-    first = event_store.first_unrouted(tx)
+    first = routing_queue.first_unrouted(tx)
     locked = None
     if tx.dialect == "postgresql":
         keys = sorted({key for one in _waiters(tx, first, limit) for key, _, _ in one.lanes})

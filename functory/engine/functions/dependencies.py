@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from functory.engine import names
 from functory.engine.errors import Conflict, Invalid, NotFound
-from functory.engine.functions.source import parser
 
 _PINNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:@([1-9][0-9]{0,8}))?")
 
@@ -56,7 +56,7 @@ def read(declared: Iterable[Any] | None) -> tuple[Dependency, ...]:
             name, pin = reference(f"{item.get('name')}" + (f"@{pin}" if pin else ""), "dependency")
         else:
             name, pin = reference(item, "dependency")
-        parser.check_name(name)
+        names.check_name(name)
         if name in found and found[name].pin != pin:
             raise Invalid(f"the dependency {name} is declared twice", f"as {found[name]} and as {name}@{pin}")
         found[name] = Dependency(name, pin)

@@ -80,10 +80,3 @@ def read(value: Mapping[str, Any] | None) -> Limits:
                 f"it takes {'a whole number' if whole else 'a number'} from {low:g} to {high:g}",
             )
     return Limits(**dict(value or {}))
-
-
-def backoff(limits: Limits, failures: int, jitter: float) -> float:
-    """Seconds until the next try after ``failures`` failed ones: doubled each time, capped, and
-    spread by ``jitter`` (0 to 1) over its upper half, so that a herd of retries does not return at once."""
-    delay = min(limits.retry_max_delay, limits.retry_delay * 2 ** max(failures - 1, 0))
-    return delay * (0.5 + jitter / 2)

@@ -12,29 +12,21 @@ Paths are bytes, as the file system has them. Those of ``file_seen`` are below t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.access.grants import Grants
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import attempt, execution, file_seen, file_written, source
+from functory.engine.database.schema import file_seen, source
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
-from functory.engine.events.causation import Cause
 
 KIND = "file"
 
 # Contents of larger files are not compared unless a watch says so: reading them takes seconds.
 HASH_BYTES = 10_000_000
-
-# A note of who wrote what is of use until the watch has looked, which takes seconds; a watcher may be away for longer.
-NOTE_AGE = timedelta(days=7)
-# A file that was changed later than this after its note is somebody else's work, though its content is the same.
-NOTE_SLACK = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +43,6 @@ class Seen:
     inode: str
     sha256: str | None = None
     problem: str | None = None
-
-
-@dataclass(frozen=True)
-class Writer:
-    """A running attempt that may write files: absolute ``folders`` (or files), from ``started_at`` on."""
-
-    execution_id: str
-    folders: tuple[str, ...]
-    started_at: datetime
 
 
 def content_of(sha256: str | None, size: int, mtime_ns: int) -> str:
@@ -123,79 +106,6 @@ def remember(tx: Tx, source_id: str, seen: Sequence[Seen], gone: Sequence[bytes]
 def forget(tx: Tx, source_id: str) -> None:
     """The watch knows nothing any more: it is deleted, or looks elsewhere."""
     tx.execute(sa.delete(file_seen).where(file_seen.c.source_id == source_id))
-
-
-def written(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
-    """Note what an execution left: (absolute real path, :func:`content_of`) pairs. Old notes go."""
-    if not found:
-        return
-    tx.insert_missing(
-        file_written,
-        [
-            {"path_sha256": key, "content": content, "execution_id": execution_id, "time": tx.now}
-            for key, content in sorted({(_key(path), content) for path, content in found})
-        ],
-    )
-    old = sa.select(file_written.c.time).where(file_written.c.time < tx.now - NOTE_AGE).limit(1)
-    if tx.scalar(old) is not None:
-        tx.execute(sa.delete(file_written).where(file_written.c.time < tx.now - NOTE_AGE))
-
-
-def note(database: Database, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
-    """:func:`written`, for an attempt that does not finish. Raises :class:`Unavailable`."""
-    if found:
-        with database.write() as tx:
-            written(tx, execution_id, found)
-
-
-def causes(
-    tx: Tx, looked: Mapping[bytes, Sequence[str]], changed: Mapping[bytes, datetime]
-) -> dict[bytes, Cause]:
-    """Whose work these files are: absolute real path and what stands for its content, and when each changed.
-
-    The latest execution that left the content there; none for what nobody noted.
-    """
-    wanted = {_key(path): path for path in looked}
-    statement = (
-        sa.select(
-            file_written.c.path_sha256.label("path_key"),
-            file_written.c.content,
-            file_written.c.time.label("noted_at"),
-            execution,
-        )
-        .join(execution, execution.c.id == file_written.c.execution_id)
-        .where(file_written.c.path_sha256.in_(sorted(wanted)))
-        .order_by(file_written.c.time, file_written.c.execution_id)
-    )
-    # They must not be pruned before the events that they caused are there.
-    statement = statement.with_for_update(read=True, key_share=True, of=execution)
-    found: dict[bytes, Cause] = {}
-    for row in tx.rows(statement):
-        path = wanted[row["path_key"]]
-        if row["content"] in looked[path] and changed[path] <= row["noted_at"] + NOTE_SLACK:
-            found[path] = Cause.of(row)
-    return found
-
-
-def writers(tx: Tx) -> list[Writer]:
-    """The running attempts that may write files."""
-    rows = tx.rows(
-        sa.select(attempt.c.execution_id, attempt.c.sandbox, attempt.c.started_at)
-        .join(
-            execution,
-            sa.and_(execution.c.id == attempt.c.execution_id, execution.c.fence == attempt.c.fence),
-        )
-        .where(execution.c.state == "running")
-    )
-    found = [
-        Writer(
-            row["execution_id"],
-            Grants.from_json((row["sandbox"] or {}).get("grants")).write,
-            row["started_at"],
-        )
-        for row in rows
-    ]
-    return [writer for writer in found if writer.folders]
 
 
 def roots(database: Database) -> list[str]:

@@ -22,7 +22,7 @@ from functory.engine.errors import Conflict, Invalid, NotFound, Stale
 from functory.engine.events import receipts
 from functory.engine.events import store as event_store
 from functory.engine.events.receipts import Arrival
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
 from functory.engine.telemetry import metrics
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import Id, bucket, cancellation, event, execution, hold
 from functory.engine.database.transaction import Tx
-from functory.engine.events import store as event_store
+from functory.engine.events import routing_queue
 from functory.engine.executions import store as execution_store
 from functory.engine.triggers.admission import Refused, Suppress
 
@@ -68,7 +68,7 @@ def are_due(tx: Tx) -> bool:
     """Whether there is any to carry out. A look that locks nothing."""
     if tx.scalar(_ANY) is None:
         return False
-    first = event_store.first_unrouted(tx)
+    first = routing_queue.first_unrouted(tx)
     return first is None or tx.scalar(_ANY_BEFORE, {"first": first}) is not None
 
 
@@ -83,7 +83,7 @@ def carry_out(
     ``triggers`` gives the row of a trigger as it is now (None: it is gone), ``cancels`` answers by its rule. The
     caller writes the firings of what is ``refused``, in the same transaction.
     """
-    first = event_store.first_unrouted(tx)
+    first = routing_queue.first_unrouted(tx)
     given = {"limit": limit}
     noted = tx.rows(_DUE, given) if first is None else tx.rows(_DUE_BEFORE, {**given, "first": first})
     by_id = _events(tx, [one["event_id"] for one in noted])

@@ -15,6 +15,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Unavailable
+from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.flow_control import buffers
 from functory.engine.flow_control.buffers import Hold
@@ -70,7 +71,7 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
         with database.write() as tx:
             if kill_switch.thrown(tx, kill_switch.TRIGGERS):
                 return Routed()
-            return _write(tx, event_store.take_pending(tx, limit), prepare, max_budget)
+            return _write(tx, routing_queue.take_pending(tx, limit), prepare, max_budget)
     except Unavailable:
         raise
     except Exception:
@@ -80,16 +81,16 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
 def _one_by_one(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> Routed:
     total = Routed()
     with database.read() as tx:
-        ids = event_store.pending_ids(tx, limit)
+        ids = routing_queue.pending_ids(tx, limit)
     for id_ in ids:
         try:
             with database.write() as tx:
-                total.add(_write(tx, event_store.take_one(tx, id_), prepare, max_budget))
+                total.add(_write(tx, routing_queue.take_one(tx, id_), prepare, max_budget))
         except Unavailable:
             raise
         except Exception as error:
             with database.write() as tx:
-                state = event_store.mark_failed(tx, id_, f"{type(error).__name__}: {error}")
+                state = routing_queue.mark_failed(tx, id_, f"{type(error).__name__}: {error}")
             total.failed.append((id_, state))
     return total
 
@@ -110,7 +111,7 @@ def _write(
     buffers.put(tx, [(row, d) for row, d in entered if isinstance(d, Hold)])
     cancel_on.note(tx, [(row, d) for row, d in decided if isinstance(d, Cancel)])
     fire(tx, [(row, d) for row, d in entered if isinstance(d, Fire)], refused + dropped, max_budget, done)
-    event_store.mark_routed(tx, [row["id"] for row in batch])
+    routing_queue.mark_routed(tx, [row["id"] for row in batch])
     return done
 
 

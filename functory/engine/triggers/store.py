@@ -20,7 +20,7 @@ from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.flow_control import circuit_breaker
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.packs.stackstorm.action import Settings, read_action
 from functory.packs.stackstorm.folder import Folder
 from functory.packs.stackstorm.report import Entry, LeftOut, reason

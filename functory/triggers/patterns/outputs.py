@@ -13,7 +13,7 @@ from typing import Any
 import re2
 
 from functory.engine.errors import Invalid
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.triggers.patterns import compile_pattern
 
 MAX_PATTERNS = 50

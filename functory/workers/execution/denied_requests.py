@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from functory.engine.errors import FunctoryError
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 
 # Different refusals that one run leaves; who asks for more things than this is probing.
 MOST = 20

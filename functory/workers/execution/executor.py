@@ -25,10 +25,10 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
 from functory.engine.events.store import Events
-from functory.engine.executions import dispatch, worker_registry
+from functory.engine.executions import dispatch, file_writes, worker_registry
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.executions.store import Executions
 from functory.engine.functions.grant_approvals import Widenings
 from functory.engine.functions.registry import Functions
@@ -274,7 +274,7 @@ class Executor:
             written = self._written(claim, outcome)
             if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
                 # What it did to files stays, though nothing else of it does.
-                file_watches.note(self._database, claim.id, written)
+                file_writes.note(self._database, claim.id, written)
                 if outcome.kill_reason == "shutdown":
                     self._attempts.release([key])
                 else:

@@ -18,7 +18,7 @@ from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import Ending
+from functory.engine.executions.retry import Ending
 from functory.engine.executions.store import Executions
 from functory.engine.maintenance import compensator
 from functory.engine.maintenance.compensator import Compensations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from functory.engine import names
 from functory.engine.access import grants
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.functions import dependencies, limits, output_patterns
@@ -130,7 +131,7 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
     if "compensate" in given:
         reference = given["compensate"]
         if reference is not None:
-            parser.check_name(dependencies.reference(reference, "compensation")[0])
+            names.check_name(dependencies.reference(reference, "compensation")[0])
         result["compensate"] = reference
     return result
 

@@ -13,6 +13,7 @@ import symtable
 
 from functory.engine.errors import Invalid
 from functory.engine.functions.source import parser
+from functory.engine.names import NAME
 
 
 def without_decorators(text: str, name: str) -> str:
@@ -123,7 +124,7 @@ def _used(statement: ast.stmt) -> set[str]:
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             for part in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    names.update(parser.NAME.findall(part.value))
+                    names.update(NAME.findall(part.value))
     return names
 
 

@@ -9,21 +9,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import keyword
-import re
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 from functory.engine.errors import Invalid
-
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-
-# What the library itself offers inside a function, and what Python reserves.
-RESERVED = frozenset({
-    "call", "submit", "gather", "emit", "secret", "state", "llm", "execution", "log", "progress", "functions",
-    "register_function", "register_trigger", "functory", "main", "self", "cls",
-})  # fmt: skip
+from functory.engine.names import check_name
 
 MAX_BYTES = 1_048_576
 
@@ -98,20 +89,6 @@ def parse(text: str, name: str | None = None) -> Source:
         imports=_imports(module),
         description=(ast.get_docstring(node) or "").strip().split("\n")[0],
     )
-
-
-def check_name(name: str) -> None:
-    """Refuse names that are no identifiers, Python's, or the library's own."""
-    if not isinstance(name, str) or not NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise Invalid(
-            f"{name!r} is not a function name", "it must be a Python identifier of at most 200 letters"
-        )
-    if name in RESERVED or (name.startswith("__") and name.endswith("__")):
-        raise Invalid(
-            f"the name {name} is reserved",
-            "Functory offers it inside every function",
-            f"call it my_{name.strip('_')}, say",
-        )
 
 
 def tree(text: str) -> ast.Module:

@@ -17,8 +17,10 @@ from typing import Any
 from functory.engine.access import path_grants
 from functory.engine.database.transaction import Tx
 from functory.engine.events.causation import Cause
+from functory.engine.executions import file_writes
+from functory.engine.executions.file_writes import Writer
 from functory.engine.sources import file_watches
-from functory.engine.sources.file_watches import Seen, Writer
+from functory.engine.sources.file_watches import Seen
 from functory.engine.telemetry import metrics
 from functory.triggers.sources.files import file_events
 from functory.triggers.sources.files.change_detection import Change, Verdict, decide, wanted
@@ -196,7 +198,7 @@ class Taking:
         changed = {
             real: _EPOCH + timedelta(microseconds=seen.mtime_ns // 1000) for real, seen in places.items()
         }
-        found = self.desk.read(lambda tx, _row: file_watches.causes(tx, contents, changed))
+        found = self.desk.read(lambda tx, _row: file_writes.causes(tx, contents, changed))
         return {places[real].path: cause for real, cause in found.items()}
 
     def _put(self, arrivals: Sequence[Any], keep: Sequence[Seen], gone: Sequence[bytes]) -> None:
@@ -215,7 +217,7 @@ def _ask(tx: Tx, source_id: str, found: Mapping[bytes, Seen | None]) -> _Asked:
     known = file_watches.known(tx, source_id, list(found))
     new = [seen.inode for path, seen in found.items() if seen is not None and path not in known]
     moved = file_watches.of_inodes(tx, source_id, new) if new else []
-    writers = file_watches.writers(tx) if any(found.values()) else []
+    writers = file_writes.writers(tx) if any(found.values()) else []
     return known, moved, writers
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from functory.engine.functions.source.parser import NAME
+from functory.engine.names import NAME
 from functory.engine.serialization import durations
 from functory.triggers.sources.plugin import Config
 

@@ -15,35 +15,13 @@ import errno
 import os
 import socket
 import threading
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from functory.workers.sandbox.guest import sockets
+from functory.workers.sandbox.protocol.connect import LONGEST_CONNECT, Answer, Connect
 
-FRAME_BYTES = 1024  # of a request: a name of 253 characters and all the rest fit in
 _ANSWER_BYTES = 4096
-LONGEST_CONNECT = 60.0
-
-
-class Connect(msgspec.Struct, tag_field="t", tag="connect", forbid_unknown_fields=True, kw_only=True):
-    """A connection is asked for. ``id`` grows strictly; ``timeout`` is in seconds."""
-
-    id: Annotated[int, Meta(ge=1, le=2**53)]
-    host: Annotated[str, Meta(min_length=1, max_length=255)]
-    port: Annotated[int, Meta(ge=1, le=65_535)]
-    timeout: Annotated[float, Meta(gt=0, le=LONGEST_CONNECT)]
-
-
-class Answer(msgspec.Struct, tag_field="t", tag="answer", kw_only=True):
-    """``error`` is 0 and a descriptor comes along, or an errno and no descriptor."""
-
-    id: int
-    error: int = 0
-    message: str = ""
-    unresolved: bool = False
-    """The name leads nowhere: a ``socket.gaierror``, as from a resolver."""
 
 
 # Made here: it looks types up in modules that are hidden from user code later.

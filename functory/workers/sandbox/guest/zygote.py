@@ -24,7 +24,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 from pathlib import Path
@@ -34,12 +33,18 @@ import msgspec
 from functory.workers.sandbox.confinement import confine, scratch
 from functory.workers.sandbox.guest import descriptors
 from functory.workers.sandbox.guest import main as guest_main
-from functory.workers.sandbox.protocol.plan import Fork, Plan
+from functory.workers.sandbox.protocol.plan import (
+    ENDED,
+    FAILED,
+    PLAN_BYTES,
+    READY,
+    REFUSED,
+    STARTED,
+    STATUS,
+    Fork,
+    Plan,
+)
 
-READY, FAILED = b"ready", b"failed"
-STATUS = struct.Struct("<cidq")  # word, number, CPU seconds, bytes
-STARTED, ENDED, REFUSED = b"s", b"e", b"r"
-PLAN_BYTES = 1_048_576
 _LOWEST_OWN_FD = 16  # descriptors that arrive must not collide with those the child is given
 _SWEEP_ROUNDS = 50  # a killed process is gone within a round or two; a stuck one is left for the next sweep
 _SWEEP_PAUSE_SECONDS = 0.001

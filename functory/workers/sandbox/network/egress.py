@@ -20,12 +20,12 @@ import structlog
 
 from functory.engine.access import host_grants
 from functory.engine.errors import Invalid
-from functory.workers.sandbox.guest.network import FRAME_BYTES, Answer, Connect
 from functory.workers.sandbox.network import addresses
 from functory.workers.sandbox.network.dns import Lookup
 from functory.workers.sandbox.network.event_loop import Reactor, Timer, pair
 from functory.workers.sandbox.network.happy_eyeballs import Dial
 from functory.workers.sandbox.network.relay import Meter, Relay
+from functory.workers.sandbox.protocol.connect import FRAME_BYTES, Answer, Connect
 from functory.workers.sandbox.protocol.log_lines import harmless
 
 CONNECTIONS = 16  # of one run at the same time: what a browser opens for a page, several times over

@@ -13,10 +13,9 @@ import socket
 import struct
 
 from functory.workers.sandbox.confinement.cgroups import Cgroup
-from functory.workers.sandbox.guest.zygote import ENDED, REFUSED, STARTED, STATUS
 from functory.workers.sandbox.pool.zygote_process import Launcher
 from functory.workers.sandbox.protocol.control import Wake
-from functory.workers.sandbox.protocol.plan import Bounds, Fork
+from functory.workers.sandbox.protocol.plan import ENDED, REFUSED, STARTED, STATUS, Bounds, Fork
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)

@@ -23,9 +23,8 @@ import msgspec
 
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.confinement import scratch, user_ids
-from functory.workers.sandbox.guest.zygote import FAILED, READY
 from functory.workers.sandbox.pool.pool_key import Kind
-from functory.workers.sandbox.protocol.plan import SLOTS, Fork, Tier
+from functory.workers.sandbox.protocol.plan import FAILED, READY, SLOTS, Fork, Tier
 
 START_SECONDS = 60.0  # 0.1 s on an idle machine, 0.3 s with pandas; a loaded one may take its time
 _SEND_SECONDS = 10.0  # a zygote that does not take a 100-byte message for so long is stopped or broken

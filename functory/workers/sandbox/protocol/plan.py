@@ -6,6 +6,7 @@ both; nothing in here ever comes from function code.
 
 from __future__ import annotations
 
+import struct
 from typing import Literal
 
 import msgspec
@@ -65,3 +66,12 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     """The child's folder in tiers without a mount namespace."""
     cgroups: int = 0
+
+
+READY, FAILED = b"ready", b"failed"
+
+STATUS = struct.Struct("<cidq")  # word, number, CPU seconds, bytes
+
+STARTED, ENDED, REFUSED = b"s", b"e", b"r"
+
+PLAN_BYTES = 1_048_576
