@@ -29,17 +29,17 @@ class Entry:
         return importlib.util.find_spec(self.module) is not None
 
 
-_CLI = "functory.cli"
+_CLI = "functory.cli.commands"
 
 SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Start": (
         Entry("demo", f"{_CLI}.demo", "demo", "watch an event travel, in a temporary folder"),
-        Entry("dev", f"{_CLI}.role", "dev", "run all roles in one process, for development"),
+        Entry("dev", f"{_CLI}.roles", "dev", "run all roles in one process, for development"),
         Entry("run", f"{_CLI}.function", "app", "run a stored function and print its result", verb="run"),
     ),
     "Nouns": (
         Entry("function", f"{_CLI}.function", "app", "functions and their versions", ("fn",)),
-        Entry("trigger", f"{_CLI}.trigger", "app", "rules that turn events into executions", ("tr",)),
+        Entry("trigger", f"{_CLI}.trigger.crud", "app", "rules that turn events into executions", ("tr",)),
         Entry("event", f"{_CLI}.event", "app", "what happened", ("ev",)),
         Entry("schedule", f"{_CLI}.schedule", "app", "events at times"),
         Entry("watch", f"{_CLI}.watch", "app", "events of files and of database tables"),
@@ -62,11 +62,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("db", f"{_CLI}.db", "app", "the database: schema, backup, restore, prune"),
     ),
     "Roles": (
-        Entry("server", f"{_CLI}.role", "server", "HTTP API"),
-        Entry("router", f"{_CLI}.role", "router", "events to executions"),
-        Entry("worker", f"{_CLI}.role", "worker", "executions to results (a Celery worker)"),
-        Entry("scheduler", f"{_CLI}.role", "scheduler", "schedules; sends what is due, ends what is lost"),
-        Entry("watcher", f"{_CLI}.role", "watcher", "listens to files, queues and plug-ins"),
+        Entry("server", f"{_CLI}.roles", "server", "HTTP API"),
+        Entry("router", f"{_CLI}.roles", "router", "events to executions"),
+        Entry("worker", f"{_CLI}.roles", "worker", "executions to results (a Celery worker)"),
+        Entry("scheduler", f"{_CLI}.roles", "scheduler", "schedules; sends what is due, ends what is lost"),
+        Entry("watcher", f"{_CLI}.roles", "watcher", "listens to files, queues and plug-ins"),
     ),
     "Look": (
         Entry("status", f"{_CLI}.status", "status", "open work, workers, counts"),

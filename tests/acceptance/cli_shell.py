@@ -14,7 +14,7 @@ from unittest import mock
 
 import structlog
 
-from functory.cli import main
+from functory.cli.main import main
 
 PROGRAM = Path(sys.executable).parent / "functory"
 

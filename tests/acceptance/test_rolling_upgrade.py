@@ -23,7 +23,7 @@ SCHEMA = "0003"
 ROOT = Path(__file__).parents[2]
 WAIT = 120.0
 
-OLD = "from functory.cli import main; import sys; sys.exit(main())"
+OLD = "from functory.cli.main import main; import sys; sys.exit(main())"
 
 # What a program of the release before does: it saves, and starts work that is not done at once.
 CLIENT = """

@@ -221,7 +221,7 @@ def main() -> None:
     given = parser.parse_args()
     HOOKS[given.hook](Hook(given.p, given.seed, given.armed))
     sys.argv = ["functory", *given.command]
-    from functory.cli import main as functory
+    from functory.cli.main import main as functory
 
     sys.exit(functory())
 

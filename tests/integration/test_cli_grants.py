@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from functory.cli import main
+from functory.cli.main import main
 
 SOURCE = "def fetch(name: str) -> str:\n    return name\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functory.cli import main
+from functory.cli.main import main
 from functory.triggers.sources import registry
 from tests.sources import plug_in
 

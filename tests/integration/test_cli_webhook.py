@@ -11,8 +11,8 @@ import pytest
 
 from functory.api import create_app
 from functory.api.server import Server
-from functory.cli import main
 from functory.cli.commands import doctor
+from functory.cli.main import main
 from functory.client import Functory
 from functory.engine.settings import load_settings
 

@@ -218,7 +218,7 @@ def deaf(self):
 
 Consumer.on_ready = deaf
 
-from functory.cli import main
+from functory.cli.main import main
 
 import sys
 

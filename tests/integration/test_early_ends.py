@@ -28,7 +28,7 @@ def asked(*arguments, **options):
 
 setattr(owner, name, staticmethod(asked) if isinstance(owner, type) and {bound} else asked)
 
-from functory.cli import main
+from functory.cli.main import main
 
 sys.exit(main())
 """

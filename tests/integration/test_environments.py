@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from functory.cli import main
+from functory.cli.main import main
 from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Unavailable

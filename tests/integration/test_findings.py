@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from functory.cli import main
+from functory.cli.main import main
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.functions.registry import Functions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.cli import main
+from functory.cli.main import main
 from functory.engine.database import migrations, schema
 from functory.engine.maintenance import lease_recovery
 from functory.triggers.definition import define

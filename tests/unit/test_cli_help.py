@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import typer
 
-from functory.cli import command_index, main
-from functory.cli import main as cli_main
+from functory.cli import application, command_index
+from functory.cli.main import main
 
 # What must not be loaded before a command is run.
 HEAVY = (
@@ -30,7 +30,7 @@ HEAVY = (
 def every_command() -> list[list[str]]:
     found: list[list[str]] = []
     for entry in command_index.entries():
-        command: Any = cli_main.load(entry)
+        command: Any = application.load(entry)
         found.append([entry.name])
         found += [[entry.name, verb] for verb in getattr(command, "commands", ())]
     return found
@@ -68,7 +68,7 @@ def loaded(arguments: list[str], *names: str) -> list[str]:
     """Which of the modules a command line has imported, in a process of its own."""
     program = (
         "import json, sys\n"
-        "from functory.cli import main\n"
+        "from functory.cli.main import main\n"
         f"status = main({arguments!r})\n"
         f"json.dump([name for name in {names!r} if name in sys.modules], sys.stderr)\n"
         "raise SystemExit(status)\n"
@@ -96,7 +96,7 @@ def test_wrong_options_are_usage_errors_in_the_house_style(capsys: pytest.Captur
 
 
 def test_the_completion_offers_nouns_and_verbs() -> None:
-    command = typer.main.get_command(cli_main.app)
+    command = typer.main.get_command(application.app)
     with command.make_context("functory", [], resilient_parsing=True) as context:
         assert {"function", "run", "doctor"} <= {item.value for item in command.shell_complete(context, "")}
 
@@ -107,7 +107,7 @@ def test_a_defect_shows_its_traceback_and_ends_with_1(
     def broken(entry: object) -> None:
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(cli_main, "load", broken)
+    monkeypatch.setattr(application, "load", broken)
     assert main(["status"]) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said and "error: ZeroDivisionError: inside" in said
@@ -117,5 +117,5 @@ def test_ctrl_c_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: p
     def interrupted(entry: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_main, "load", interrupted)
+    monkeypatch.setattr(application, "load", interrupted)
     assert main(["status"]) == 130

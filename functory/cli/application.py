@@ -1,0 +1,112 @@
+"""The command tree: loads a noun when it is named, and turns every error into its exit status."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from functory.cli import command_index
+from functory.terminal import errors
+
+# Typer keeps its parser's classes to itself; this one is public, and the others are its bases.
+UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class Lazy(TyperGroup):
+    """The top level: its commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names for the completion."""
+        return [entry.name for entry in command_index.entries()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by name or alias; None for an unknown one."""
+        entry = command_index.find(cmd_name)
+        return None if entry is None else load(entry)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As the base class, with a suggestion for a misspelt name."""
+        if args and command_index.find(args[0]) is None and not args[0].startswith("-"):
+            known = [name for entry in command_index.entries() for name in (entry.name, *entry.aliases)]
+            near = difflib.get_close_matches(args[0], known, 1)
+            raise UsageError(
+                f"unknown command {args[0]!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The page of the catalogue."""
+        formatter.write(command_index.help_text())
+
+
+app = typer.Typer(
+    cls=Lazy,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from functory._version import __version__
+
+        typer.echo(f"functory {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """An event-driven engine for Python functions that live in a database."""
+
+
+def load(entry: command_index.Entry) -> Any:
+    """Import a command. A plain function becomes a command of its own."""
+    target = getattr(importlib.import_module(entry.module), entry.attribute)
+    if not isinstance(target, typer.Typer):
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        single.command(name=entry.name, context_settings={"help_option_names": ["--help", "-h"]})(target)
+        command = typer.main.get_command(single)
+    else:
+        command = typer.main.get_command(target)
+        if entry.verb is not None:
+            return command.get_command(None, entry.verb)  # type: ignore[attr-defined]
+    command.name = entry.name
+    return command
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line. Returns its exit status; prints errors to stderr."""
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(args=list(arguments), prog_name="functory", standalone_mode=False)
+        sys.stdout.flush()
+    except typer.Exit as left:
+        return left.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        errors.interrupted()
+        return errors.INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; Python must not complain again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.PIPE_CLOSED
+    except UsageError as error:
+        return errors.usage(error)
+    except Exception as error:
+        return errors.report(error)
+    if status == errors.INTERRUPTED:
+        # Typer has caught Ctrl-C itself and says nothing.
+        errors.interrupted()
+    return status if isinstance(status, int) else 0
