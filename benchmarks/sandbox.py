@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks import confined
 from benchmarks.forkserver import ForkServer
-from tests.ordinary import command
+from tests.support.unprivileged import command
 
 TIERS = ("A", "B", "C", "none")
 CALLS = 100

@@ -29,7 +29,7 @@ from benchmarks.throughput import SOURCE, _programs
 from functory.client import Functory
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants, pruning
-from tests.roles import Role, Roles
+from tests.support.processes import Role, Roles
 
 SLOTS = 4
 EVERY = 10.0

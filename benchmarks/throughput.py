@@ -22,8 +22,8 @@ from celery import Celery
 
 from functory.client import Functory
 from functory.engine.settings import load_settings
-from tests.roles import Roles
 from tests.services.installation import Missing, find
+from tests.support.processes import Roles
 
 COUNT = 400
 RATE = 20

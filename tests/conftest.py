@@ -8,13 +8,14 @@ by themselves after a test that stopped or killed them. Tests that use them carr
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 from hypothesis import settings
 
-from tests.services.absence import report, require
+from tests.services.missing_servers import report, require
 
 if TYPE_CHECKING:
     from tests.services.postgres import Postgres
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # Test modules import from it what their fixtures come from: its asserts are rewritten whoever is first.
-pytest.register_assert_rewrite("tests.engine")
+pytest.register_assert_rewrite("tests.support.world")
 
 # An example may take long on a busy machine: that is no finding.
 settings.register_profile("functory", deadline=None)
@@ -98,6 +99,8 @@ RERUN = (
 )
 
 
+TESTS = Path(__file__).parent
+
 # Of a first failure, so many lines are shown.
 LINES = 40
 
@@ -115,8 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if deployment:
             item.add_marker(pytest.mark.xdist_group(str(deployment)))
         elif item.path.name != "test_docs.py":
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
-        if item.path.parent.name in RERUN:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
+        if item.path.relative_to(TESTS).parts[0] in RERUN:
             item.add_marker(pytest.mark.flaky(reruns=1))
         for service in ("postgres", "redis", "rabbitmq"):
             if f"{service}_server" in getattr(item, "fixturenames", ()):

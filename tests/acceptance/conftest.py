@@ -14,7 +14,7 @@ import pytest
 
 from functory.client import Functory
 from functory.engine.settings import load_settings
-from tests.roles import Roles
+from tests.support.processes import Roles
 
 ON_SERVERS = [
     pytest.param("postgres+rabbitmq", marks=[pytest.mark.postgres, pytest.mark.rabbitmq]),

@@ -19,7 +19,7 @@ import functory as api
 from functory.client import Functory
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def add(engine: Functory, source: str, **declared: Any) -> dict[str, Any]:
@@ -476,7 +476,7 @@ def test_the_second_loop_a_function_that_updates_itself_stops_at_exactly_its_lim
 
 
 def test_the_second_loop_stops_at_the_budget_of_its_root_when_nothing_else_stops_it(tmp_path):
-    from tests.engine import embedded
+    from tests.support.world import embedded
 
     with embedded(tmp_path, root_budget=4, max_depth=64) as engine:
         add(engine, BUMP, permissions=["functions:read", "functions:write"])

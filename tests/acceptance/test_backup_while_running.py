@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from functory.engine.maintenance.invariants import verify
-from tests.roles import SCRIPTS, Roles
+from tests.support.processes import SCRIPTS, Roles
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 SOURCE = """
 def count(event):

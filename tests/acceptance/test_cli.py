@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cli_shell import Shell
+from tests.support.cli_shell import Shell
 
 SOURCES = {
     "parse.py": "def parse(text: str) -> list[int]:\n    return [int(part) for part in text.split(',')]\n",

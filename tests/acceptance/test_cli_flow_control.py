@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cli_shell import Shell
+from tests.support.cli_shell import Shell
 
 ON = '{"type": ["stock.low"]}'
 

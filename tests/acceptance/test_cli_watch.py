@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.acceptance.cli_shell import Shell
+from tests.support.cli_shell import Shell
 
 
 def test_a_watch_is_saved_once_shown_paused_and_deleted(tmp_path: Path) -> None:

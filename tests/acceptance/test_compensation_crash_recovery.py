@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from functory.client import Functory
-from tests.roles import Roles
+from tests.support.processes import Roles
 
 WAIT = 90.0
 # Six processes start at once.

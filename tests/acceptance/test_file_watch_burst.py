@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.database.clock import SystemClock
-from tests.engine import World
-from tests.sources import wait_for
+from tests.support.source_world import wait_for
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 FILES = 3000
 # Short: what a killed watcher leaves is taken over soon.

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 
 from functory.client import Functory
 from functory.engine.database import schema
-from tests.engine import lines
-from tests.sources import wait_for
+from tests.support.source_world import wait_for
+from tests.support.world import lines
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 @pytest.fixture

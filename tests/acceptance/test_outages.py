@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from functory.client import Functory
-from tests.roles import Roles
-from tests.services.absence import require
+from tests.services.missing_servers import require
+from tests.support.processes import Roles
 
 COUNT = 12
 WAIT = 90.0

@@ -12,7 +12,7 @@ import pytest
 from functory.engine.errors import Invalid
 from functory.packs.stackstorm import check_timer, cron_line, read_pack
 from functory.triggers import definition
-from tests.acceptance.cli_shell import Shell
+from tests.support.cli_shell import Shell
 
 DATA = Path(__file__).parents[1] / "data"
 FACTS = json.loads((DATA / "st2_operator_cases.json").read_text())

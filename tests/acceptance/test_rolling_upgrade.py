@@ -15,7 +15,7 @@ from functory.client import Functory
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants
-from tests.roles import Role, Roles
+from tests.support.processes import Role, Roles
 
 # The last commit before schema 0004.
 BEFORE = "4986b27"

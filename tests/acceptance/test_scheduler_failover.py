@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.database.connection import Database
-from tests.roles import Role, Roles
+from tests.support.processes import Role, Roles
 
 SCHEDULES = 20
 SECONDS = 120.0

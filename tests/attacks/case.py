@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.attacks import kit
+from tests.attacks import prelude
 
 SUCCEEDS = "succeeds"
 STOPPED = "stopped"
@@ -199,4 +199,4 @@ def _source(function: Callable[..., Any]) -> str:
     return "\n".join([*imports, "\n", *lines[node.lineno - 1 :]])
 
 
-_KIT = Path(kit.__file__).read_text()
+_KIT = Path(prelude.__file__).read_text()

@@ -8,7 +8,7 @@ import struct
 import time
 
 from tests.attacks.case import SUCCEEDS, attack, part
-from tests.attacks.kit import Any, Tries, read, syscall, write
+from tests.attacks.prelude import Any, Tries, read, syscall, write
 
 
 @part

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 
 from tests.attacks.case import STOPPED, SUCCEEDS, Report, attack
-from tests.attacks.kit import Any, Tries, check, libc, read, syscall
+from tests.attacks.prelude import Any, Tries, check, libc, read, syscall
 
 
 def few_variables(report: Report) -> Iterable[str]:

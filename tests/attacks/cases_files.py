@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterable
 
 from tests.attacks.case import STOPPED, SUCCEEDS, Report, attack, part
-from tests.attacks.kit import Any, Tries, check, libc, patiently, read, write
+from tests.attacks.prelude import Any, Tries, check, libc, patiently, read, write
 
 
 @attack("A11", "The password file", without="only root may read it")

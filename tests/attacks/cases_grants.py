@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 
 from tests.attacks.case import Report, attack
-from tests.attacks.kit import Any, Tries, connect, read, write
+from tests.attacks.prelude import Any, Tries, connect, read, write
 
 PROGRAMS = {"subprocess": True}
 ONLY = "without a sandbox every right is granted"

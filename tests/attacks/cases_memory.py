@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterable
 
 from tests.attacks.case import STOPPED, SUCCEEDS, Report, attack
-from tests.attacks.kit import Any, Tries, check, libc, syscall
+from tests.attacks.prelude import Any, Tries, check, libc, syscall
 
 BOUNDED = ("succeeded", "failed", "out_of_memory")
 

@@ -6,7 +6,7 @@ import os
 import socket
 
 from tests.attacks.case import STOPPED, SUCCEEDS, attack
-from tests.attacks.kit import Any, Tries, connect, connect_politely, syscall
+from tests.attacks.prelude import Any, Tries, connect, connect_politely, syscall
 
 
 @attack("A17", "TCP to a listener of the worker", without=SUCCEEDS, trace="a connection to TCP")

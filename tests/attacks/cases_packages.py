@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 
 from tests.attacks.case import Report, attack, part
-from tests.attacks.kit import Any, Tries, check, connect, libc, read, syscall, write
+from tests.attacks.prelude import Any, Tries, check, connect, libc, read, syscall, write
 
 ONLY = "packages and functions have the same rights there"
 

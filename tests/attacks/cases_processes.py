@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 
 from tests.attacks.case import SUCCEEDS, Report, attack
-from tests.attacks.kit import Any, Tries, libc, read, syscall, victims
+from tests.attacks.prelude import Any, Tries, libc, read, syscall, victims
 
 
 @attack("A05", "A fork bomb", without=SUCCEEDS)

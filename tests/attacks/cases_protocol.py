@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from tests.attacks.case import STOPPED, Report, attack, part
-from tests.attacks.kit import Any, Tries, finished, frame, packed, send
+from tests.attacks.prelude import Any, Tries, finished, frame, packed, send
 
 PROTOCOL = "protocol_error"
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from tests.attacks.case import STOPPED, Report, attack
-from tests.attacks.kit import Any, Tries
+from tests.attacks.prelude import Any, Tries
 
 
 def by_cpu(report: Report) -> Iterable[str]:

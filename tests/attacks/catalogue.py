@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attacks import (
     case,
+    cases_concurrent_executions,
     cases_escape,
     cases_files,
     cases_grants,
@@ -13,7 +14,6 @@ from tests.attacks import (
     cases_processes,
     cases_protocol,
     cases_resources,
-    cases_siblings,
 )
 
 __all__ = ["CASES"]
@@ -28,6 +28,6 @@ THEMES = (
     cases_processes,
     cases_protocol,
     cases_resources,
-    cases_siblings,
+    cases_concurrent_executions,
 )
 CASES = dict(sorted(case.CASES.items(), key=lambda item: (int(item[0][1:].rstrip("abcdef")), item[0])))

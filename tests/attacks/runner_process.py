@@ -26,8 +26,8 @@ from functory.workers.sandbox.runner import Runner
 from tests.attacks.case import PARTS, Case, Report, stored
 from tests.attacks.catalogue import CASES
 from tests.attacks.decoys import ROOT, Decoys
-from tests.integration.runner_world import FakeHost
-from tests.ordinary import command, reveal
+from tests.support.runner_world import FakeHost
+from tests.support.unprivileged import command, reveal
 
 _READY_SECONDS = 20.0
 
@@ -173,7 +173,7 @@ class Remote:
         """It ended, or did not answer in time: what it says next may be about an attack of before."""
         self._folder = Path(tempfile.mkdtemp(prefix="attacks-"))
         self._folder.chmod(0o1777)
-        argv = [sys.executable, "-m", "tests.attacks.world", tier]
+        argv = [sys.executable, "-m", "tests.attacks.runner_process", tier]
         self._process = subprocess.Popen(
             command(argv) if ordinary else argv,
             cwd=ROOT,

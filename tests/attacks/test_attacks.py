@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import ordinary
 from tests.attacks.case import STOPPED, SUCCEEDS, Report
 from tests.attacks.catalogue import CASES
-from tests.attacks.world import Remote
-from tests.services.absence import strict
+from tests.attacks.runner_process import Remote
+from tests.services.missing_servers import strict
+from tests.support import unprivileged
 
 # Name of the world: its tier, and whether its worker is a user without rights.
 WORLDS = {
@@ -45,7 +45,7 @@ def attacked(worlds: dict[str, Remote], world: str, case_id: str) -> Report:
         pytest.skip(f"only on {case.machine}")
     if world in ("A", "root-C") and not _ROOT:
         pytest.skip("these tests are not run as root")
-    if as_ordinary and _ROOT and world not in worlds and (why := ordinary.missing()):
+    if as_ordinary and _ROOT and world not in worlds and (why := unprivileged.missing()):
         pytest.skip(f"no ordinary user: {why}")
     if world in worlds and worlds[world].lost:
         worlds.pop(world).close()

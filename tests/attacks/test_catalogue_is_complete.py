@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.catalogue import CASES
-from tests.attacks.elsewhere import RESIDUAL, TESTS
+from tests.attacks.tested_elsewhere import RESIDUAL, TESTS
 
 _TESTS = Path(__file__).resolve().parents[1]
 _PAGE = (_TESTS.parent / "docs/explanation/attacks.md").read_text()

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import table
+from tests.chaos import results_table
 from tests.chaos.deployment import BROKERS, Servers
 from tests.chaos.fault import PATIENCE_SECONDS, Fault, named
 from tests.chaos.run import commit, run
@@ -81,8 +81,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{', '.join(given.fault or ['none'])} cannot be run with {given.broker}")
     failed = _all(runs, given)
     if given.table is not None:
-        lines = table.read(given.out) if given.out is not None else []
-        given.table.write_text(table.markdown(lines))
+        lines = results_table.read(given.out) if given.out is not None else []
+        given.table.write_text(results_table.markdown(lines))
     return 1 if failed else 0
 
 
@@ -97,7 +97,7 @@ def _all(runs: list[tuple[Fault, str, int]], given: argparse.Namespace) -> int:
     """Make all runs, ``--jobs`` at a time. Returns how many went wrong."""
     tested = commit()
     lock = threading.Lock()
-    before: list[dict[str, Any]] = table.read(given.out) if given.out is not None else []
+    before: list[dict[str, Any]] = results_table.read(given.out) if given.out is not None else []
     same = [line for line in before if line["commit"] == tested and not tested.endswith("-dirty")]
     done = {(line["fault"], line["broker"], line["seed"]) for line in same}
     runs = [one for one in runs if (one[0].name, one[1], one[2]) not in done]

@@ -1,6 +1,6 @@
 """A role that dies, stops or goes deaf at a chosen moment: what no signal from outside hits.
 
-    python -m tests.chaos.crashing HOOK --p 0.3 --seed 7.2 --armed FILE -- router
+    python -m tests.chaos.crash_hooks HOOK --p 0.3 --seed 7.2 --armed FILE -- router
 
 It patches one place of this process and then runs the console script's command. The seed must change with every
 incarnation: one that begins with the same random numbers dies at its first commit for ever. While ``FILE`` is there
@@ -211,7 +211,7 @@ HOOKS: dict[str, Callable[[Hook], None]] = {
 
 def main() -> None:
     """Patch this process and become the role."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.crashing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.crash_hooks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("hook", choices=sorted(HOOKS))
     parser.add_argument("--p", type=float, default=1.0, help="how likely, each time")

@@ -23,12 +23,12 @@ from typing import Any
 
 import psutil
 
-from tests.roles import SCRIPTS, Role, Roles
-from tests.services.absence import require
+from tests.services.missing_servers import require
 from tests.services.port import free_port
 from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import Redis
+from tests.support.processes import SCRIPTS, Role, Roles
 
 ROOT = Path(__file__).resolve().parents[2]
 

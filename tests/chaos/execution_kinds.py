@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from functory.workers.sandbox.protocol.job import Grants, Job, Limits, Outcome
-from tests.integration.runner_world import job
+from tests.support.runner_world import job
 
 _QUICK = Limits(wall_seconds=60.0, total_seconds=90.0, cpu_seconds=30.0)
 _BIG = 200_000

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 from functory.client import Functory
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
-from tests.chaos.crashing import SAID
+from tests.chaos.crash_hooks import SAID
 from tests.chaos.deployment import BROKERS, LAYOUT, Deployment, Lent, descendants
 from tests.chaos.workload import ORDERS, Given, Workload
-from tests.roles import Role, Roles
 from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import Redis
+from tests.support.processes import Role, Roles
 
 if TYPE_CHECKING:
-    from tests.chaos.counts import Counts
+    from tests.chaos.outcome_counts import Counts
 
 # The longest that anything is waited for.
 PATIENCE_SECONDS = 300.0
@@ -108,14 +108,14 @@ class Chaos:
         return self.rng.choice(self.wait(self.busy_workers, "a worker that works"))
 
     def hook(self, role: str, hook: str, p: float, *, first: bool = False) -> None:
-        """In ``prepare``: run this role, or the ``first`` of them, with a hook of ``tests.chaos.crashing``.
+        """In ``prepare``: run this role, or the ``first`` of them, with a hook of ``tests.chaos.crash_hooks``.
 
         It is not armed yet.
         """
         for place in self.deployment.places:
             if place.role == role and not (first and place.number):
                 place.command = (
-                    *(sys.executable, "-m", "tests.chaos.crashing", hook, "--p", str(p)),
+                    *(sys.executable, "-m", "tests.chaos.crash_hooks", hook, "--p", str(p)),
                     *("--seed", f"{self.seed}.{role}.{place.number}.{{incarnation}}"),
                     *("--armed", str(self.armed), "--"),
                 )

@@ -1,6 +1,6 @@
 """The worker that is killed: runs what it is told, on four threads, and says each beginning and end in a line.
 
-    CHAOS_MARK=digits python -m tests.chaos.worker TIER SEED
+    CHAOS_MARK=digits python -m tests.chaos.leak_worker TIER SEED
 
 Lines of JSON in: ``{"run": [numbers], "kept": bool}`` and ``{"close": true}``; ``kept`` lets children wait (spares,
 warm ones). Out: ``begun`` and ``ended`` for each number, ``ran`` when none is left, ``closed`` with counts of
@@ -24,9 +24,9 @@ import structlog
 
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.runner import Runner
-from tests.chaos import remains
-from tests.chaos.sorts import Sorts, lost
-from tests.integration.runner_world import FakeHost
+from tests.chaos import leftover_resources
+from tests.chaos.execution_kinds import Sorts, lost
+from tests.support.runner_world import FakeHost
 
 _THREADS = 4
 _PATIENCE_SECONDS = 20.0
@@ -86,7 +86,7 @@ class Worker:
         gc.collect()
         self.say(
             closed=True,
-            descriptors=remains.descriptors(os.getpid()),
+            descriptors=leftover_resources.descriptors(os.getpid()),
             threads=sorted(thread.name for thread in threading.enumerate()),
             objects=len(gc.get_objects()),
             resident=_resident(),

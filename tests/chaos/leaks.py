@@ -32,8 +32,8 @@ from typing import Any
 
 import msgspec
 
-from tests.chaos import remains
-from tests.ordinary import command
+from tests.chaos import leftover_resources
+from tests.support.unprivileged import command
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SILENCE_SECONDS = 90.0  # the longest that nothing may end: far beyond every limit of an execution
@@ -158,8 +158,8 @@ class Chaos:
         """Kill a process of a random role, if there is one; a little later than at the end of an execution."""
         time.sleep(self._random.random() * 0.03)
         role = self._random.choices(list(_ROLES), list(_ROLES.values()))[0]
-        found = remains.by_role(remains.processes(self._mark), worker)[role]
-        if found and remains.kill(self._random.choice(found), self._mark):
+        found = leftover_resources.by_role(leftover_resources.processes(self._mark), worker)[role]
+        if found and leftover_resources.kill(self._random.choice(found), self._mark):
             self.report.kills[role] += 1
 
     def _settle(self, kept: bool) -> None:
@@ -172,7 +172,7 @@ class Chaos:
             # Tiers with a tmpfs for each child have nothing in the folder that is seen from here.
             self._wait(
                 "scratch files of an idle runner",
-                lambda: [name for name in remains.files(self._folder) if "/" in name],
+                lambda: [name for name in leftover_resources.files(self._folder) if "/" in name],
             )
             self._look_at_descriptors(process.pid)
         self._say(close=True)
@@ -185,21 +185,23 @@ class Chaos:
         self._nothing_left("after the runner was closed")
         self._compare(told)
 
-    def _roles(self) -> dict[str, list[remains.Process]]:
+    def _roles(self) -> dict[str, list[leftover_resources.Process]]:
         assert self._process is not None
-        return remains.by_role(remains.processes(self._mark), self._process.pid)
+        return leftover_resources.by_role(leftover_resources.processes(self._mark), self._process.pid)
 
     def _look_at_descriptors(self, worker: int) -> None:
         """An idle worker holds two for each zygote, one for each folder of a control group, and some for itself:
         among them those of a few zygotes that were killed and not asked for since."""
         zygotes = len(self._roles()["zygote"])
-        folders = sum(len(remains.folders(Path(group))) for group in remains.groups([worker]))
+        folders = sum(
+            len(leftover_resources.folders(Path(group))) for group in leftover_resources.groups([worker])
+        )
         most = self._first["descriptors"] + 2 * zygotes + folders + 12
         self._wait(
             f"descriptors of an idle worker, at most {most}",
-            lambda: [n for n in [remains.descriptors(worker)] if n is not None and n > most],
+            lambda: [n for n in [leftover_resources.descriptors(worker)] if n is not None and n > most],
         )
-        found = [remains.descriptors(zygote.pid) for zygote in self._roles()["zygote"]]
+        found = [leftover_resources.descriptors(zygote.pid) for zygote in self._roles()["zygote"]]
         counts = sorted(count for count in found if count is not None)
         if counts and counts[-1] - counts[0] > 4:
             self._problem(f"idle zygotes have {counts} descriptors")
@@ -219,10 +221,10 @@ class Chaos:
 
     def _nothing_left(self, when: str) -> None:
         mark = self._mark
-        self._wait(f"processes {when}", lambda: remains.processes(mark))
-        self._wait(f"mounts {when}", lambda: remains.mounts(mark))
-        self._wait(f"files {when}", lambda: remains.files(self._folder))
-        self._wait(f"control groups {when}", lambda: remains.groups(self._workers))
+        self._wait(f"processes {when}", lambda: leftover_resources.processes(mark))
+        self._wait(f"mounts {when}", lambda: leftover_resources.mounts(mark))
+        self._wait(f"files {when}", lambda: leftover_resources.files(self._folder))
+        self._wait(f"control groups {when}", lambda: leftover_resources.groups(self._workers))
 
     def _wait(self, what: str, left: Callable[[], list[Any]]) -> None:
         """Nothing may be left within some seconds."""
@@ -238,7 +240,7 @@ class Chaos:
         if self._process is not None:
             return self._process
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.worker", self._tier, str(self._seed)],
+            [sys.executable, "-m", "tests.chaos.leak_worker", self._tier, str(self._seed)],
             cwd=_ROOT,
             env=os.environ
             | {"TMPDIR": str(self._folder), "CHAOS_MARK": self._mark, "PYTHONDONTWRITEBYTECODE": "1"},
@@ -264,7 +266,7 @@ class Chaos:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._wait("processes of a killed worker", lambda: remains.processes(self._mark))
+        self._wait("processes of a killed worker", lambda: leftover_resources.processes(self._mark))
 
     def _end(self) -> None:
         """The last worker ends as it should, after one that begins has removed what a killed one left."""
@@ -280,8 +282,8 @@ class Chaos:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        for process in remains.processes(self._mark):
-            remains.kill(process, self._mark)
+        for process in leftover_resources.processes(self._mark):
+            leftover_resources.kill(process, self._mark)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _say(self, **told: Any) -> None:

@@ -22,9 +22,9 @@ from functory.engine.database.schema import worker
 from functory.engine.executions import worker_registry
 from functory.engine.maintenance.invariants import verify
 from tests.chaos import workload
-from tests.chaos.counts import Counts, count
 from tests.chaos.deployment import ROOT, SETTINGS, Deployment, Servers
 from tests.chaos.fault import PATIENCE_SECONDS, Chaos, Fault, Impossible
+from tests.chaos.outcome_counts import Counts, count
 
 # What the end of a run waits for: nobody writes an event any more that nobody would route.
 LAST = ("router", "worker", "dev")

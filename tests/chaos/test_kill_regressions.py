@@ -13,7 +13,7 @@ from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.protocol.plan import Plan
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, job, open_files, until
+from tests.support.runner_world import FakeHost, job, open_files, until
 
 
 def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_path):

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from functory.workers.sandbox.protocol.job import Outcome
-from tests.chaos import leaks, remains
-from tests.chaos.sorts import Sorts
-from tests.integration.runner_world import until
-from tests.integration.tiers import every
+from tests.chaos import leaks, leftover_resources
+from tests.chaos.execution_kinds import Sorts
+from tests.support.runner_world import until
+from tests.support.tier_marks import every
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTIONS = {"A": 200, "B": 100, "C": 100}
@@ -50,23 +50,23 @@ def test_random_kills_leave_nothing_and_lose_no_execution(tier):
 
 
 def test_what_is_left_is_found(tmp_path):
-    before = remains.processes(MARK)
+    before = leftover_resources.processes(MARK)
     left = subprocess.Popen(["sleep", f"600.{MARK}"])
     try:
         # Its arguments are there a moment after it has been started.
-        until(lambda: remains.processes(MARK))
-        found = remains.processes(MARK)
+        until(lambda: leftover_resources.processes(MARK))
+        found = leftover_resources.processes(MARK)
         assert (before, [each.pid for each in found]) == ([], [left.pid])
-        assert remains.kill(found[0], MARK)
+        assert leftover_resources.kill(found[0], MARK)
         left.wait()
-        assert not remains.kill(found[0], MARK)
-        assert remains.processes(MARK) == []
+        assert not leftover_resources.kill(found[0], MARK)
+        assert leftover_resources.processes(MARK) == []
     finally:
         left.kill()
         left.wait()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "file").touch()
-    assert remains.files(tmp_path) == ["run", "run/file"]
+    assert leftover_resources.files(tmp_path) == ["run", "run/file"]
 
 
 def test_a_leak_fails_the_run(monkeypatch):

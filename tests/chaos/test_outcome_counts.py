@@ -10,12 +10,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.schema import attempt, event, execution, firing
-from tests.chaos import table
-from tests.chaos.counts import count, recoveries
+from tests.chaos import results_table
+from tests.chaos.outcome_counts import count, recoveries
 from tests.chaos.workload import ORDERS, Given
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -99,7 +99,7 @@ def test_recovery_is_counted_from_the_harm_that_ended_the_attempt() -> None:
 
 
 def test_the_table_adds_up_the_runs_of_a_fault_and_a_broker() -> None:
-    line = dict.fromkeys(table.SUMS, 2) | {
+    line = dict.fromkeys(results_table.SUMS, 2) | {
         "fault": "none",
         "broker": "redis",
         "recovery_seconds": {"p50": 1.0, "max": 2.0},
@@ -107,7 +107,7 @@ def test_the_table_adds_up_the_runs_of_a_fault_and_a_broker() -> None:
         "complaints": [],
     }
     other = line | {"recovery_seconds": {"p50": 3.0, "max": 9.0}, "complaints": ["late"]}
-    head, _, row = table.markdown([line, other]).splitlines()
+    head, _, row = results_table.markdown([line, other]).splitlines()
     cells = dict(zip(head.split(" | "), row.split(" | "), strict=True))
     assert (cells["runs"], cells["lost"], cells["recovery p50, s"]) == ("2", "4", "2.0")
     assert (cells["recovery max, s"], row.split(" | ")[-1]) == ("9.0", "1 |")

@@ -7,8 +7,8 @@ skipped and counted; under STRICT=1 (CI) they end with 1.
 import argparse
 import sys
 
-from tests.services.absence import describe, strict
 from tests.services.installation import InstallRefused, Missing, install, survey
+from tests.services.missing_servers import describe, strict
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -24,8 +24,8 @@ from functory.engine.maintenance import lease_recovery
 from functory.engine.triggers import routing
 from functory.triggers.routing.release import Turn
 from functory.triggers.routing.router import Router
-from tests.engine import LEASE, World
-from tests.flow import TICK
+from tests.support.flow import TICK
+from tests.support.world import LEASE, World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -24,10 +24,10 @@ from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.events import store as event_store
 from functory.triggers import definition
-from tests.engine import World
 from tests.simulation.engine.mutants import Edit, Mutant
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN = 10

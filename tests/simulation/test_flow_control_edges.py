@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine import World
 from tests.simulation.engine.mutants import Edit, Mutant
-from tests.simulation.flow import FLOWS, Simulation
+from tests.simulation.flow_control_model import FLOWS, Simulation
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 # To the very edge of each control, and one step further. A letter writes an event with that key and routes it, with a
 # "?" before it it is only written; +N writes one with that priority; "r" routes what is not, "t" is a turn, "c" a

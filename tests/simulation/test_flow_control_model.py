@@ -16,10 +16,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.engine import LEASE, World
-from tests.simulation.flow import FLOWS, Simulation
+from tests.simulation.flow_control_model import FLOWS, Simulation
+from tests.support.world import LEASE, World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def machine(world: World, flows: list[dict[str, Any]]) -> type[RuleBasedStateMachine]:

@@ -32,8 +32,8 @@ from functory.engine.events.store import Events
 from functory.engine.executions.claim import Claim
 from functory.engine.maintenance import invariants
 from functory.triggers.routing.router import Router
-from tests.engine import World
 from tests.simulation.engine.mutants import Edit, Mutant
+from tests.support.world import World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EXAMPLES = int(os.environ.get("GUARD_EXAMPLES", "4"))

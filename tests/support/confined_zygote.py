@@ -69,7 +69,7 @@ class Contained:
         **plan: Any,
     ) -> None:
         from functory.workers.sandbox.confinement.confine import free_ids
-        from tests import ordinary
+        from tests.support import unprivileged
 
         self.as_root = os.geteuid() == 0 and (tier == "A" or bool(ids))
         self.base = tempfile.mkdtemp(prefix="contained-")
@@ -80,7 +80,7 @@ class Contained:
             for folder in scratches:
                 folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
-            owner = self.first_id if self.as_root else ordinary.UID
+            owner = self.first_id if self.as_root else unprivileged.UID
             for folder in (self.base, *(scratches if tier != "B" else ())):
                 if tier != "A":
                     os.chown(folder, owner, owner)
@@ -97,7 +97,7 @@ class Contained:
         )
         argv = [sys.executable, "-I", "-S", __file__, msgspec.json.encode(spec).decode()]
         self.shim = subprocess.Popen(
-            argv if self.as_root else ordinary.command(argv),
+            argv if self.as_root else unprivileged.command(argv),
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

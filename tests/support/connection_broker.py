@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from functory.workers.sandbox.network.connection_broker import Broker
-from tests.integration.network_world import LOOPBACK, Names
+from tests.support.network_world import LOOPBACK, Names
 
 
 @pytest.fixture

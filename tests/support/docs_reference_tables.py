@@ -1,4 +1,6 @@
-"""The tables of docs/reference that are made from the code; ``python -m tests.reference`` rewrites them.
+"""Tables of docs/reference that are made from the code.
+
+``python -m tests.support.docs_reference_tables`` rewrites them.
 
 A table stands between two comments, ``<!-- table: name -->`` and ``<!-- end -->``; the text around it is
 written by hand. A test compares what stands there with what the code says.
@@ -20,7 +22,7 @@ from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.triggers.flow_control.definition import CONTROLS, REFUSED
 
-FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def settings_table() -> str:

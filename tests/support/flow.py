@@ -5,7 +5,7 @@ from typing import Any
 
 from functory.engine.database import schema
 from functory.engine.executions.claim import Claim
-from tests.engine import World
+from tests.support.world import World
 
 TICK = {"type": ["tick"]}
 

@@ -1,10 +1,12 @@
 """Run a command as on a poorer machine than this one: for tests of what the sandbox does there.
 
-    python -m tests.restricted filter -- command     as in default Docker: a filter refuses namespaces and mounts
-    python -m tests.restricted full -- command       no user namespace may be made any more (max_user_namespaces)
-    python -m tests.restricted landlock -- command   a kernel without Landlock
-    python -m tests.restricted nothing -- command    neither namespaces nor Landlock
-    python -m tests.restricted mounts -- command     as on Ubuntu: a user namespace may be made, mounts are refused
+``python -m tests.support.restricted_kernel`` has these forms::
+
+    restricted_kernel filter -- command     as in default Docker: a filter refuses namespaces and mounts
+    restricted_kernel full -- command       no user namespace may be made any more (max_user_namespaces)
+    restricted_kernel landlock -- command   a kernel without Landlock
+    restricted_kernel nothing -- command    neither namespaces nor Landlock
+    restricted_kernel mounts -- command     as on Ubuntu: a user namespace may be made, mounts are refused
 
 The command, and what it starts, cannot get out again. A filter stays; the limit is one of a new user
 namespace, in which the command keeps its user id (and, if that is root's, nobody else's).

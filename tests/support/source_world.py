@@ -11,7 +11,7 @@ from typing import Any
 from functory.engine.settings import Settings
 from functory.triggers.sources.plugin import Kind
 from functory.triggers.sources.supervisor import Keeper
-from tests.engine import World
+from tests.support.world import World
 
 PATIENCE = 30.0
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from functory.workers.sandbox.confinement import landlock
-from tests import ordinary
-from tests.integration.contained import Contained
+from tests.support import unprivileged
+from tests.support.confined_zygote import Contained
 
 
 @cache
@@ -20,7 +20,7 @@ def lacks(tier: str) -> str:
         return "tier A needs root"
     if tier == "C" and not landlock.abi():
         return "tier C needs Landlock"
-    if tier != "A" and (why := ordinary.missing()):
+    if tier != "A" and (why := unprivileged.missing()):
         return why
     said = Contained(tier, "pass").finish()
     return "" if said == [["ended", 0]] else f"tier {tier}: {said}"

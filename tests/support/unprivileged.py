@@ -1,6 +1,6 @@
 """Run a command as a user without rights, from a test session that is root.
 
-    python -m tests.ordinary -- pytest tests/integration/test_confine.py
+    python -m tests.support.unprivileged -- pytest tests/integration/workers/sandbox/confinement/test_confine.py
 
 Where the interpreter or this checkout lies below a folder that only root may enter, a plain change of user
 could not even start Python. So the command gets a mount namespace of its own, in which such a folder is
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 UID = 1001
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _CLONE_NEWNS = 0x00020000  # linux/sched.h
 _MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x1000, 0x4000, 0x40000, 2  # linux/mount.h
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def command(argv: list[str]) -> list[str]:
     """``argv`` as a command that drops its rights first; to be started in the folder of this checkout."""
-    return [sys.executable, "-m", "tests.ordinary", "--", *argv] if os.geteuid() == 0 else argv
+    return [sys.executable, "-m", "tests.support.unprivileged", "--", *argv] if os.geteuid() == 0 else argv
 
 
 def run(argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -94,7 +94,7 @@ def _check(result: int, step: str) -> None:
 
 def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] != "--" or len(arguments) < 2:
-        sys.exit("usage: python -m tests.ordinary -- command …")
+        sys.exit("usage: python -m tests.support.unprivileged -- command …")
     argv = arguments[1:]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     if os.geteuid() == 0:

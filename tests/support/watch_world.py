@@ -11,8 +11,8 @@ from functory.engine.database.clock import SystemClock
 from functory.engine.errors import Unavailable
 from functory.triggers.sources.files import Files
 from functory.triggers.sources.supervisor import Keeper
-from tests.engine import World
-from tests.sources import wait_for
+from tests.support.source_world import wait_for
+from tests.support.world import World
 
 
 class Watched:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from tests.chaos.counts import Counts
 from tests.chaos.fault import Chaos, fault
 from tests.chaos.faults.workers import nothing_lost
+from tests.chaos.outcome_counts import Counts
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import Redis
 

@@ -17,9 +17,9 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.database.schema import attempt, event, execution, schedule_tick, source
 from functory.engine.settings import load_settings
 from functory.triggers.sources.schedules.ticker import Ticker
-from tests.chaos.counts import Counts
 from tests.chaos.fault import Chaos, Impossible, fault
 from tests.chaos.faults.workers import nothing_lost
+from tests.chaos.outcome_counts import Counts
 from tests.services.skew import Skew
 
 HOUR = 3600

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import psycopg
 
-from tests.chaos.counts import Counts
 from tests.chaos.fault import Chaos, Impossible, fault
 from tests.chaos.faults.brokers import succeeded
 from tests.chaos.faults.workers import nothing_lost
+from tests.chaos.outcome_counts import Counts
 
 OWN = ("postgres",)
 

@@ -10,11 +10,11 @@ import re
 import sqlite3
 
 from functory.dev.server import data_file
-from tests.chaos.counts import Counts
 from tests.chaos.deployment import kill_tree
 from tests.chaos.fault import Chaos, Impossible, fault
-from tests.roles import SCRIPTS
+from tests.chaos.outcome_counts import Counts
 from tests.services.skew import Skew
+from tests.support.processes import SCRIPTS
 
 KILLS = 10
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from functory.engine.database.schema import event
 from functory.engine.errors import Unavailable
 from tests.chaos import workload
-from tests.chaos.counts import Counts
 from tests.chaos.deployment import LAYOUT, kill_tree
 from tests.chaos.fault import Chaos, Fault, add, fault
+from tests.chaos.outcome_counts import Counts
 from tests.chaos.workload import ORDERS, Workload
 
 # A run in which the hook struck less often has shown little; more often, and it only takes time.

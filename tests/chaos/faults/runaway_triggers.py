@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import breaker, execution, firing, trigger
 from tests.chaos import workload
-from tests.chaos.counts import Counts
 from tests.chaos.deployment import LAYOUT
 from tests.chaos.fault import Chaos, Fault, add
+from tests.chaos.outcome_counts import Counts
 from tests.chaos.workload import ORDERS, Workload
 
 # Nothing may come in this time, which is some rounds of every loop of the roles.

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from functory.engine.database.schema import attempt, execution
 from functory.workers.processes.shutdown_signals import AGAIN
 from tests.chaos import workload
-from tests.chaos.counts import ZOMBIE, Counts
 from tests.chaos.deployment import descendants, kill_tree, send
 from tests.chaos.fault import Chaos, fault
+from tests.chaos.outcome_counts import ZOMBIE, Counts
 from tests.chaos.workload import ORDERS, Workload
-from tests.roles import Role
+from tests.support.processes import Role
 
 PREFORK = {"worker": ("--pool", "prefork", "--slots", "2")}
 

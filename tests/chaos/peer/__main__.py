@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from tests.chaos.peer.sides import SECONDS, TASKS, Ours, PlainCelery, Side
+from tests.chaos.peer.compared_systems import SECONDS, TASKS, Ours, PlainCelery, Side
 from tests.services.installation import Missing, find
 from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMQ

@@ -22,7 +22,7 @@ import psutil
 from celery import Celery
 
 from functory.client import Functory
-from tests.roles import Role, Roles
+from tests.support.processes import Role, Roles
 
 TASKS = 12
 SECONDS = 2.0

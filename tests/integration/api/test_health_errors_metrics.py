@@ -19,9 +19,9 @@ from functory.engine.database import migrations
 from functory.engine.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from functory.engine.executions import worker_registry
 from functory.engine.settings import load_settings
-from tests import reference
-from tests.roles import Roles
 from tests.services.port import free_port
+from tests.support import docs_reference_tables
+from tests.support.processes import Roles
 
 
 @pytest.fixture
@@ -142,14 +142,14 @@ def test_what_was_done_is_counted_under_the_names_of_the_reference(tmp_path: Pat
             text = _scraped(dev.metrics, until=r'trigger_fires_total\{result="blocked",trigger="again"\} 1')
 
     scraped = {family.name: family for family in text_string_to_metric_families(text)}
-    for name, kind, labels, help_ in reference.families():
+    for name, kind, labels, help_ in docs_reference_tables.families():
         family = scraped[name.removesuffix("_total")]
         assert (family.type, family.documentation) == (kind, help_)
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(labels), name
     ours = [family for name, family in scraped.items() if name.startswith("functory_")]
     assert {family.name for family in ours} == {
-        name.removesuffix("_total") for name, *_ in reference.families()
+        name.removesuffix("_total") for name, *_ in docs_reference_tables.families()
     }
 
     samples = {
@@ -164,7 +164,7 @@ def test_what_was_done_is_counted_under_the_names_of_the_reference(tmp_path: Pat
 
 def test_metrics_keep_the_naming_rules() -> None:
     """What ``promtool check metrics`` asks for: help, base units, _total on counters only."""
-    for name, kind, labels, help_ in reference.families():
+    for name, kind, labels, help_ in docs_reference_tables.families():
         assert re.fullmatch(r"functory_[a-z][a-z0-9_]*[a-z0-9]", name)
         assert help_.endswith("."), name
         assert name.endswith("_total") == (kind == "counter"), name
@@ -176,10 +176,10 @@ def test_metrics_keep_the_naming_rules() -> None:
             assert name.endswith(("_seconds", "_bytes")), name
 
 
-@pytest.mark.parametrize("table", reference.TABLES)
+@pytest.mark.parametrize("table", docs_reference_tables.TABLES)
 def test_the_reference_is_complete(table: str) -> None:
-    """After a change of settings or metrics: ``python -m tests.reference``."""
-    assert reference.written(table) == reference.TABLES[table][1]()
+    """After a change of settings or metrics: ``python -m tests.support.docs_reference_tables``."""
+    assert docs_reference_tables.written(table) == docs_reference_tables.TABLES[table][1]()
 
 
 def _scraped(url: str, until: str, timeout: float = 20.0) -> str:

@@ -559,7 +559,7 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_no_delivery(t
                 server = subprocess.Popen(
                     [sys.executable, "-c", PROGRAM, str(home), str(port)],
                     stdout=subprocess.PIPE,
-                    env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+                    env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
                 )
                 assert server.stdout is not None and server.stdout.readline() == b"ready\n"
                 before = len(answered)

@@ -11,7 +11,7 @@ import yaml
 from functory.cli.commands.roles import COMMANDS
 from functory.engine.settings import Settings
 
-DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 GRACE = Settings.model_fields["grace_seconds"].default
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import redis
 
-from tests.roles import SCRIPTS, Roles
-from tests.services.door import Door
 from tests.services.port import free_port
+from tests.services.tcp_proxy import Door
+from tests.support.processes import SCRIPTS, Roles
 
 # Ends at its second try only: the first one is there to be interrupted.
 STUBBORN = """

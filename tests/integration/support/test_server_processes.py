@@ -119,7 +119,7 @@ def test_servers_die_with_a_test_run_that_is_killed(service: str, request: pytes
     )
     run = subprocess.Popen(
         [sys.executable, "-c", script],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -196,7 +196,7 @@ def test_postgresql_recovers_from_an_immediate_shutdown(
 
 
 def test_a_database_on_a_small_disk_finds_it_full_and_has_room_again() -> None:
-    from tests.services.absence import require
+    from tests.services.missing_servers import require
     from tests.services.postgres import Postgres
 
     with Postgres(require("postgres").programs) as server, server.database() as url:

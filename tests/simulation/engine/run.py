@@ -18,9 +18,9 @@ import structlog
 from tests.simulation.engine import actors, checks, faults
 from tests.simulation.engine.broker import Broker
 from tests.simulation.engine.clients import Client
+from tests.simulation.engine.database_template import Alter, Template
 from tests.simulation.engine.faults import Chaos
 from tests.simulation.engine.scenario import MAKERS
-from tests.simulation.engine.template import Alter, Template
 from tests.simulation.engine.world import Violation, World
 
 # Virtual seconds: faults last so long after the last word of the clients, and all must be done so long after them.

@@ -21,7 +21,7 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Unavailable
-from tests.simulation.engine.direct import Direct, Transaction
+from tests.simulation.engine.sqlalchemy_bypass import Direct, Transaction
 
 if TYPE_CHECKING:
     from tests.simulation.engine.broker import Broker

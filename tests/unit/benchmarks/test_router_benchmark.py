@@ -43,7 +43,7 @@ def java(monkeypatch, tmp_path):
     def make(wrong: int) -> None:
         program = tmp_path / "java"
         program.write_text(
-            SPEAKER.format(python=sys.executable, root=str(Path(__file__).parents[2]), wrong=wrong)
+            SPEAKER.format(python=sys.executable, root=str(Path(__file__).parents[3]), wrong=wrong)
         )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -37,7 +37,7 @@ def test_six(request): request.getfixturevalue("redis_url")
 @pytest.fixture
 def lonely(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A test suite that uses our fixtures on a machine where no server is found."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     monkeypatch.delenv("STRICT", raising=False)
     pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers =\n  postgres\n  redis\n  rabbitmq\n")
     pytester.makeconftest(CONFTEST)

@@ -10,7 +10,7 @@ import pytest
 
 from functory.cli.main import main
 from functory.triggers.sources import registry
-from tests.sources import plug_in
+from tests.support.source_world import plug_in
 
 GOOD = """
     from functory.triggers.sources.plugin import Config, Kind

@@ -9,7 +9,7 @@ import pytest
 from functory.cli.output import source_health
 from functory.client import Functory
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def limits(folder: Path, watches: int = 500_000, instances: int = 1024) -> Path:

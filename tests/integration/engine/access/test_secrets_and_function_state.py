@@ -15,9 +15,9 @@ from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.settings import Settings
 
 if TYPE_CHECKING:
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def test_state_is_a_value_by_function_and_key_with_a_version(world):

@@ -21,9 +21,9 @@ from functory.engine.events import outbox, routing_queue
 from functory.engine.events import store as event_store
 
 if TYPE_CHECKING:
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def test_the_servers_clock_is_read_off_the_moment_of_the_answer() -> None:

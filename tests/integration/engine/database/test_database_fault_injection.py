@@ -26,10 +26,10 @@ from functory.client import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, FunctoryError, NotFound, Unavailable
 from functory.engine.maintenance import invariants
-from tests.engine import embedded
-from tests.faults import Faults, Rates
+from tests.support.fault_injection import Faults, Rates
+from tests.support.world import embedded
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 SECONDS = float(os.environ.get("FAULT_SECONDS", "8"))
 SEED = int(os.environ.get("FAULT_SEED", "1"))

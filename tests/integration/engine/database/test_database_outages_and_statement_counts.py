@@ -19,9 +19,9 @@ from tests.services.port import free_port
 
 if TYPE_CHECKING:
     from functory.engine.database.transaction import Tx
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def nested(depth: int) -> Any:
@@ -319,7 +319,7 @@ def test_transactions_that_lock_each_other_out_are_repeated(emptied_postgres):
 @pytest.fixture
 def full_disk(tmp_path: Path, migrated_file: Path) -> "Iterator[tuple[World, Callable[[int], None]]]":
     """A world on SQLite whose file may not grow beyond a number of pages, and the way to set that number."""
-    from tests.engine import World
+    from tests.support.world import World
 
     world = World(f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'full.db')}", tmp_path)
     limit = [0]

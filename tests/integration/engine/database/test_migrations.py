@@ -14,7 +14,7 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict
 from functory.engine.functions.registry import Functions
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def tables_of(database: Database) -> set[str]:
@@ -93,7 +93,7 @@ migrations.check(database)
 
 def test_processes_that_start_together_on_a_new_database_all_find_it_migrated(empty_url):
     command = [sys.executable, "-c", PROCESS, empty_url]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[4]
     processes = [
         subprocess.Popen(
             command,

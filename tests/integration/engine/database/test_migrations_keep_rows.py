@@ -25,7 +25,7 @@ from functory.engine.database import migrations, partitions
 from functory.engine.database import schema as db_schema
 from functory.engine.database.connection import Database
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 # What the engine writes into columns that say how something stands. Each table gets a row for each word of the longest.
 WORDS: dict[tuple[str, str], tuple[str, ...]] = {

@@ -12,9 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from functory.engine.database import clock, migrations, partitions, schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 WEDNESDAY = datetime(2026, 3, 4, 12, tzinfo=UTC)
 LINE = {"stream": "stdout", "level": "info", "text": "hello", "offset_seconds": 0.0}

@@ -14,9 +14,9 @@ from functory.engine.errors import Invalid
 from functory.engine.events import cloudevents
 from functory.engine.events import store as event_store
 from functory.engine.events.cloudevents import Inbox, Incoming
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def sent(id_: str, **attributes: Any) -> Incoming:

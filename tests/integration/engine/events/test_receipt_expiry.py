@@ -8,9 +8,9 @@ from functory.engine.events import receipts, retention
 from functory.engine.events.receipts import Arrival
 
 if TYPE_CHECKING:
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 MONTH = timedelta(days=30)
 

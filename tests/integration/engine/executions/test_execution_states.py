@@ -16,9 +16,9 @@ from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.reaper import Reaper
 
 if TYPE_CHECKING:
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 LEASE = 30.0
 ENDINGS = {f"execution.{state}" for state in TERMINAL}

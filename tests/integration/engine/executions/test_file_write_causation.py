@@ -11,9 +11,9 @@ from functory.engine.executions import file_writes
 from functory.engine.executions.file_writes import NOTE_AGE, NOTE_SLACK
 from functory.engine.sources import file_watches
 from functory.workers.execution.file_writes import left
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 PATH = b"/data/in/a"
 

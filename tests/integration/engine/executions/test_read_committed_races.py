@@ -24,9 +24,9 @@ from functory.engine.executions.claim import Claim
 from functory.engine.executions.retry import Ending
 from functory.engine.maintenance import compensator, lease_recovery
 from functory.engine.maintenance.compensator import Compensations
-from tests.engine import LEASE, World
+from tests.support.world import LEASE, World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 WAIT = 60.0
 

@@ -12,9 +12,9 @@ from functory.engine.database import schema
 from functory.engine.executions import dispatch, ready_queue, worker_registry
 
 if TYPE_CHECKING:
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.reaper import Reaper
 from functory.engine.triggers.suppressions import Suppressions
-from tests.engine import World
 from tests.services.installation import Missing, find
 from tests.services.postgres import Postgres
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 LEASE = 30.0
 

@@ -7,10 +7,10 @@ from functory.engine.database import schema
 from functory.engine.errors import Stale, Unavailable
 from functory.engine.executions.retry import Ending
 from functory.engine.maintenance import lease_recovery
-from tests.engine import LEASE
-from tests.faults import Faults
+from tests.support.fault_injection import Faults
+from tests.support.world import LEASE
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 UPDATE = "UPDATE execution"
 

@@ -12,9 +12,9 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.events import store as event_store
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 ON = {"type": ["tick"]}
 

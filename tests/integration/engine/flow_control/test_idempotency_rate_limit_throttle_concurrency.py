@@ -12,10 +12,10 @@ from functory.engine.maintenance import lease_recovery
 from functory.triggers.definition import define
 from functory.triggers.routing.release import Turn
 from functory.triggers.routing.router import Router
-from tests.engine import LEASE, World, embedded
-from tests.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from tests.support.world import LEASE, World, embedded
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def reasons(world: World) -> list[str | None]:

@@ -16,10 +16,10 @@ from functory.engine.database import schema
 from functory.engine.errors import Invalid, Stale, Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.triggers import routing
-from tests.engine import World
-from tests.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def firings(world: World) -> list[str | None]:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, NotFound
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 EVERYTHING: dict[str, Any] = {
     "imports": [{"name": "bs4", "lib": "beautifulsoup4"}, "json"],

@@ -17,7 +17,7 @@ from functory.engine.serialization import json_codec
 from functory.workers.execution.denied_requests import MOST
 from functory.workers.execution.host_functions import EngineHost, Services
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 ALL: dict[str, Any] = {
     "secrets": ["API_KEY"],

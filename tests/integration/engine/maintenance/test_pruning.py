@@ -19,9 +19,9 @@ from functory.engine.maintenance import pruning
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.maintenance.pruning import Limits
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 DAY = 86_400.0
 MONTH = Limits(trees=timedelta(days=30))

@@ -15,10 +15,10 @@ from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, Refused
 from functory.engine.sources import table_capture
 from functory.triggers.sources.tables import Rows
-from tests.engine import World
-from tests.sources import keeping
+from tests.support.source_world import keeping
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 on_postgres = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 pytestmark = pytest.mark.postgres

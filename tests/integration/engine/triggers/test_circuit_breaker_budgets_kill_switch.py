@@ -18,9 +18,9 @@ from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers import definition
 from functory.triggers.analysis import backtest, cycles
 from functory.triggers.routing.router import Router
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 ON = {"type": ["tick"]}
 

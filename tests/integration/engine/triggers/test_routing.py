@@ -16,9 +16,9 @@ from functory.triggers import definition
 from functory.triggers.analysis.explain import explain
 
 if TYPE_CHECKING:
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 ORDER = {"type": ["order.created"]}
 

@@ -9,9 +9,9 @@ from functory.engine.errors import NotFound
 from functory.engine.triggers import inspection
 from functory.engine.triggers.inspection import Standing
 from functory.triggers import definition
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def saved(world: World, flow: dict[str, Any] | None = None, **fields: Any) -> None:

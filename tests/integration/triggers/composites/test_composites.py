@@ -14,9 +14,9 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.events import store as event_store
 from functory.terminal import causal_tree
 from functory.triggers import definition
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 A, B, C = ({"name": name, "on": {"type": [name]}} for name in "abc")

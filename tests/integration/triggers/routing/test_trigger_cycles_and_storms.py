@@ -13,7 +13,7 @@ import pytest
 
 from functory.client import Functory
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 def reasons(engine: Functory) -> Counter[str]:
@@ -128,7 +128,7 @@ def test_a_slow_loop_through_a_file_is_stopped_by_the_rate(engine: Functory, tmp
 @pytest.fixture
 def neighbour(tmp_path: Path) -> Iterator[Functory]:
     """An engine whose functions may be granted hosts of this machine."""
-    from tests.engine import embedded
+    from tests.support.world import embedded
 
     with embedded(tmp_path, private_networks=["127.0.0.0/8"]) as opened:
         yield opened

@@ -10,9 +10,9 @@ from functory.engine.triggers import routing
 from functory.triggers.routing.trigger_set import TriggerSet
 
 if TYPE_CHECKING:
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from functory.triggers.sources.plugin import Kind
-from tests.engine import World
-from tests.imap import PASSWORD, USER, Imap, serving
-from tests.roles import Roles
-from tests.sources import keeping, wait_for
+from tests.support.imap_server import PASSWORD, USER, Imap, serving
+from tests.support.processes import Roles
+from tests.support.source_world import keeping, wait_for
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 FOLDER = ROOT / "examples" / "imap_inbox"
 
 

@@ -13,11 +13,11 @@ from functory.engine.errors import Invalid, Stale, Unavailable
 from functory.engine.events.receipts import Arrival
 from functory.triggers.sources.plugin import Config, Desk, Kind
 from functory.triggers.sources.runner import LONGEST_PAUSE, pause_after
-from tests.engine import World
-from tests.roles import Roles
-from tests.sources import keeping, plug_in, wait_for
+from tests.support.processes import Roles
+from tests.support.source_world import keeping, plug_in, wait_for
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 class Probe(Kind):

@@ -28,13 +28,13 @@ from functory.engine.functions.registry import Functions
 from functory.engine.settings import Settings
 from functory.workers.environments import Environments, packages_of, uv
 from functory.workers.environments.builder import remove
-from tests.wheels import Index
+from tests.support.wheels import Index
 
 if TYPE_CHECKING:
     from functory.client import Functory
-    from tests.engine import World
+    from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 SOURCE = "def work():\n    return 1\n"
 NOW = timedelta(0)
@@ -712,7 +712,7 @@ def test_a_builder_killed_on_its_way_leaves_nothing_that_matters(
     command = [sys.executable, "-c", program, str(worker.home), index.url, worker.world.url, key]
     index.asked.clear()
     index.open.clear()
-    killed = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL)
+    killed = subprocess.Popen(command, cwd=Path(__file__).parents[4], stdout=subprocess.DEVNULL)
     assert index.asked.wait(30)
     children = Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text().split()
     killed.kill()
@@ -817,7 +817,7 @@ def test_the_real_index(world: World, tmp_path: Path) -> None:
 @pytest.fixture
 def engine(tmp_path: Path, index: Index) -> Iterator[Functory]:
     """An embedded engine whose packages come from the test's index."""
-    from tests.engine import embedded
+    from tests.support.world import embedded
 
     with embedded(tmp_path, package_index=index.url) as opened:
         yield opened

@@ -12,9 +12,9 @@ from functory.engine.errors import ExecutionFailed, FunctoryError, NotFound, Ref
 from functory.engine.executions.claim import Claim
 from functory.engine.maintenance import lease_recovery
 from functory.workers.execution.host_functions import EngineHost, Services
-from tests.engine import World, lines
+from tests.support.world import World, lines
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 class Caller:

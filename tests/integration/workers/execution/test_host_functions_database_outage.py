@@ -8,10 +8,10 @@ import pytest
 from functory.engine.database.schema import budget, event, execution
 from functory.engine.errors import Unavailable
 from functory.workers.execution.host_functions import EngineHost, Services
-from tests.engine import World
-from tests.faults import Faults
+from tests.support.fault_injection import Faults
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 # What may go wrong, and where: before the statement, with the connection, before the commit, and after it.
 ANY = ["before", "lost", "uncommitted", "committed"]

@@ -18,9 +18,9 @@ import pytest
 
 from functory.client import Functory
 from functory.engine.executions import worker_registry
-from tests.roles import SCRIPTS, Role, Roles
-from tests.services.door import Door
 from tests.services.port import free_port
+from tests.services.tcp_proxy import Door
+from tests.support.processes import SCRIPTS, Role, Roles
 
 # Each starts a deployment and lets it come to harm.
 pytestmark = pytest.mark.timeout(300)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.roles import Roles
+from tests.support.processes import Roles
 
 pytestmark = pytest.mark.timeout(300)
 

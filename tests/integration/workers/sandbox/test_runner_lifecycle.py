@@ -22,9 +22,9 @@ from structlog.testing import capture_logs
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, alive, children, job, open_files, printed, until
+from tests.support.runner_world import FakeHost, alive, children, job, open_files, printed, until
 
-ROOT = str(Path(__file__).resolve().parents[2])
+ROOT = str(Path(__file__).resolve().parents[4])
 
 
 def test_hundreds_of_runs_leave_no_descriptor_process_thread_or_folder(tmp_path, monkeypatch):
@@ -164,7 +164,7 @@ def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
             sys.executable,
             "-c",
             "import os, sys\n"
-            "from tests.integration.runner_world import *\n"
+            "from tests.support.runner_world import *\n"
             "from functory.workers.sandbox.runner import Runner\n"
             "runner = Runner(tier='none'); runner.start()\n"
             'source = \'import os, time\\nfrom functory import call\\ndef f():\\n call("at", os.getpid(), os.getcwd())\\n'

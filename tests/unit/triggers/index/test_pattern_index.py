@@ -11,7 +11,7 @@ from functory.triggers.index import Index
 from functory.triggers.index.lookup_keys import fold, foldable
 from functory.triggers.patterns import compile_pattern, flatten
 
-VECTORS = Path(__file__).parents[1] / "data" / "pattern_vectors.json"
+VECTORS = Path(__file__).parents[3] / "data" / "pattern_vectors.json"
 
 
 def index_of(*patterns: dict) -> Index:

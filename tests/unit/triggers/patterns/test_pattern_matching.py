@@ -9,7 +9,7 @@ from functory.engine.errors import Invalid
 from functory.triggers.patterns import FALSE, TRUE, compile_pattern, flatten
 from functory.triggers.patterns.conformance import run_vectors
 
-VECTORS = Path(__file__).parents[1] / "data" / "pattern_vectors.json"
+VECTORS = Path(__file__).parents[3] / "data" / "pattern_vectors.json"
 
 
 def matches(elements: list, value: object) -> bool:

@@ -16,7 +16,7 @@ from functory.triggers.stackstorm_criteria import compile_criteria, narrow
 from functory.triggers.stackstorm_criteria.operators import compile_test
 from functory.triggers.stackstorm_criteria.regexes import compile_expression, wildcard_expression
 
-FACTS = json.loads((Path(__file__).parents[1] / "data" / "st2_operator_cases.json").read_text())
+FACTS = json.loads((Path(__file__).parents[3] / "data" / "st2_operator_cases.json").read_text())
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
 

@@ -15,10 +15,10 @@ from functory.engine.executions.compensation import steps
 from functory.engine.maintenance import compensator, lease_recovery
 from functory.engine.maintenance.compensator import Compensations
 from functory.engine.maintenance.invariants import verify
-from tests.engine import World
-from tests.faults import Faults, Rates
+from tests.support.fault_injection import Faults, Rates
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 @pytest.fixture

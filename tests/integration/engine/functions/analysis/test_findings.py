@@ -10,7 +10,7 @@ from functory.cli.main import main
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.functions.registry import Functions
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 BAD = "import os\ndef work(text):\n    exec(text)\n    os.system('id')\n    os.system('ls')\n"
 
@@ -140,7 +140,7 @@ def test_a_clean_function_says_nothing_about_findings(cli, tmp_path):
 
 
 def test_an_imported_pack_is_held_to_the_policy_too(cli, monkeypatch):
-    pack = Path(__file__).parents[1] / "data" / "st2_pack"
+    pack = Path(__file__).parents[4] / "data" / "st2_pack"
     monkeypatch.setenv("FUNCTORY_REFUSE_FINDINGS", '["dynamic_secret"]')
     out, _ = cli("pack", "import", "stackstorm", str(pack))
     assert "warehouse_order has a finding that is refused here: dynamic_secret" in out

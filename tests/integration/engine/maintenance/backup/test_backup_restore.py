@@ -24,9 +24,9 @@ from functory.engine.executions.retry import Ending
 from functory.engine.maintenance.backup import archive, create, pg_dump
 from functory.engine.maintenance.backup import restore as backup_restore
 from functory.engine.maintenance.backup.restore import restore
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ from functory.engine.triggers.suppressions import Suppressions
 from functory.schedules import Schedules
 from functory.triggers import definition
 from functory.triggers.analysis.routing_audit import rematch
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 t = schema
 NOTHING: dict[str, int] = {}

@@ -18,10 +18,10 @@ from functory.engine.errors import Invalid, NotFound
 from functory.engine.sources import file_watches
 from functory.triggers.sources.files import Files
 from functory.triggers.sources.files.watcher import Sizes
-from tests.engine import World
-from tests.watched import Watched, watching
+from tests.support.watch_world import Watched, watching
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 MODES = {"inotify": "never", "polling": "always"}
 

@@ -16,11 +16,11 @@ from kombu.messaging import Producer
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
 from functory.triggers.sources.queues.plugin import Queue as QueueKind
-from tests.engine import World
-from tests.roles import Roles
-from tests.sources import Kept, keeping, wait_for
+from tests.support.processes import Roles
+from tests.support.source_world import Kept, keeping, wait_for
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 

@@ -22,9 +22,9 @@ from functory.triggers.sources.registry import find, read
 from functory.triggers.sources.schedules import Config
 from functory.triggers.sources.schedules import ticker as tickers
 from functory.triggers.sources.schedules.ticker import Ticker
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

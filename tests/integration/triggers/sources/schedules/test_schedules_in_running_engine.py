@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from functory.client import Functory
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 PATIENCE = 30.0
 

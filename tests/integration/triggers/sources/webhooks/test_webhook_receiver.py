@@ -16,9 +16,9 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.sources.webhooks import Rate, Webhooks, conform
 from functory.triggers.sources.webhooks import Answer, Door, Request
-from tests.engine import World
+from tests.support.world import World
 
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.support.world"]
 
 KEY = "the key of the sender"
 GITHUB = {"auth": {"type": "github", "secret": "HOOK"}}

@@ -1,7 +1,7 @@
 """A worker serves only with the sandbox that its settings demand, and only after attacks on it have failed.
 
 Poorer machines than this one are made of it: by a filter of system calls, or by a user namespace in which no
-other can be made (``tests.restricted``), and by dropping root's rights (``tests.ordinary``).
+other can be made (``tests.support.restricted_kernel``), and by dropping root's rights (``tests.support.unprivileged``).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from functory.workers.sandbox.checks import tiers
 from functory.workers.sandbox.checks.canary_attacks import ATTACKS, probe
 from functory.workers.sandbox.checks.startup import start_gate
 from functory.workers.sandbox.runner import Runner
-from tests import ordinary
-from tests.roles import SCRIPTS
+from tests.support import unprivileged
+from tests.support.processes import SCRIPTS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[5]
 
 here = pytest.mark.usefixtures("namespaces")
 
@@ -44,10 +44,10 @@ def told(mode: str, code: str, *, as_ordinary: bool = False) -> Any:
     """What ``code`` prints as JSON on a machine that is restricted by ``mode``."""
     argv = [sys.executable, "-c", code]
     if mode:
-        argv = [sys.executable, "-m", "tests.restricted", mode, "--", *argv]
+        argv = [sys.executable, "-m", "tests.support.restricted_kernel", mode, "--", *argv]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FUNCTORY_LOG_LEVEL": "error"}
     if as_ordinary:
-        done = ordinary.run(argv, env=environment, timeout=100)
+        done = unprivileged.run(argv, env=environment, timeout=100)
     else:
         done = subprocess.run(
             argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
@@ -197,7 +197,7 @@ def _without_source(job):
 def test_a_worker_below_the_demanded_tier_ends_with_the_reason(tmp_path: Path, redis_url: str, pool: str):
     worker = [str(SCRIPTS / "functory"), "worker", "--migrate", "--pool", pool, "--slots", "1"]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.restricted", "full", "--", *worker],
+        [sys.executable, "-m", "tests.support.restricted_kernel", "full", "--", *worker],
         cwd=tmp_path,
         env={
             **os.environ,

@@ -12,7 +12,7 @@ import pytest
 
 from functory.workers.sandbox.confinement import cgroups
 from functory.workers.sandbox.confinement.cgroups import Cgroup, Cgroups, why_not
-from tests import ordinary
+from tests.support import unprivileged
 
 _MEMORY = 64 << 20
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no control groups: {why_not()}")
@@ -162,9 +162,9 @@ def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is an ordinary one already")
 def test_who_may_write_none_gets_none_and_is_told_why() -> None:
-    if why := ordinary.missing():
+    if why := unprivileged.missing():
         pytest.skip(why)
     code = "from functory.workers.sandbox.confinement import cgroups as c; print(c.Cgroups.open()); print(c.why_not())"
-    said = ordinary.run([sys.executable, "-c", code]).stdout.splitlines()
+    said = unprivileged.run([sys.executable, "-c", code]).stdout.splitlines()
     assert said[0] == "None"
     assert "not ours to write" in said[1] or "delegated" in said[1]

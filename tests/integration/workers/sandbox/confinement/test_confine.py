@@ -14,10 +14,10 @@ import msgspec
 import psutil
 import pytest
 
-from tests.integration.contained import BOUNDS, HERE, MIB, Contained, ask, running
-from tests.integration.tiers import every, namespaced, tiers
+from tests.support.confined_zygote import BOUNDS, HERE, MIB, Contained, ask, running
+from tests.support.tier_marks import every, namespaced, tiers
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[5]
 
 
 @namespaced

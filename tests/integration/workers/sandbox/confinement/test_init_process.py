@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests import ordinary
-from tests.integration.contained import HERE, Contained, running
-from tests.integration.tiers import every, tiers
+from tests.support import unprivileged
+from tests.support.confined_zygote import HERE, Contained, running
+from tests.support.tier_marks import every, tiers
 
 
 def _gone(path: str) -> bool:
@@ -88,7 +88,7 @@ say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 @tiers("C")
 def test_a_shim_kills_nobody_but_children_of_its_zygote(tier: str) -> None:
     older = "from functory.workers.sandbox.confinement import landlock; landlock.abi = lambda: 1"
-    with subprocess.Popen(ordinary.command(["sleep", "1000"])) as stranger:
+    with subprocess.Popen(unprivileged.command(["sleep", "1000"])) as stranger:
         before = f"""
 import time
 for pid in ({stranger.pid}, {os.getpid()}, 1, 0, -1, os.getppid()):

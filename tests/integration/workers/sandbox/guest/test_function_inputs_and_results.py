@@ -6,7 +6,7 @@ import pytest
 
 from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, code, job, printed
+from tests.support.runner_world import FakeHost, code, job, printed
 
 
 @pytest.fixture(scope="module")

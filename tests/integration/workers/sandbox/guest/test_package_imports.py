@@ -6,7 +6,7 @@ import pytest
 
 from functory.workers.sandbox.protocol.job import Code
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, job
+from tests.support.runner_world import FakeHost, job
 
 LOADED = "import os\nWHERE = os.getpid(), hash('seed')\nCOUNT = []\n"
 

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, job
+from tests.support.runner_world import FakeHost, job
 
 ANY = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 

@@ -14,17 +14,9 @@ from functory.workers.sandbox.network.connection_broker import Broker
 from functory.workers.sandbox.network.egress import CONNECTIONS, REQUESTS
 from functory.workers.sandbox.network.relay import BUFFER_BYTES
 from functory.workers.sandbox.protocol.connect import Connect
-from tests.integration.network_world import (
-    PATIENCE,
-    Raw,
-    accepted,
-    drain,
-    flood,
-    listener,
-    read_all,
-)
+from tests.support.network_world import PATIENCE, Raw, accepted, drain, flood, listener, read_all
 
-pytest_plugins = ["tests.integration.brokers"]
+pytest_plugins = ["tests.support.connection_broker"]
 
 
 def test_the_seventeenth_connection_is_refused_until_one_is_closed(broker: Broker) -> None:

@@ -10,17 +10,9 @@ import threading
 from pathlib import Path
 
 from functory.workers.sandbox.network.connection_broker import Broker
-from tests.integration.network_world import (
-    PATIENCE,
-    Authority,
-    Names,
-    confined,
-    door,
-    started,
-    web,
-)
+from tests.support.network_world import PATIENCE, Authority, Names, confined, door, started, web
 
-pytest_plugins = ["tests.integration.brokers"]
+pytest_plugins = ["tests.support.connection_broker"]
 
 
 def test_urllib_and_http_client_fetch_from_a_granted_host(broker: Broker) -> None:

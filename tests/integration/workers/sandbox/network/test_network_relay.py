@@ -12,7 +12,7 @@ import pytest
 
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.network.connection_broker import Broker
-from tests.integration.network_world import (
+from tests.support.network_world import (
     LOOPBACK,
     MEGABYTE,
     Names,
@@ -27,7 +27,7 @@ from tests.integration.network_world import (
     started,
 )
 
-pytest_plugins = ["tests.integration.brokers"]
+pytest_plugins = ["tests.support.connection_broker"]
 
 
 _A_FEW_MEGABYTES = 16 * MEGABYTE  # what kernel and relay hold for one connection that nobody reads

@@ -12,7 +12,7 @@ import pytest
 from functory.engine.errors import Invalid
 from functory.workers.sandbox.network import addresses, dns
 from functory.workers.sandbox.network.connection_broker import Broker
-from tests.integration.network_world import (
+from tests.support.network_world import (
     LOOPBACK,
     PATIENCE,
     Names,
@@ -26,7 +26,7 @@ from tests.integration.network_world import (
     web,
 )
 
-pytest_plugins = ["tests.integration.brokers"]
+pytest_plugins = ["tests.support.connection_broker"]
 
 
 def test_an_ungranted_host_says_what_to_grant(broker: Broker, names: Names) -> None:

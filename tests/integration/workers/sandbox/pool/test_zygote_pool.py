@@ -15,7 +15,7 @@ from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.job import Grants, Limits
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, alive, children, code, job, printed, until
+from tests.support.runner_world import FakeHost, alive, children, code, job, printed, until
 
 HASH = "def f():\n    return hash('which zygote')"
 

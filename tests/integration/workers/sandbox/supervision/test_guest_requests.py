@@ -10,7 +10,7 @@ from functory.engine.errors import ExecutionFailed, NotFound, Refused, WaitTimeo
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, code, job, printed
+from tests.support.runner_world import FakeHost, code, job, printed
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.job import Grants, Limits
 from functory.workers.sandbox.runner import Runner
-from tests.integration.runner_world import FakeHost, alive, code, job, open_files, printed, until
+from tests.support.runner_world import FakeHost, alive, code, job, open_files, printed, until
 
 
 @pytest.fixture(scope="module", params=["none", None], ids=["unconfined", "confined"])

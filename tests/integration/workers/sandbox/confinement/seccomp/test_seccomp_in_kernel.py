@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from functory.workers.sandbox.confinement.seccomp.filter import Profile, architecture, load, program
-from tests.integration.under_filter import Ended, call, error_of, forked, libc, raw, under
+from tests.support.seccomp_process import Ended, call, error_of, forked, libc, raw, under
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
 

@@ -23,9 +23,9 @@ from functory.workers.sandbox.confinement.seccomp.bpf import (
 )
 from functory.workers.sandbox.confinement.seccomp.filter import Profile, architecture, program
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
-from tests.services.absence import strict
-from tests.unit.bpf_machine import Machine
-from tests.unit.libseccomp import ALLOW, KILL_PROCESS, TOKENS, Argument, Filter, Library, errno_verdict
+from tests.services.missing_servers import strict
+from tests.support.bpf_interpreter import Machine
+from tests.support.libseccomp import ALLOW, KILL_PROCESS, TOKENS, Argument, Filter, Library, errno_verdict
 
 EPERM, ENOSYS = errno_verdict(errno.EPERM), errno_verdict(errno.ENOSYS)
 EAFNOSUPPORT, EOPNOTSUPP = errno_verdict(errno.EAFNOSUPPORT), errno_verdict(errno.EOPNOTSUPP)
