@@ -21,7 +21,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import execution
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.store import row
+from functory.engine.executions.store import new_row
 from functory.engine.functions.registry import Functions
 from functory.engine.settings import load_settings
 from tests.services.installation import Missing, find
@@ -56,7 +56,7 @@ def measure(url: str, queued: int, functions: int) -> dict[str, float]:
     version = stored.get("noop")
     with database.write() as tx:
         made = [
-            row(tx, version, {}, cause="api", root_id=None, depth=0, chain=[])
+            new_row(tx, version, {}, cause="api", root_id=None, depth=0, chain=[])
             | {"function": f"f{n % functions:04}"}
             for n in range(queued)
         ]
@@ -64,29 +64,29 @@ def measure(url: str, queued: int, functions: int) -> dict[str, float]:
             tx.insert(execution, made[start : start + 5000])
         if tx.dialect == "postgresql":
             tx.execute(sa.text("ANALYZE execution"))
-    pace = dispatch.Pace(1e9)
+    pace = dispatch.DispatchThrottle(1e9)
     attempts = Attempts(database, "bench", lease_seconds=60)
 
     def send() -> None:
-        dispatch.dispatch(database, lambda _: None, redispatch=60, worker_ttl=60, pace=pace)
+        dispatch.dispatch(database, lambda _: None, redispatch=60, worker_ttl=60, throttle=pace)
 
     def back() -> None:
-        dispatch.recall(database)
+        dispatch.redispatch_now(database)
 
     figures = {
-        "dispatch": clock(send, back),
+        "dispatch": median_ms(send, back),
         "full_window": 0.0,
-        "any_due": clock(lambda: attempts.any_due(waited=0.0)),
+        "any_due": median_ms(lambda: attempts.any_due(waited=0.0)),
     }
     send()
-    figures["full_window"] = clock(send)
+    figures["full_window"] = median_ms(send)
     back()
-    figures["claim_any(4)"] = clock(lambda: attempts.claim_any(4)) if queued > 100 else 0.0
+    figures["claim_any(4)"] = median_ms(lambda: attempts.claim_any(4)) if queued > 100 else 0.0
     database.close()
     return figures
 
 
-def clock(work: Callable[[], Any], after: Callable[[], Any] = lambda: None) -> float:
+def median_ms(work: Callable[[], Any], after: Callable[[], Any] = lambda: None) -> float:
     """The median of several turns, milliseconds."""
     took = []
     for _ in range(ROUNDS):

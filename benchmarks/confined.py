@@ -62,7 +62,7 @@ def _job(source: str, given: dict[str, Any], reuse: bool = False) -> Job:
     )
 
 
-class Confined:
+class TierRunners:
     """Runners of one tier, each started at its first measurement."""
 
     def __init__(self, tier: Tier) -> None:
@@ -112,7 +112,7 @@ class Confined:
         return self._runners[name]
 
     def _run(self, runner: Runner, task: Job) -> int | None:
-        outcome = runner.run(task, _NOBODY)
+        outcome = runner.run(task, _NO_HOST)
         if outcome.status != "succeeded":
             raise RuntimeError(f"{outcome.status}: {outcome.error}")
         return outcome.pid
@@ -122,7 +122,7 @@ class Confined:
             runner.close()
 
 
-_NOBODY: Any = None  # these functions ask the engine for nothing
+_NO_HOST: Any = None  # these functions ask the engine for nothing
 
 
 def _timed(call: Callable[[], Any]) -> float:
@@ -146,7 +146,7 @@ def main(tier: Any) -> None:
     os.dup2(2, 1)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
-        confined = Confined(tier)
+        confined = TierRunners(tier)
     except Exception as error:
         print(" ".join(str(error).split()), file=out, flush=True)
         return

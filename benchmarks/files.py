@@ -30,9 +30,9 @@ from functory.engine.database.connection import Database
 from functory.triggers.sources.registry import Registry
 
 FILES = 30_000
-_PATIENCE = 120.0
+_TIMEOUT_SECONDS = 120.0
 _ROOT = Path(__file__).resolve().parents[1]
-_BYTES = 64
+_FILE_BYTES = 64
 
 _WATCHER = """
 import sys, threading
@@ -44,7 +44,7 @@ while True:
     keeper.look()
     threading.Event().wait(0.05)
 """
-_BARE = """
+_BARE_WATCHDOG = """
 import sys, time
 from watchdog.events import FileSystemEventHandler
 from watchdog.observers import Observer
@@ -98,7 +98,7 @@ def _measure(folder: Path, files: int, database: str) -> dict[str, Any]:
     Registry(opened).save("file", "bench", {"path": str(inbox)})
     watcher = subprocess.Popen([sys.executable, "-c", _WATCHER, url, str(folder / "home")], cwd=_ROOT)
     bare = subprocess.Popen(
-        [sys.executable, "-c", _BARE, str(inbox)],
+        [sys.executable, "-c", _BARE_WATCHDOG, str(inbox)],
         cwd=_ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -118,12 +118,12 @@ def _drop(
 ) -> dict[str, Any]:
     assert bare.stdout is not None
     bare.stdout.readline()
-    _until(lambda: _cursor(database))
+    _wait_until(lambda: _first_scan_done(database))
     process = psutil.Process(watcher.pid)
     before, cpu = process.memory_info().rss, sum(process.cpu_times()[:2])
     start = time.monotonic()
     for number in range(files):
-        (inbox / f"{number:06}").write_bytes(b"%06d" % number + b"x" * (_BYTES - 6))
+        (inbox / f"{number:06}").write_bytes(b"%06d" % number + b"x" * (_FILE_BYTES - 6))
     dropped = time.monotonic() - start
     peak = before
 
@@ -132,13 +132,13 @@ def _drop(
         peak = max(peak, process.memory_info().rss)
         return _count(database) >= files
 
-    _until(all_told)
+    _wait_until(all_told)
     seconds = time.monotonic() - start
     words = bare.communicate()[0].split()
     heard, bare_seconds = int(words[0]), float(words[1]) - start
     used = sum(process.cpu_times()[:2]) - cpu
     (inbox / "last").write_text("what was told twice would have been by now")
-    _until(lambda: _count(database) > files)
+    _wait_until(lambda: _count(database) > files)
     with database.read() as tx:
         told = tx.rows(
             sa.select(schema.event.c.subject, sa.func.count().label("times"))
@@ -163,7 +163,7 @@ def _drop(
     }
 
 
-def _cursor(database: Database) -> bool:
+def _first_scan_done(database: Database) -> bool:
     row = Registry(database).get("file", "bench")
     return bool((row["cursor"] or {}).get("look"))
 
@@ -174,9 +174,9 @@ def _count(database: Database) -> int:
         return int(tx.scalar(statement.where(schema.event.c.type.like("file.%"))) or 0)
 
 
-def _until(fact: Any) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not fact():
+def _wait_until(condition: Any) -> None:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError("the watch did not get there")
         time.sleep(0.05)

@@ -40,13 +40,13 @@ class ForkServer:
     def pid(self) -> int:
         return self._process.pid
 
-    def call(self, source: str, name: str, given: dict[str, Any]) -> Any:
+    def call(self, source: str, name: str, arguments: dict[str, Any]) -> Any:
         """The result of function ``name`` of ``source``."""
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
                 socket.send_fds(self._control, [b"f"], [theirs.fileno()])
-            _write(ours, [source, name, given])
+            _write(ours, [source, name, arguments])
             return _read(ours)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events import store as event_store
 from functory.engine.settings import load_settings
-from functory.triggers.routing.release import Turn
+from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 
 KEYS = 10_000
@@ -42,7 +42,7 @@ def measure(database: Database, engine: Functory) -> dict[str, Any]:
     """Plain events are routed with no key open and with all of them; then everything is due at once."""
     clock = ManualClock(datetime.now().astimezone())
     database.clock = clock
-    router, turn = Router(database, engine.settings), Turn(database, engine.settings)
+    router, turn = Router(database, engine.settings), Release(database, engine.settings)
     engine.functions.save(SOURCE)
     engine.register_trigger("plain", on={"type": ["bench.plain"]}, function="noop", guards={"rate": 0})
     held = {"debounce": {"period": "1h", "key": "data.key"}}
@@ -50,17 +50,17 @@ def measure(database: Database, engine: Functory) -> dict[str, Any]:
         "held", on={"type": ["bench.held"]}, function="noop", flow=held, guards={"rate": 0}
     )
     _drain(router)
-    turn.take()
-    _routed(database, router, "bench.plain", ROUTED)
-    before = _routed(database, router, "bench.plain", ROUTED)
-    opening = _routed(database, router, "bench.held", KEYS)
-    again = _routed(database, router, "bench.held", ROUTED)
-    beside = _routed(database, router, "bench.plain", ROUTED)
-    idle = _idle(turn)
-    sent = _statements(database, lambda: _routed(database, router, "bench.held", 100))
+    turn.run_once()
+    _routing_rate(database, router, "bench.plain", ROUTED)
+    before = _routing_rate(database, router, "bench.plain", ROUTED)
+    opening = _routing_rate(database, router, "bench.held", KEYS)
+    again = _routing_rate(database, router, "bench.held", ROUTED)
+    beside = _routing_rate(database, router, "bench.plain", ROUTED)
+    idle = _idle_seconds(turn)
+    sent = _statements(database, lambda: _routing_rate(database, router, "bench.held", 100))
     clock.advance(timedelta(hours=2).total_seconds())
     start = time.perf_counter()
-    while turn.take():
+    while turn.run_once():
         pass
     seconds = time.perf_counter() - start
     return {
@@ -76,7 +76,7 @@ def measure(database: Database, engine: Functory) -> dict[str, Any]:
     }
 
 
-def _routed(database: Database, router: Router, type_: str, count: int) -> float:
+def _routing_rate(database: Database, router: Router, type_: str, count: int) -> float:
     """Events a second, written before."""
     for start in range(0, count, 1000):
         with database.write() as tx:
@@ -84,7 +84,7 @@ def _routed(database: Database, router: Router, type_: str, count: int) -> float
                 event_store.record(tx, type_, None, {"key": str(number % KEYS)}, source="/bench")
                 for number in range(start, min(count, start + 1000))
             ]
-            event_store.add(tx, rows)
+            event_store.append(tx, rows)
     start_at = time.perf_counter()
     _drain(router)
     return count / (time.perf_counter() - start_at)
@@ -95,11 +95,11 @@ def _drain(router: Router) -> None:
         pass
 
 
-def _idle(turn: Turn) -> float:
-    turn.take()
+def _idle_seconds(turn: Release) -> float:
+    turn.run_once()
     start = time.perf_counter()
     for _ in range(20):
-        turn.take()
+        turn.run_once()
         turn.due_in()
     return (time.perf_counter() - start) / 20
 

@@ -17,7 +17,7 @@ from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings, load_settings
 from functory.roles import services
-from functory.roles.service_loop import Loop
+from functory.roles.service_loop import ServiceLoop
 
 SECONDS = 20.0
 
@@ -49,7 +49,7 @@ def embedded(home: Path) -> dict[str, Any]:
         return count(engine.database)
 
 
-def role(home: Path, make: Callable[[Database, Settings], list[Loop]]) -> dict[str, Any]:
+def role(home: Path, make: Callable[[Database, Settings], list[ServiceLoop]]) -> dict[str, Any]:
     """The loops of one role, for a broker that is never asked for anything."""
     settings = load_settings(home=home, broker_url="redis://127.0.0.1:1/0")
     database = _database(settings)
@@ -84,7 +84,7 @@ def _database(settings: Settings) -> Database:
     settings.home.mkdir(parents=True, exist_ok=True)
     database = Database(settings.database)
     migrations.upgrade(database)
-    database.watch()
+    database.listen_for_wakeups()
     return database
 
 

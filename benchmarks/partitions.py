@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from functory.engine.database.clock import first_id
+from functory.engine.database.clock import lowest_id
 from tests.services.installation import Found, find
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TIMES = 300
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 
 # One row in so many is open; all of those are of the newest week.
-OPEN = 200
+OPEN_EVERY = 200
 
 STATEMENTS = {
     "claim 10 (by id)": "UPDATE run SET state = 'running', fence = fence + 1 WHERE id = ANY(%(ids)s::uuid[])"
@@ -105,14 +105,14 @@ def _fill(connection: psycopg.Connection, weeks: int) -> Sequence[str]:
     week = timedelta(days=7)
     start = NOW - week * max(weeks, 1)
     for number in range(weeks):
-        first, end = first_id(start + week * number), first_id(start + week * (number + 1))
+        first, end = lowest_id(start + week * number), lowest_id(start + week * (number + 1))
         for table in ("run", "happening", "line"):
             connection.execute(
                 f"CREATE TABLE {table}_{number} PARTITION OF {table} FOR VALUES FROM ('{first}') TO ('{end}')"
             )
     step = (NOW - start) / ROWS
-    open_from = ROWS - ROWS // OPEN
-    ids = [first_id(start + step * number) for number in range(ROWS)]
+    open_from = ROWS - ROWS // OPEN_EVERY
+    ids = [lowest_id(start + step * number) for number in range(ROWS)]
     cursor = connection.cursor()
     with cursor.copy("COPY run FROM STDIN") as copy:
         for number, id_ in enumerate(ids):

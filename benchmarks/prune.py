@@ -13,7 +13,7 @@ from typing import Any
 
 from functory.client import Functory
 from functory.engine.database import schema
-from functory.engine.database.clock import ManualClock, SystemClock, first_id
+from functory.engine.database.clock import ManualClock, SystemClock, lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.events.store import Events
 from functory.engine.maintenance import pruning
@@ -22,7 +22,7 @@ from functory.engine.settings import Settings
 from tests.services.installation import Found, find
 
 TREES = 5_000
-LINES = 4
+LOG_LINES = 4
 EMITS = 300
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -62,15 +62,15 @@ def measure(folder: Path, url: str | None) -> dict[str, float]:
         version = engine.functions.save("def noop():\n    return 1\n")
         fill(engine.database, version["id"])
         events = Events(engine.database, 1_000_000)
-        alone = emitted(events)
+        alone = emit_latencies(events)
         pruner = Pruner(engine.database, engine.settings)
-        found, _ = pruning.survey(engine.database, pruning.Limits(timedelta(days=30)))
+        found, _ = pruning.preview(engine.database, pruning.RetentionLimits(timedelta(days=30)))
         beside: list[float] = []
         over = threading.Event()
 
         def emit() -> None:
             while not over.is_set():
-                beside.extend(emitted(events, 20))
+                beside.extend(emit_latencies(events, 20))
 
         thread = threading.Thread(target=emit)
         start = time.perf_counter()
@@ -80,19 +80,19 @@ def measure(folder: Path, url: str | None) -> dict[str, float]:
         taken = time.perf_counter() - start
         over.set()
         thread.join()
-        left, _ = pruning.survey(engine.database, pruning.Limits(timedelta(days=30)))
+        left, _ = pruning.preview(engine.database, pruning.RetentionLimits(timedelta(days=30)))
         rows = sum(count for name, count in (found - left).items() if name != "trees")
         return {
             "rows deleted": rows,
             "rows a second, resting half of the time": rows / taken,
             "emit alone, median ms": statistics.median(alone) * 1000,
-            "emit alone, p99 ms": _high(alone) * 1000,
+            "emit alone, p99 ms": _p99(alone) * 1000,
             "emit beside the pruner, median ms": statistics.median(beside) * 1000,
-            "emit beside the pruner, p99 ms": _high(beside) * 1000,
+            "emit beside the pruner, p99 ms": _p99(beside) * 1000,
         }
 
 
-def emitted(events: Events, count: int = EMITS) -> list[float]:
+def emit_latencies(events: Events, count: int = EMITS) -> list[float]:
     """Seconds of each emit."""
     taken = []
     for number in range(count):
@@ -111,7 +111,7 @@ def fill(database: Database, version_id: str) -> None:
             name: [] for name in ("event", "execution", "attempt", "log")
         }
         for _ in range(500):
-            _tree(rows, version_id, lambda: first_id(OLD)[:-12] + f"{next(numbers):012x}")
+            _tree(rows, version_id, lambda: lowest_id(OLD)[:-12] + f"{next(numbers):012x}")
         with database.write() as tx:
             for name, found in rows.items():
                 tx.insert(schema.metadata.tables[name], found)
@@ -174,7 +174,7 @@ def _tree(rows: dict[str, list[dict[str, Any]]], version_id: str, new: Any) -> N
                 "routed_at": ended,
             }
         )
-    for seq in range(LINES):
+    for seq in range(LOG_LINES):
         rows["log"].append(
             {
                 "execution_id": id_,
@@ -188,7 +188,7 @@ def _tree(rows: dict[str, list[dict[str, Any]]], version_id: str, new: Any) -> N
         )
 
 
-def _high(taken: list[float]) -> float:
+def _p99(taken: list[float]) -> float:
     return sorted(taken)[int(len(taken) * 0.99) - 1]
 
 

@@ -40,15 +40,15 @@ from functory.triggers.patterns import Pattern, compile_pattern, flatten
 SIZES = (10, 100, 1_000, 10_000)
 LARGEST = 100_000
 # Matched first, for the digest; the index learns from them.
-DIGEST = 2_000
+DIGEST_EVENTS = 2_000
 EVENTS = 6_000
 PASSES = 5
 BLOCK = 250
 # Ways that ask every trigger: above these numbers of triggers they would take minutes.
-MOST = {"scan": 10_000, "moto": 1_000}
+MAX_TRIGGERS = {"scan": 10_000, "moto": 1_000}
 # A slow way is timed for so long (seconds), and no more.
-ENOUGH = 2.0
-REPLACED = 2_000
+TIME_LIMIT_SECONDS = 2.0
+REPLACEMENTS = 2_000
 
 Match = Callable[[bytes], Sequence[str]]
 Rules = Sequence[tuple[str, dict[str, Any]]]
@@ -98,7 +98,7 @@ def measure_index(rules: Rules, lines: Sequence[bytes]) -> dict[str, Any]:
     bytes_each = memory(rules)
     patterns = [(id_, compile_pattern(source)) for id_, source in rules]
     start = time.process_time()
-    index = filled(patterns)
+    index = build_index(patterns)
     index.match({})
     load = time.process_time() - start
 
@@ -106,12 +106,20 @@ def measure_index(rules: Rules, lines: Sequence[bytes]) -> dict[str, Any]:
         return index.match(orjson.loads(line))
 
     crc, matches = digest(match, lines)
-    index.settle()
+    index.wait_for_rebuild()
     # As a router has it: the new generation is in use, and what the old one was made of is freed.
     match(lines[0])
     gc.collect()
-    figures = {"digest": crc, "matches": matches, **timed(match, lines), "load_seconds": load, **bytes_each}
-    some = list(itertools.islice(itertools.cycle(patterns[:: max(1, len(patterns) // REPLACED)]), REPLACED))
+    figures = {
+        "digest": crc,
+        "matches": matches,
+        **measure_rates(match, lines),
+        "load_seconds": load,
+        **bytes_each,
+    }
+    some = list(
+        itertools.islice(itertools.cycle(patterns[:: max(1, len(patterns) // REPLACEMENTS)]), REPLACEMENTS)
+    )
     start = time.process_time()
     for id_, pattern in some:
         index.add(id_, pattern)
@@ -119,7 +127,7 @@ def measure_index(rules: Rules, lines: Sequence[bytes]) -> dict[str, Any]:
     return figures | {"candidates": index.stats()["candidates"]}
 
 
-def filled(patterns: Iterable[tuple[str, Pattern]]) -> Index:
+def build_index(patterns: Iterable[tuple[str, Pattern]]) -> Index:
     """An index of these patterns."""
     index = Index()
     for id_, pattern in patterns:
@@ -134,7 +142,7 @@ def memory(rules: Rules) -> dict[str, float]:
         patterns = [(id_, compile_pattern(source)) for id_, source in rules]
         gc.collect()
         compiled = tracemalloc.get_traced_memory()[0]
-        index = filled(patterns)
+        index = build_index(patterns)
         index.match({})
         gc.collect()
         total = tracemalloc.get_traced_memory()[0]
@@ -176,8 +184,8 @@ def measure_slow(
     way: str, rules: Rules, lines: Sequence[bytes], make: Callable[[Rules], Match]
 ) -> dict[str, Any]:
     """A way that asks every trigger."""
-    if len(rules) > MOST[way]:
-        return {"skipped": f"not above {MOST[way]:,} triggers"}
+    if len(rules) > MAX_TRIGGERS[way]:
+        return {"skipped": f"not above {MAX_TRIGGERS[way]:,} triggers"}
     start = time.process_time()
     try:
         match = make(rules)
@@ -185,20 +193,20 @@ def measure_slow(
         return {"skipped": str(error)}
     load = time.process_time() - start
     crc, matches = digest(match, lines)
-    return {"digest": crc, "matches": matches, **timed(match, lines), "load_seconds": load}
+    return {"digest": crc, "matches": matches, **measure_rates(match, lines), "load_seconds": load}
 
 
 def digest(match: Match, lines: Sequence[bytes]) -> tuple[int, float]:
     """The CRC-32 over the ids that match the first events, and the mean number of matches."""
     crc = found = 0
-    for line in lines[:DIGEST]:
+    for line in lines[:DIGEST_EVENTS]:
         ids = sorted(match(line))
         found += len(ids)
         crc = zlib.crc32(",".join(ids).encode() + b"\n", crc)
-    return crc, found / min(DIGEST, len(lines))
+    return crc, found / min(DIGEST_EVENTS, len(lines))
 
 
-def timed(match: Match, lines: Sequence[bytes]) -> dict[str, float]:
+def measure_rates(match: Match, lines: Sequence[bytes]) -> dict[str, float]:
     """Rates and quantiles. A block of events counts at the fastest of PASSES: what others do only adds."""
     once = []
     start = time.thread_time()
@@ -206,7 +214,7 @@ def timed(match: Match, lines: Sequence[bytes]) -> dict[str, float]:
         before = time.thread_time()
         match(line)
         once.append(time.thread_time() - before)
-        if time.thread_time() - start > ENOUGH and len(once) >= 100:
+        if time.thread_time() - start > TIME_LIMIT_SECONDS and len(once) >= 100:
             break
     lines = lines[: len(once)]
     blocks = [lines[at : at + BLOCK] for at in range(0, len(lines), BLOCK)]

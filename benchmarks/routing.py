@@ -121,7 +121,7 @@ def emit(engine: Functory, count: int) -> None:
                         tx, found["type"], found.get("subject"), found["data"], source="/bench"
                     )
                 )
-            event_store.add(tx, rows)
+            event_store.append(tx, rows)
 
 
 if __name__ == "__main__":

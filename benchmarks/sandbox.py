@@ -36,11 +36,11 @@ CALLS = 100
 _ROOT = Path(__file__).resolve().parents[1]
 _ROUNDS = 10
 # Starting an interpreter or a zygote takes so much longer that a part of the calls says enough.
-_FEWER = {"start": 5, "python -I": 5, "bwrap": 5, "60k floats in": 5}
-_MORE = {"reuse": 50}
-_BARE = "bare fork"
-_MEASURED = ("start", "forked", "spare", "reuse", "1 MB in", "1 MB out", "60k floats in")
-_INTERPRETED = (
+_CALL_DIVISORS = {"start": 5, "python -I": 5, "bwrap": 5, "60k floats in": 5}
+_CALL_FACTORS = {"reuse": 50}
+_BARE_FORK = "bare fork"
+_MEASUREMENTS = ("start", "forked", "spare", "reuse", "1 MB in", "1 MB out", "60k floats in")
+_INTERPRETER_SCRIPT = (
     "import json, sys; source, given = json.load(sys.stdin); space = {}; "
     "exec(source, space); json.dump(space['f'](**given), sys.stdout)"
 )
@@ -50,14 +50,14 @@ Measure = Callable[[str, int], dict[str, Any]]
 
 def run(*, quiet: bool = False, tiers: Iterable[str] = TIERS, calls: int = CALLS) -> dict[str, Any]:
     """Measure every tier and peer; prints lines unless ``quiet``. Returns ``{"rows": [...]}``."""
-    subjects: dict[str, Tier] = {}
+    subjects: dict[str, TierProcess] = {}
     skipped: list[dict[str, Any]] = []
     peers = _Peers()
     try:
         for name in tiers:
-            tier = Tier(name)
-            if tier.missing:
-                skipped.append({"way": _title(name), "skipped": tier.missing})
+            tier = TierProcess(name)
+            if tier.unavailable_reason:
+                skipped.append({"way": _title(name), "skipped": tier.unavailable_reason})
             else:
                 subjects[_title(name)] = tier
         rows = _measure(subjects, peers, calls)
@@ -77,28 +77,28 @@ def _title(tier: str) -> str:
     return "no tier" if tier == "none" else f"tier {tier}"
 
 
-def _measure(subjects: dict[str, Tier], peers: _Peers, calls: int) -> list[dict[str, Any]]:
+def _measure(subjects: dict[str, TierProcess], peers: _Peers, calls: int) -> list[dict[str, Any]]:
     """Rows, after as many rounds as there are; each round asks every way for a part of its calls."""
     plan: list[tuple[str, str, Measure]] = [
-        (way, what, tier.measure) for what in _MEASURED for way, tier in subjects.items()
+        (way, what, tier.measure) for what in _MEASUREMENTS for way, tier in subjects.items()
     ]
-    plan += [(_BARE, what, peers.forked) for what in ("forked", "1 MB in", "1 MB out", "60k floats in")]
+    plan += [(_BARE_FORK, what, peers.forked) for what in ("forked", "1 MB in", "1 MB out", "60k floats in")]
     plan.append(("python -I", "forked", peers.interpreted))
     if peers.bwrap:
         plan.append(("bwrap", "forked", peers.wrapped))
-    plan.sort(key=lambda entry: _MEASURED.index(entry[1]))
+    plan.sort(key=lambda entry: _MEASUREMENTS.index(entry[1]))
     gathered: dict[tuple[str, str], dict[str, Any]] = {}
     for number in range(min(_ROUNDS, calls)):
         # Backwards every second time: who follows whom should not matter.
         for way, what, measure in plan if number % 2 else reversed(plan):
-            fewer = _FEWER.get(what) or _FEWER.get(way) or 1
-            count = max(1, calls * _MORE.get(what, 1) // _ROUNDS // fewer)
+            fewer = _CALL_DIVISORS.get(what) or _CALL_DIVISORS.get(way) or 1
+            count = max(1, calls * _CALL_FACTORS.get(what, 1) // _ROUNDS // fewer)
             found = measure(what, count)
             into = gathered.setdefault((way, what), {"ms": [], "cpu_ms": 0.0})
             into["ms"] += found["ms"]
             into["cpu_ms"] = None if found["cpu_ms"] is None else into["cpu_ms"] + found["cpu_ms"]
     rows = [_row(way, what, gathered[way, what]) for way, what, _ in plan]
-    bare = {row["what"]: row["p50_ms"] for row in rows if row["way"] == _BARE}
+    bare = {row["what"]: row["p50_ms"] for row in rows if row["way"] == _BARE_FORK}
     for row in rows:
         peer = bare.get("forked" if row["what"] == "spare" else row["what"])
         if peer is not None:
@@ -124,7 +124,7 @@ def _row(way: str, what: str, found: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-class Tier:
+class TierProcess:
     """A process that measures one tier; ``missing`` says why this machine cannot."""
 
     def __init__(self, name: str) -> None:
@@ -140,8 +140,8 @@ class Tier:
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        self.missing = line.strip() or ("" if line else "its process ended")
-        if self.missing:
+        self.unavailable_reason = line.strip() or ("" if line else "its process ended")
+        if self.unavailable_reason:
             self.close()
 
     def measure(self, what: str, count: int) -> dict[str, Any]:
@@ -175,19 +175,19 @@ class _Peers:
 
     def interpreted(self, what: str, count: int) -> dict[str, Any]:
         # The interpreter itself, not a virtual environment's link to it, as the sandbox does.
-        return self._started([os.path.realpath(sys.executable), "-I"], what, count)
+        return self._time_subprocess([os.path.realpath(sys.executable), "-I"], what, count)
 
     def wrapped(self, what: str, count: int) -> dict[str, Any]:
         argv = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
         argv += ["--tmpfs", "/tmp", os.path.realpath(sys.executable), "-I"]
-        return self._started(argv, what, count)
+        return self._time_subprocess(argv, what, count)
 
-    def _started(self, argv: list[str], what: str, count: int) -> dict[str, Any]:
+    def _time_subprocess(self, argv: list[str], what: str, count: int) -> dict[str, Any]:
         said = json.dumps(self._work[what])
 
         def start() -> None:
             subprocess.run(
-                [*argv, "-c", _INTERPRETED], input=said, text=True, capture_output=True, check=True
+                [*argv, "-c", _INTERPRETER_SCRIPT], input=said, text=True, capture_output=True, check=True
             )
 
         return self._timed(start, count)

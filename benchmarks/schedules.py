@@ -22,7 +22,7 @@ from functory.engine.database import counters, migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
 from functory.roles.services import ticker_loop
-from functory.triggers.sources.schedules import Config
+from functory.triggers.sources.schedules import ScheduleConfig
 from functory.triggers.sources.schedules.ticker import Ticker
 from tests.services.installation import Missing, find
 
@@ -48,7 +48,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
             server.database() as url,
         ):
             figures["postgresql"] = measure(url, Path(folder), psutil.Process(server.pid))
-    figures["celery beat"] = beat()
+    figures["celery beat"] = measure_celery_beat()
     if not quiet:
         show(figures)
     return figures
@@ -62,8 +62,8 @@ def measure(url: str, home: Path, server: psutil.Process | None) -> dict[str, An
     try:
         fill(database, "idle", STORED, database.clock.now() + timedelta(days=200))
         analyse(database)
-        figures = {"idle_cpu_percent": idle(database, settings, server)}
-        figures |= at_once(database, settings)
+        figures = {"idle_cpu_percent": measure_idle(database, settings, server)}
+        figures |= measure_due_at_once(database, settings)
         fill(database, "due", STORED, database.clock.now() - timedelta(seconds=2))
         figures["ticks_per_second"] = drain(database, settings)
     finally:
@@ -71,10 +71,10 @@ def measure(url: str, home: Path, server: psutil.Process | None) -> dict[str, An
     return figures
 
 
-def fill(database: Database, prefix: str, count: int, moment: datetime) -> datetime:
+def fill(database: Database, prefix: str, count: int, due_at: datetime) -> datetime:
     """Store daily schedules in one go, as ``add`` would: all are due at the second of ``moment``, which is returned."""
-    due = moment.replace(microsecond=0)
-    made = Config(cron=f"{due:%S} {due:%M} {due:%H} * * *")
+    due = due_at.replace(microsecond=0)
+    made = ScheduleConfig(cron=f"{due:%S} {due:%M} {due:%H} * * *")
     with database.write() as tx:
         changed = counters.bump(tx, counters.SOURCES)
         heads, rows = [], []
@@ -97,24 +97,24 @@ def analyse(database: Database) -> None:
         tx.execute(sa.text("ANALYZE"))
 
 
-def idle(database: Database, settings: Settings, server: psutil.Process | None) -> dict[str, float]:
+def measure_idle(database: Database, settings: Settings, server: psutil.Process | None) -> dict[str, float]:
     """Percent of one core that the ticker's loop takes, and the database server for it, with nothing due."""
     loop = ticker_loop(database, settings)
     loop.start()
     time.sleep(1)
-    before, before_there, start = time.process_time(), _spent(server), time.perf_counter()
+    before, before_there, start = time.process_time(), _cpu_seconds(server), time.perf_counter()
     time.sleep(IDLE_SECONDS)
     seconds = time.perf_counter() - start
     figures = {
         "scheduler": round(100 * (time.process_time() - before) / seconds, 3),
-        "database": round(100 * (_spent(server) - before_there) / seconds, 3),
+        "database": round(100 * (_cpu_seconds(server) - before_there) / seconds, 3),
     }
     loop.stop()
     loop.join()
     return figures
 
 
-def at_once(database: Database, settings: Settings) -> dict[str, Any]:
+def measure_due_at_once(database: Database, settings: Settings) -> dict[str, Any]:
     """How long after their moment the events of 1,000 schedules were committed, with 10,000 others stored."""
     moment = fill(database, "now", AT_ONCE, database.clock.now() + timedelta(seconds=AHEAD_SECONDS))
     ticker = Ticker(database, settings)
@@ -148,7 +148,7 @@ def drain(database: Database, settings: Settings) -> float:
     return round(STORED / seconds, 1)
 
 
-def beat() -> dict[str, Any]:
+def measure_celery_beat() -> dict[str, Any]:
     """Celery beat's scheduler: its look at 10,000 entries of which nothing is due, and 1,000 due at once.
 
     These are alone: each tick compares all entries with what it knew, which among 10,000 takes a minute.
@@ -190,7 +190,7 @@ def beat() -> dict[str, Any]:
     }
 
 
-def _spent(server: psutil.Process | None) -> float:
+def _cpu_seconds(server: psutil.Process | None) -> float:
     """Processor seconds of a database server and all its sessions."""
     total = 0.0
     for process in [server, *server.children(recursive=True)] if server is not None else []:

@@ -32,11 +32,11 @@ from functory.engine.maintenance import invariants, pruning
 from tests.support.processes import Role, Roles
 
 SLOTS = 4
-EVERY = 10.0
+SAMPLE_SECONDS = 10.0
 WARM_UP = 300
 
 # What finished longer ago than this is deleted: a scheduler would keep it for days, and there would be no level.
-KEPT = timedelta(minutes=5)
+KEEP_FOR = timedelta(minutes=5)
 
 TABLES = ("event", "outbox", "firing", "execution", "attempt", "log", "span", "budget", "suppression")
 
@@ -54,7 +54,7 @@ def main() -> int:
         samples = [json.loads(line) for line in given.source.read_text().splitlines()]
     else:
         samples = soak(given.minutes * 60, given.broker, given.rate, given.out)
-    steady = judge(samples)
+    steady = compare_quarters(samples)
     if given.plot is not None:
         from benchmarks.plot import draw
 
@@ -81,11 +81,13 @@ def soak(seconds: float, broker: str, rate: float | None, out: Path | None) -> l
         pruner.start()
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
-            samples.append({"seconds": round(passed, 1), "sent": sent[0]} | look(engine.database, roles))
+            samples.append(
+                {"seconds": round(passed, 1), "sent": sent[0]} | take_sample(engine.database, roles)
+            )
             if out is not None:
                 with out.open("a") as stream:
                     stream.write(json.dumps(samples[-1]) + "\n")
-            ending.wait(max(0.0, len(samples) * EVERY - (time.monotonic() - began)))
+            ending.wait(max(0.0, len(samples) * SAMPLE_SECONDS - (time.monotonic() - began)))
         ending.set()
         sender.join()
         pruner.join()
@@ -106,32 +108,32 @@ def highest_rate(engine: Functory, count: int = WARM_UP) -> float:
     return count / (time.perf_counter() - start)
 
 
-def send(engine: Functory, rate: float, sent: list[int], ending: threading.Event) -> None:
+def send(engine: Functory, rate: float, sent: list[int], stopping: threading.Event) -> None:
     """Emit at this rate, whatever the other side does."""
     began = time.monotonic()
-    while not ending.is_set():
+    while not stopping.is_set():
         due = int((time.monotonic() - began) * rate) - sent[0]
         for _ in range(due):
             engine.events.emit("soak.tick", {"n": sent[0]})
             sent[0] += 1
-        ending.wait(0.02)
+        stopping.wait(0.02)
 
 
-def prune(database: Database, ending: threading.Event) -> None:
+def prune(database: Database, stopping: threading.Event) -> None:
     """Delete what is old, as the scheduler's pruner does: it rests as long after each step as the step took."""
-    while not ending.wait(EVERY):
+    while not stopping.wait(SAMPLE_SECONDS):
         began = time.monotonic()
-        for _ in pruning.prune(database, pruning.Limits(KEPT, KEPT)):
-            if ending.wait(time.monotonic() - began):
+        for _ in pruning.prune(database, pruning.RetentionLimits(KEEP_FOR, KEEP_FOR)):
+            if stopping.wait(time.monotonic() - began):
                 return
             began = time.monotonic()
 
 
-def look(database: Database, roles: Roles) -> dict[str, Any]:
+def take_sample(database: Database, roles: Roles) -> dict[str, Any]:
     """One sample."""
     found: dict[str, Any] = {}
     for role in roles.started:
-        found |= {f"{role.name}.{key}": value for key, value in of_process(role).items()}
+        found |= {f"{role.name}.{key}": value for key, value in process_usage(role).items()}
     with database.read() as tx:
         found["database.mib"] = tx.scalar(sa.text("SELECT pg_database_size(current_database())")) / 2**20
         found["database.connections"] = tx.scalar(
@@ -146,7 +148,7 @@ def look(database: Database, roles: Roles) -> dict[str, Any]:
     return {key: round(float(value), 2) for key, value in found.items()}
 
 
-def of_process(role: Role) -> Mapping[str, float]:
+def process_usage(role: Role) -> Mapping[str, float]:
     """Memory (MiB, without what is shared), open files, threads and processes of a role with all below it."""
     main = psutil.Process(role.pid)
     memory, files, threads, count = 0, 0, 0, 0
@@ -162,7 +164,7 @@ def of_process(role: Role) -> Mapping[str, float]:
     return {"mib": memory / 2**20, "files": files, "threads": threads, "processes": count}
 
 
-def judge(samples: Sequence[Mapping[str, float]]) -> bool:
+def compare_quarters(samples: Sequence[Mapping[str, float]]) -> bool:
     """Print the second and the last quarter of each figure; False when one of a role or of the database grows."""
     quarter = max(1, len(samples) // 4)
     second, last = samples[quarter : 2 * quarter], samples[-quarter:]

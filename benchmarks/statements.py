@@ -11,9 +11,9 @@ from sqlalchemy import event
 
 from functory.client import Functory
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 from functory.engine.settings import load_settings
-from functory.triggers.routing.release import Turn
+from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 
 SOURCE = "def noop(event=None):\n    return 1\n"
@@ -60,7 +60,7 @@ def measure(engine: Functory) -> dict[str, Any]:
 
     def turn() -> None:
         (claim,) = attempts.claim([engine.executions.start("noop", {})["id"]])
-        attempts.finish(claim, Ending("succeeded", result=1))
+        attempts.finish(claim, AttemptResult("succeeded", result=1))
 
     turn()
     while router.route_batch().events:
@@ -74,11 +74,11 @@ def measure(engine: Functory) -> dict[str, Any]:
     result["start"] = count(lambda: engine.executions.start("noop", {}))
     claims = attempts.claim(ids[:1])
     result["claim 10"] = count(lambda: attempts.claim(ids[1:]))
-    result["finish"] = count(lambda: attempts.finish(claims[0], Ending("succeeded", result=1)))
-    flow = Turn(engine.database, engine.settings)
-    while flow.take():
+    result["finish"] = count(lambda: attempts.finish(claims[0], AttemptResult("succeeded", result=1)))
+    flow = Release(engine.database, engine.settings)
+    while flow.run_once():
         pass
-    result["a turn, nothing waits"] = count(lambda: (flow.take(), flow.due_in()))
+    result["a turn, nothing waits"] = count(lambda: (flow.run_once(), flow.due_in()))
     return result
 
 

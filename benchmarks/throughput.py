@@ -27,7 +27,7 @@ from tests.support.processes import Roles
 
 COUNT = 400
 RATE = 20
-LATENCIES = 100
+LATENCY_SAMPLES = 100
 ROUNDS = 3
 SLOTS = 4
 
@@ -53,7 +53,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
     return figures
 
 
-def compare(engine: Functory, peer: Peer) -> dict[str, Any]:
+def compare(engine: Functory, peer: CeleryPeer) -> dict[str, Any]:
     """Interleaved rounds of ours and the peer's."""
     engine.functions.save(SOURCE)
     engine.register_trigger("bench", on={"type": ["bench.tick"]}, function="noop")
@@ -63,7 +63,7 @@ def compare(engine: Functory, peer: Peer) -> dict[str, Any]:
     for _ in range(ROUNDS):
         ours.append(throughput(engine))
         theirs.append(peer.rate(COUNT))
-    late, peer_late = latency(engine), peer.latencies(LATENCIES, RATE)
+    late, peer_late = latency(engine), peer.latencies(LATENCY_SAMPLES, RATE)
     result = {
         "executions_per_second": statistics.median(ours),
         "celery_tasks_per_second": statistics.median(theirs),
@@ -86,7 +86,7 @@ def throughput(engine: Functory) -> float:
 def latency(engine: Functory) -> list[float]:
     """Seconds from before ``emit()`` to the first line of the triggered function, at ``RATE`` events a second."""
     sent: dict[str, float] = {}
-    for _ in range(LATENCIES):
+    for _ in range(LATENCY_SAMPLES):
         now = time.time()
         sent[engine.emit("bench.tick", {})] = now
         time.sleep(max(0.0, 1 / RATE - (time.time() - now)))
@@ -95,7 +95,7 @@ def latency(engine: Functory) -> list[float]:
     return [row["result"] - sent[row["event_id"]] for row in rows if row["event_id"] in sent]
 
 
-class Peer:
+class CeleryPeer:
     """Plain Celery with a worker of its own."""
 
     def __init__(self, broker: str, folder: Path) -> None:
@@ -110,7 +110,7 @@ class Peer:
         self._app.conf.task_default_queue = "peer"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> CeleryPeer:
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -167,10 +167,10 @@ class Peer:
             time.sleep(0.002)
 
 
-class EmbeddedPeer(Peer):
+class EmbeddedCeleryPeer(CeleryPeer):
     """Plain Celery over the in-memory transport, its worker in a thread, as a test would run it."""
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> CeleryPeer:
         from benchmarks import plain
         from functory.workers.processes.embedded_worker import EmbeddedWorker
 
@@ -187,17 +187,17 @@ class EmbeddedPeer(Peer):
 
 
 @contextlib.contextmanager
-def embedded(folder: Path) -> Iterator[tuple[Functory, Peer]]:
+def embedded(folder: Path) -> Iterator[tuple[Functory, CeleryPeer]]:
     """SQLite and the in-memory transport."""
     with (
         Functory(load_settings(home=folder, worker_slots=SLOTS)) as engine,
-        EmbeddedPeer("memory://", folder) as peer,
+        EmbeddedCeleryPeer("memory://", folder) as peer,
     ):
         yield engine.start(), peer
 
 
 @contextlib.contextmanager
-def on_redis(folder: Path) -> Iterator[tuple[Functory, Peer]]:
+def on_redis(folder: Path) -> Iterator[tuple[Functory, CeleryPeer]]:
     """PostgreSQL and Redis."""
     from tests.services.redis import Redis
 
@@ -209,7 +209,7 @@ def on_redis(folder: Path) -> Iterator[tuple[Functory, Peer]]:
 
 
 @contextlib.contextmanager
-def on_rabbitmq(folder: Path) -> Iterator[tuple[Functory, Peer]]:
+def on_rabbitmq(folder: Path) -> Iterator[tuple[Functory, CeleryPeer]]:
     """PostgreSQL and RabbitMQ."""
     from tests.services.rabbitmq import RabbitMQ
 
@@ -223,7 +223,7 @@ def on_rabbitmq(folder: Path) -> Iterator[tuple[Functory, Peer]]:
 
 
 @contextlib.contextmanager
-def servers(folder: Path, broker: str, peer_broker: str) -> Iterator[tuple[Functory, Peer]]:
+def servers(folder: Path, broker: str, peer_broker: str) -> Iterator[tuple[Functory, CeleryPeer]]:
     """Router, scheduler and one worker as processes, beside the peer's worker."""
     from tests.services.postgres import Postgres
 
@@ -237,7 +237,7 @@ def servers(folder: Path, broker: str, peer_broker: str) -> Iterator[tuple[Funct
         roles.migrate()
         for role in (("router",), ("scheduler",), ("worker", "--slots", str(SLOTS))):
             roles.start(*role)
-        with roles.client() as engine, Peer(peer_broker, folder) as peer:
+        with roles.client() as engine, CeleryPeer(peer_broker, folder) as peer:
             yield engine, peer
 
 

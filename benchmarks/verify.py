@@ -34,7 +34,7 @@ _DATA = (
 )
 _SANDBOX = """'{"sha256": "", "tier": "A", "environment": null, "grants": {}, "limits": {"timeout": 30}}'"""
 # Milliseconds between the beginnings of two executions of the history.
-APART = 10
+INTERVAL_MS = 10
 
 
 def run(*, quiet: bool = False, executions: int = EXECUTIONS) -> dict[str, Any]:
@@ -56,8 +56,8 @@ def measure(url: str, executions: int) -> dict[str, Any]:
         start = time.perf_counter()
         fill(database, settings, executions)
         filled = time.perf_counter() - start
-        whole = _asked(database, settings)
-        hour = _asked(database, settings, since=database.clock.now() - timedelta(hours=1))
+        whole = _verify_seconds(database, settings)
+        hour = _verify_seconds(database, settings, since=database.clock.now() - timedelta(hours=1))
     finally:
         database.close()
     return {
@@ -79,7 +79,7 @@ def fill(database: Database, settings: Settings, executions: int) -> None:
     with database.write() as tx:
         tx.execute(sa.update(schema.event).values(state="routed", routed_at=tx.now))
         tx.execute(sa.delete(schema.outbox))
-    first = int(database.clock.now().timestamp() * 1000) - (executions + 1) * APART - 60_000
+    first = int(database.clock.now().timestamp() * 1000) - (executions + 1) * INTERVAL_MS - 60_000
     history = _History(database.dialect, first, executions, version, made)
     with database.connection(write=True) as connection:
         if database.dialect == "postgresql":
@@ -180,19 +180,19 @@ class _History:
 
     def _id(self, n: str, place: int) -> str:
         """The UUIDv7 of something of the execution number ``n``."""
-        at, rest = f"({self.first} + ({n}) * {APART} + {place})", f"(({n}) * 8 + {place})"
+        at, rest = f"({self.first} + ({n}) * {INTERVAL_MS} + {place})", f"(({n}) * 8 + {place})"
         if self.dialect == "postgresql":
             return f"(lpad(to_hex({at}), 12, '0') || '70008000' || lpad(to_hex({rest}), 12, '0'))::uuid"
         return f"printf('%012x70008000%012x', {at}, {rest})"
 
     def _at(self, after: int) -> str:
-        at = f"({self.first} + n * {APART} + {after})"
+        at = f"({self.first} + n * {INTERVAL_MS} + {after})"
         if self.dialect == "postgresql":
             return f"to_timestamp({at} / 1000.0)"
         return f"strftime('%Y-%m-%d %H:%M:%f000', {at} / 1000.0, 'unixepoch')"
 
 
-def _asked(database: Database, settings: Settings, **options: Any) -> dict[str, float]:
+def _verify_seconds(database: Database, settings: Settings, **options: Any) -> dict[str, float]:
     found = invariants.verify(database, settings, **options)
     broken = [one for one in found if one.count]
     if broken:

@@ -63,7 +63,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
     """Measure; prints the figures unless ``quiet``. PostgreSQL is left out where it is not installed."""
     figures: dict[str, Any] = {"bare": measure("bare", "")}
     with tempfile.TemporaryDirectory() as folder:
-        figures["sqlite"] = stored(folder, "")
+        figures["sqlite"] = measure_database(folder, "")
     found = find("postgres")
     if not isinstance(found, Missing):
         from tests.services.postgres import Postgres
@@ -73,7 +73,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
             server.database() as url,
             tempfile.TemporaryDirectory() as folder,
         ):
-            figures["postgresql"] = stored(folder, url)
+            figures["postgresql"] = measure_database(folder, url)
     if not quiet:
         print(f"\nwebhooks, signed, 1 kB, {CONNECTIONS} connections; open loop at {RATE}/s for {SECONDS:g} s")
         for name, row in figures.items():
@@ -86,7 +86,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
     return figures
 
 
-def stored(folder: str, url: str) -> dict[str, Any]:
+def measure_database(folder: str, url: str) -> dict[str, Any]:
     """One database: a fresh one, with the webhook in it."""
     given = {"database_url": url, "broker_url": "amqp://nobody@127.0.0.1:1/"} if url else {}
     with Functory(load_settings(home=Path(folder), secret_key=_SECRET_KEY, **given)) as engine:
@@ -129,9 +129,9 @@ async def _measure(address: str, process: psutil.Process) -> dict[str, Any]:
     requests = _Requests(address)
     senders = [_Sender(requests) for _ in range(CONNECTIONS)]
     await asyncio.gather(*(sender.open() for sender in senders))
-    await asyncio.gather(*(_often(sender, time.perf_counter() + 0.5) for sender in senders))
+    await asyncio.gather(*(_send_until(sender, time.perf_counter() + 0.5) for sender in senders))
     start, before = time.perf_counter(), process.cpu_times()
-    done = sum(await asyncio.gather(*(_often(sender, start + SECONDS / 2) for sender in senders)))
+    done = sum(await asyncio.gather(*(_send_until(sender, start + SECONDS / 2) for sender in senders)))
     per_second = done / (time.perf_counter() - start)
     after = process.cpu_times()
     spent = after.user + after.system - before.user - before.system
@@ -146,7 +146,7 @@ async def _measure(address: str, process: psutil.Process) -> dict[str, Any]:
     }
 
 
-async def _often(sender: _Sender, until: float) -> int:
+async def _send_until(sender: _Sender, until: float) -> int:
     done = 0
     while time.perf_counter() < until:
         await sender.send()

@@ -66,14 +66,14 @@ PROFILES = {
 def events(profile: str, count: int, seed: int = SEED) -> list[bytes]:
     """Return ``count`` events, each as JSON."""
     made = _Events(PROFILES[profile], Random(seed))
-    return [json.dumps(made.one(), separators=(",", ":")).encode() for _ in range(count)]
+    return [json.dumps(made.make_event(), separators=(",", ":")).encode() for _ in range(count)]
 
 
 def triggers(profile: str, count: int, seed: int = SEED) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``count`` triggers as (id, pattern)."""
     made = _Triggers(PROFILES[profile], Random(seed + 1))
     for number in range(count):
-        yield f"r{number:06}", made.one()
+        yield f"r{number:06}", made.make_pattern()
 
 
 class _Events:
@@ -87,7 +87,7 @@ class _Events:
     def _weighted(self, weights: Mapping[str, int]) -> str:
         return self._chance.choices(list(weights), list(weights.values()))[0]
 
-    def one(self) -> dict[str, Any]:
+    def make_event(self) -> dict[str, Any]:
         profile, chance = self._profile, self._chance
         function, type_ = self._uneven(profile.functions), self._weighted(TYPES)
         data: dict[str, Any] = {
@@ -155,7 +155,7 @@ class _Triggers:
         self._kinds = [kind for _, kind in kinds]
         self._weights = [weight for weight, _ in kinds]
 
-    def one(self) -> dict[str, Any]:
+    def make_pattern(self) -> dict[str, Any]:
         chance = self._chance
         asked = dict([self._scope()]) if chance.random() < self._profile.scoped else {}
         wanted = max(2, len(asked) + chance.choice((1, 2, 2, 2, 3)))

@@ -24,7 +24,7 @@ from functory._version import __version__ as __version__
 if TYPE_CHECKING:
     from functory.client import Functory, Handle
 
-_process: Functory | None = None
+_default_engine: Functory | None = None
 _lock = threading.Lock()
 
 # Errors and classes that are offered here but live elsewhere.
@@ -51,28 +51,28 @@ _LAZY = {
 
 def engine_of_process() -> Functory:
     """The engine that the module-level functions use: made from the settings at its first use."""
-    global _process
+    global _default_engine
     with _lock:
-        if _process is None:
+        if _default_engine is None:
             from functory.client import Functory
 
-            _process = Functory()
+            _default_engine = Functory()
             atexit.register(close)
-        return _process
+        return _default_engine
 
 
 def use(engine: Functory | None) -> None:
     """Let the module-level functions use ``engine`` (None: the default one again)."""
-    global _process
+    global _default_engine
     with _lock:
-        _process = engine
+        _default_engine = engine
 
 
 def close() -> None:
     """Stop and close the process's engine, if it was opened."""
-    global _process
+    global _default_engine
     with _lock:
-        engine, _process = _process, None
+        engine, _default_engine = _default_engine, None
     if engine is not None:
         engine.close()
 

@@ -31,7 +31,7 @@ from functory.engine.executions import store as execution_store
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments, dependencies
-from functory.engine.functions.grant_approvals import Widenings
+from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.source import decorator
 from functory.engine.functions.state import State
@@ -43,7 +43,7 @@ from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
-    from functory.engine.functions.environments import Needs, Resolved
+    from functory.engine.functions.environments import PackageNeeds, Resolved
     from functory.engine.functions.source.declaration import Signature
     from functory.schedules import Schedules
     from functory.triggers.analysis import backtest, cycles
@@ -62,7 +62,7 @@ class Handle:
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the result. Raises :class:`ExecutionFailed` or :class:`WaitTimeout` (``timeout`` seconds)."""
-        return execution_store.value_of(self._owner.executions.wait([self.id], timeout)[0])
+        return execution_store.result_or_raise(self._owner.executions.wait([self.id], timeout)[0])
 
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"
@@ -81,7 +81,7 @@ class Functory:
         self.executions = Executions(self.database, self.settings)
         self.compensations = Compensations(self.database)
         self.functions = Functions(self.database, self._inspect, self.settings, self._resolve)
-        self.widenings = Widenings(self.database, self.settings)
+        self.grant_approvals = GrantApprovals(self.database, self.settings)
         self.triggers = Triggers(self.database)
         self.sources = Registry(self.database)
         self.suppressions = Suppressions(self.database)
@@ -94,7 +94,7 @@ class Functory:
         if self.settings.embedded:
             migrations.upgrade(self.database)
         else:
-            self.database.watch()
+            self.database.listen_for_wakeups()
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -109,7 +109,7 @@ class Functory:
         """The child processes of this engine; loaded at the first use, for most commands need none."""
         from functory.workers.sandbox.runner import Runner
 
-        return Runner.of(self.settings)
+        return Runner.from_settings(self.settings)
 
     @cached_property
     def environments(self) -> Environments:
@@ -119,13 +119,13 @@ class Functory:
         return Environments(self.settings, self.database)
 
     def _inspect(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature:
-        from functory.workers.sandbox.checks.startup import check
+        from functory.workers.sandbox.checks.startup import check_tier
 
         # The source is executed here, also by a client that runs nothing else: not with less than was demanded.
-        check(self.settings, self.runner)
+        check_tier(self.settings, self.runner)
         return self.runner.inspect(source, name, packages=packages)
 
-    def _resolve(self, needs: Needs, *, renew: bool = False) -> Resolved:
+    def _resolve(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved:
         return self.environments.resolve(needs, renew=renew)
 
     def __enter__(self) -> Functory:
@@ -139,13 +139,13 @@ class Functory:
         with self._lock:
             if self._embedded is None and self.settings.embedded:
                 from functory.engine.telemetry import log_config
-                from functory.roles.services import Embedded
+                from functory.roles.services import EmbeddedRoles
 
                 if not structlog.is_configured():
                     # A plain script: what the roles have to say must not mix with what it prints.
                     log_config.configure("warning")
 
-                embedded = Embedded(self.database, self.settings, self.runner)
+                embedded = EmbeddedRoles(self.database, self.settings, self.runner)
                 embedded.start()
                 self._embedded = embedded
             elif not self.settings.embedded:
@@ -176,7 +176,9 @@ class Functory:
 
         def decorate(target: F) -> F:
             row = self.functions.save(
-                source_of(target, _dependency_names(declared)), author=self.author, **with_limits(declared)
+                capture_source(target, _dependency_names(declared)),
+                author=self.author,
+                **collect_limits(declared),
             )
             for told in self.pending(row):
                 warnings.warn(f"{row['name']} v{row['number']}: {told}", stacklevel=2)
@@ -193,7 +195,7 @@ class Functory:
 
     def pending(self, version: Mapping[str, Any]) -> list[str]:
         """What a version declares and does not have yet, a line each with the command that allows it."""
-        _, waiting = self.widenings.of(version)
+        _, waiting = self.grant_approvals.effective_and_pending(version)
         return grants.warnings(version["name"], version["number"], waiting)
 
     def register_trigger(
@@ -211,7 +213,7 @@ class Functory:
         from functory.triggers import definition
         from functory.triggers.analysis import cycles
 
-        made = definition.read(fields)
+        made = definition.parse(fields)
         if name is None:
             if "event_type" not in fields:
                 raise Invalid(
@@ -239,8 +241,8 @@ class Functory:
             rows[draft["name"]] = {"id": "", "version": 0, "state": "enabled", "origin": "user"} | dict(draft)
         compiled = [definition.compile_definition(row) for row in rows.values()]
         functions = {row["name"]: row for row in self.functions.list(limit=100_000)}
-        names = [dependencies.reference(one.function)[0] for one in compiled]
-        return cycles.Graph(compiled, functions, self.lineage.observed(names))
+        names = [dependencies.parse_reference(one.function)[0] for one in compiled]
+        return cycles.Graph(compiled, functions, self.lineage.emitted_types(names))
 
     def backtest(
         self,
@@ -264,10 +266,10 @@ class Functory:
         tried = stored
         if draft is not None:
             row = dict(known or {"id": "", "version": 0, "state": "enabled", "origin": "user"})
-            tried = definition.compile_definition(row | {"name": name, "definition": definition.read(draft)})
+            tried = definition.compile_definition(row | {"name": name, "definition": definition.parse(draft)})
         assert tried is not None
         other = stored if draft is not None else None
-        rows = self.events.scan(since, backtest.wanted_types(tried, other))
+        rows = self.events.scan(since, backtest.possible_event_types(tried, other))
         return backtest.run(tried, other, rows, self.settings, progress=progress)
 
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
@@ -279,7 +281,7 @@ class Functory:
             stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any
         ) -> Mapping[str, Any]:
             row = {"id": "", "name": trigger, "version": 0, "definition": stored}
-            return definition.compile_definition(row).make_input_of_one(envelope, parameters)
+            return definition.compile_definition(row).make_single_event_input(envelope, parameters)
 
         row = self.suppressions.replay(trigger, event_id, make_input, author=self.author)
         self.start()
@@ -287,7 +289,7 @@ class Functory:
 
     def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""
-        name, version = dependencies.reference(function)
+        name, version = dependencies.parse_reference(function)
         row = self.executions.start(
             name, lambda v: arguments.bind(name, v["parameters"], args, kwargs), version=version
         )
@@ -307,7 +309,7 @@ class Functory:
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
         """Run a function with an input object; returns the finished execution's row, whatever its state."""
-        name, version = dependencies.reference(function)
+        name, version = dependencies.parse_reference(function)
         row = self.executions.start(
             name, input_, version=version, cause="manual", idempotency_key=idempotency_key
         )
@@ -317,7 +319,8 @@ class Functory:
     def gather(self, handles: Iterable[Handle], timeout: float | None = None) -> list[Any]:
         """The results of several handles, in their order."""
         return [
-            execution_store.value_of(row) for row in self.executions.wait([h.id for h in handles], timeout)
+            execution_store.result_or_raise(row)
+            for row in self.executions.wait([h.id for h in handles], timeout)
         ]
 
     def emit(
@@ -343,7 +346,7 @@ class Functory:
             self.database.wakeup.wait("finished", seen, 0.05)
 
 
-def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
+def capture_source(function: Callable[..., Any], dependency_names: frozenset[str]) -> str:
     """The stored source of a function: what it uses of its file, then itself without the decorator.
 
     Raises :class:`Invalid` when there is no source text (a lambda, a function typed at a prompt).
@@ -370,11 +373,11 @@ def source_of(function: Callable[..., Any], needed: frozenset[str]) -> str:
         module = Path(module_file).read_text() if module_file else ""
     except OSError:
         module = ""
-    before = decorator.prelude(module, name, needed) if module else ""
+    before = decorator.required_statements(module, name, dependency_names) if module else ""
     return f"{before}\n\n{body}" if before else body
 
 
-def with_limits(declared: Mapping[str, Any]) -> dict[str, Any]:
+def collect_limits(declared: Mapping[str, Any]) -> dict[str, Any]:
     """Limits written plainly (``timeout=30``) moved into ``limits``."""
     from dataclasses import fields
 
@@ -389,7 +392,7 @@ def with_limits(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dependency_names(declared: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(d.name for d in dependencies.read(declared.get("dependencies")))
+    return frozenset(d.name for d in dependencies.parse(declared.get("dependencies")))
 
 
 def _make_home(home: Path) -> None:

@@ -15,12 +15,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 from functory.engine.errors import Conflict, Invalid, NotFound
-from functory.engine.flow_control.controls import Policy
+from functory.engine.flow_control.controls import OverlapPolicy
 from functory.engine.names import NAME
 from functory.engine.sources import schedules
 from functory.engine.telemetry import metrics
-from functory.triggers.sources.registry import find, read
-from functory.triggers.sources.schedules import Calendar, Config, check_ahead, moment, tick_of
+from functory.triggers.sources.registry import find_plugin, parse_config
+from functory.triggers.sources.schedules import (
+    Calendar,
+    ScheduleConfig,
+    make_tick,
+    parse_timestamp,
+    require_future_time,
+)
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -28,15 +34,15 @@ if TYPE_CHECKING:
 KIND = "schedule"
 
 # Ticks of one backfill: as many as a line of buffered starts holds (Temporal's limit).
-MOST_BACKFILLED = 1000
+MAX_BACKFILL_TICKS = 1000
 
 # A backfill loses nothing unless it is told to: of many ticks at once ``skip`` would run the first alone.
 BACKFILL_OVERLAP = "buffer_all"
 
-MOST_NEXT = 1000
-MAX_NAME = 190
+MAX_NEXT_TIMES = 1000
+MAX_NAME_LENGTH = 190
 
-POLICIES: tuple[str, ...] = get_args(Policy)
+OVERLAP_POLICIES: tuple[str, ...] = get_args(OverlapPolicy)
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -45,7 +51,7 @@ _MICROSECOND = timedelta(microseconds=1)
 class Backfill:
     """The times of a range: ``known`` had a tick already, ``new`` had none; ``events`` of the new, once written."""
 
-    known: list[datetime]
+    existing: list[datetime]
     new: list[datetime]
     events: dict[datetime, str]
 
@@ -79,7 +85,7 @@ class Schedules:
                 'function="report", input={"day": "{{ event.data.local_time }}"}',
             )
         # Before anything is written: a schedule that is refused leaves no trigger behind.
-        made = self._config(config)
+        made = self._validated_config(config)
         _check_name(name)
         changed = False
         if function is not None:
@@ -98,32 +104,32 @@ class Schedules:
         """The source's row with ``next_at``, ``last_at``, ``missed``, ``when``; ``trigger`` and its ``function``, None
         without. Raises :class:`NotFound`."""
         row = self._engine.sources.get(KIND, name)
-        found = self._trigger(name)
-        return self._seen([row])[0] | {"trigger": found, "function": _function(found)}
+        found = self._find_trigger(name)
+        return self._with_times([row])[0] | {"trigger": found, "function": _function_name(found)}
 
     def list(self) -> list[dict[str, Any]]:
         """All schedules by name, as :meth:`get` has them, but for the trigger."""
-        rows = self._seen(self._engine.sources.list(KIND))
+        rows = self._with_times(self._engine.sources.list(KIND))
         triggers = {row["name"]: row for row in self._engine.triggers.list()} if rows else {}
         for row in rows:
             found = triggers.get(_trigger_name(row["name"]))
-            row["function"] = _function(found if _is_ours(found, row["name"]) else None)
+            row["function"] = _function_name(found if _belongs_to_schedule(found, row["name"]) else None)
         return rows
 
     def calendar(self, name: str) -> Calendar:
         """Its times, to be asked. Raises :class:`NotFound`."""
-        return self._stored(self._engine.sources.get(KIND, name)).calendar
+        return self._stored_config(self._engine.sources.get(KIND, name)).calendar
 
     def next(self, name: str, count: int = 10, *, after: datetime | None = None) -> list[dict[str, Any]]:
         """The next ``count`` (1 to 1000) times: ``fire_time`` in UTC, ``local_time``, and ``due`` with its jitter.
 
         Also of a paused schedule: when it would fire. Raises :class:`NotFound`, :class:`Invalid`.
         """
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_NEXT:
-            raise Invalid(f"wrong count {count!r}", f"it is from 1 to {MOST_NEXT}")
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_NEXT_TIMES:
+            raise Invalid(f"wrong count {count!r}", f"it is from 1 to {MAX_NEXT_TIMES}")
         row = self._engine.sources.get(KIND, name)
-        config = self._stored(row)
-        found = config.calendar.dues(row["id"], after or self._database.clock.now())
+        config = self._stored_config(row)
+        found = config.calendar.due_times(row["id"], after or self._database.clock.now())
         return [
             {"fire_time": time, "local_time": config.calendar.local(time).isoformat(), "due": due}
             for time, due in itertools.islice(found, count)
@@ -132,9 +138,9 @@ class Schedules:
     def ticks(self, name: str, limit: int = 50) -> list[dict[str, Any]]:
         """The newest ticks with ``origin`` (calendar, backfill, manual), event and first execution."""
         row = self._engine.sources.get(KIND, name)
-        zone = self._stored(row).calendar
+        zone = self._stored_config(row).calendar
         with self._database.read() as tx:
-            found = schedules.ticks(tx, row["id"], max(1, min(limit, 1000)))
+            found = schedules.recent_ticks(tx, row["id"], max(1, min(limit, 1000)))
         return [
             {
                 "fire_time": tick["fire_time_utc"],
@@ -161,25 +167,27 @@ class Schedules:
         if row["state"] != "paused":
             return None, 0
         now = self._database.clock.now()
-        passed = itertools.islice(self._stored(row).calendar.times(row["updated_at"]), MOST_BACKFILLED)
+        passed = itertools.islice(
+            self._stored_config(row).calendar.times(row["updated_at"]), MAX_BACKFILL_TICKS
+        )
         return row["updated_at"], sum(1 for _ in itertools.takewhile(lambda time: time <= now, passed))
 
     def delete(self, name: str) -> None:
         """Delete the schedule and its trigger; events, ticks and executions stay."""
         self._engine.sources.get(KIND, name)
-        if self._trigger(name) is not None:
+        if self._find_trigger(name) is not None:
             self._engine.triggers.delete(_trigger_name(name), author=self._engine.author)
         self._engine.sources.delete(KIND, name, author=self._engine.author)
 
     def trigger(self, name: str, *, overlap: str | None = None) -> str:
         """Write an event of the schedule now, beside its calendar. Returns the event's id."""
         row = self._engine.sources.get(KIND, name)
-        config = self._stored(row)
+        config = self._stored_config(row)
         with self._database.write() as tx:
             time = tx.now
             while True:
-                tick = tick_of(name, config, time, tx.now, origin="manual", overlap=_overlap(overlap))
-                written = schedules.put(tx, row, [tick])
+                tick = make_tick(name, config, time, tx.now, origin="manual", overlap=_parse_overlap(overlap))
+                written = schedules.add_ticks(tx, row, [tick])
                 if written:
                     break
                 # Somebody else had the same microsecond.
@@ -203,8 +211,8 @@ class Schedules:
         will have their ticks anyway, or holds more than 1000 times.
         """
         row = self._engine.sources.get(KIND, name)
-        config = self._stored(row)
-        begin, end = _moment(first, config, "from"), _moment(last, config, "to")
+        config = self._stored_config(row)
+        begin, end = _parse_timestamp(first, config, "from"), _parse_timestamp(last, config, "to")
         now = self._database.clock.now()
         if begin > end:
             raise Invalid("wrong range", f"it begins at {begin.isoformat()} and ends at {end.isoformat()}")
@@ -218,78 +226,82 @@ class Schedules:
         times = list(
             itertools.takewhile(
                 lambda time: time <= end,
-                itertools.islice(config.calendar.times(begin - _MICROSECOND), MOST_BACKFILLED + 1),
+                itertools.islice(config.calendar.times(begin - _MICROSECOND), MAX_BACKFILL_TICKS + 1),
             )
         )
-        if len(times) > MOST_BACKFILLED:
+        if len(times) > MAX_BACKFILL_TICKS:
             raise Invalid(
                 "the range holds too many times",
-                f"at most {MOST_BACKFILLED:,} are written at once; "
-                f"the first {MOST_BACKFILLED:,} end at {times[-2].isoformat()}",
+                f"at most {MAX_BACKFILL_TICKS:,} are written at once; "
+                f"the first {MAX_BACKFILL_TICKS:,} end at {times[-2].isoformat()}",
                 "split the range",
             )
-        policy = _overlap(overlap) or BACKFILL_OVERLAP
+        policy = _parse_overlap(overlap) or BACKFILL_OVERLAP
         if dry_run or not times:
             with self._database.read() as tx:
-                known = schedules.known(tx, row["id"], begin, end)
+                known = schedules.existing_times(tx, row["id"], begin, end)
             return Backfill(
                 [time for time in times if time in known], [t for t in times if t not in known], {}
             )
         with self._database.write() as tx:
-            ticks = [tick_of(name, config, t, tx.now, origin="backfill", overlap=policy) for t in times]
-            written = schedules.put(tx, row, ticks)
+            ticks = [make_tick(name, config, t, tx.now, origin="backfill", overlap=policy) for t in times]
+            written = schedules.add_ticks(tx, row, ticks)
         metrics.schedule_ticks.labels("backfill").inc(len(written))
         return Backfill([t for t in times if t not in written], sorted(written), written)
 
-    def _config(self, config: Mapping[str, Any]) -> Config:
-        plugin = find(KIND)
-        made = read(plugin, config)
+    def _validated_config(self, config: Mapping[str, Any]) -> ScheduleConfig:
+        plugin = find_plugin(KIND)
+        made = parse_config(plugin, config)
         plugin.check(made)
-        check_ahead(made, self._database.clock.now())
+        require_future_time(made, self._database.clock.now())
         return made
 
     @staticmethod
-    def _stored(row: Mapping[str, Any]) -> Config:
-        return read(find(KIND), row["config"])
+    def _stored_config(row: Mapping[str, Any]) -> ScheduleConfig:
+        return parse_config(find_plugin(KIND), row["config"])
 
-    def _when(self, row: Mapping[str, Any]) -> str:
+    def _timing_text(self, row: Mapping[str, Any]) -> str:
         try:
-            return self._stored(row).when
+            return self._stored_config(row).when
         except Invalid:
             # A zone that this machine does not have, say: the ticker tells of it, and the list shows the others.
             return "cannot be read"
 
-    def _seen(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _with_times(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         with self._database.read() as tx:
             known = schedules.overview(tx, [row["id"] for row in rows])
         none = {"next_at": None, "last_at": None, "missed": 0}
         return [
             row
             | {field: known.get(row["id"], none)[field] for field in none}
-            | {"when": self._when(row), "timezone": row["config"].get("timezone")}
+            | {"when": self._timing_text(row), "timezone": row["config"].get("timezone")}
             for row in rows
         ]
 
-    def _trigger(self, name: str) -> dict[str, Any] | None:
+    def _find_trigger(self, name: str) -> dict[str, Any] | None:
         try:
             found = self._engine.triggers.get(_trigger_name(name))
         except NotFound:
             return None
-        return found if _is_ours(found, name) else None
+        return found if _belongs_to_schedule(found, name) else None
 
     def _save_trigger(self, name: str, function: str, input_: Any) -> bool:
         try:
             found = self._engine.triggers.get(_trigger_name(name))
         except NotFound:
             found = None
-        if found is not None and not _is_ours(found, name):
+        if found is not None and not _belongs_to_schedule(found, name):
             raise Conflict(
                 f"the trigger {_trigger_name(name)} is there already, and is not this schedule's",
                 "it listens to something else",
                 f"give the schedule another name, or save it without a function: "
                 f"functory trigger show {_trigger_name(name)}",
             )
-        fields: dict[str, Any] = {"on": _pattern(name), "function": function, "flow": {"overlap": "schedule"}}
+        fields: dict[str, Any] = {
+            "on": _trigger_pattern(name),
+            "function": function,
+            "flow": {"overlap": "schedule"},
+        }
         if input_ is not None:
             fields["input"] = input_
         return self._engine.register_trigger(_trigger_name(name), **fields)["created"]
@@ -309,12 +321,12 @@ def _check_name(name: str) -> None:
     # As every source's, and short enough for the trigger's.
     if (
         not isinstance(name, str)
-        or len(name) > MAX_NAME
+        or len(name) > MAX_NAME_LENGTH
         or not NAME.fullmatch(name.replace("-", "_").replace(".", "_"))
     ):
         raise Invalid(
             f"{str(name)[:80]!r} is not a schedule name",
-            f"letters, digits, _ - and . only, at most {MAX_NAME}; it begins with a letter",
+            f"letters, digits, _ - and . only, at most {MAX_NAME_LENGTH}; it begins with a letter",
         )
 
 
@@ -322,34 +334,34 @@ def _trigger_name(name: str) -> str:
     return f"schedule-{name}"
 
 
-def _pattern(name: str) -> dict[str, Any]:
-    return {"type": [schedules.TYPE], "subject": [name]}
+def _trigger_pattern(name: str) -> dict[str, Any]:
+    return {"type": [schedules.EVENT_TYPE], "subject": [name]}
 
 
-def _is_ours(trigger: Mapping[str, Any] | None, name: str) -> bool:
-    return trigger is not None and trigger["definition"].get("on") == _pattern(name)
+def _belongs_to_schedule(trigger: Mapping[str, Any] | None, name: str) -> bool:
+    return trigger is not None and trigger["definition"].get("on") == _trigger_pattern(name)
 
 
-def _function(trigger: Mapping[str, Any] | None) -> str | None:
+def _function_name(trigger: Mapping[str, Any] | None) -> str | None:
     return None if trigger is None else trigger["definition"]["function"]
 
 
-def _overlap(given: str | None) -> str | None:
+def _parse_overlap(value: str | None) -> str | None:
     """A policy as it is written: ``buffer-all`` as well. Raises :class:`Invalid`."""
-    if given is None:
+    if value is None:
         return None
-    policy = given.replace("-", "_").lower() if isinstance(given, str) else given
-    if policy not in POLICIES:
-        raise Invalid(f"wrong overlap {given!r}", f"it is one of {', '.join(POLICIES)}")
+    policy = value.replace("-", "_").lower() if isinstance(value, str) else value
+    if policy not in OVERLAP_POLICIES:
+        raise Invalid(f"wrong overlap {value!r}", f"it is one of {', '.join(OVERLAP_POLICIES)}")
     return policy
 
 
-def _moment(given: datetime | str, config: Config, what: str) -> datetime:
-    if isinstance(given, datetime):
-        if given.tzinfo is None:
+def _parse_timestamp(value: datetime | str, config: ScheduleConfig, what: str) -> datetime:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
             raise Invalid(f"wrong {what}", "the moment has no time zone", "pass an aware datetime, or a text")
-        return given
+        return value
     try:
-        return moment(given, config.zone)
+        return parse_timestamp(value, config.zone)
     except ValueError as error:
         raise Invalid(f"wrong {what}", str(error)) from None

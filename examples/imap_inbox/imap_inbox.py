@@ -5,11 +5,11 @@ import ssl
 
 from pydantic import Field
 
-from functory.engine.events.receipts import Arrival
-from functory.triggers.sources.plugin import Config, Kind
+from functory.engine.events.receipts import IncomingEvent
+from functory.triggers.sources.plugin import SourceConfig, SourcePlugin
 
 
-class Mailbox(Config):
+class Mailbox(SourceConfig):
     host: str
     user: str = Field(pattern=r"^[^\s\"\\]{1,200}$")
     password_secret: str
@@ -19,7 +19,7 @@ class Mailbox(Config):
     ca_file: str | None = None
 
 
-class Inbox(Kind):
+class Inbox(SourcePlugin):
     kind, summary, types, runs = "imap", "letters in a mailbox", ("mail.received",), True
     Config = Mailbox
 
@@ -27,7 +27,7 @@ class Inbox(Kind):
         config, tls = desk.config, ssl.create_default_context(cafile=desk.config.ca_file)
         with imaplib.IMAP4_SSL(config.host, config.port, ssl_context=tls, timeout=30) as imap:
             imap.login(config.user, desk.secret(config.password_secret))
-            while not desk.ending.is_set():
+            while not desk.stop_event.is_set():
                 ok(imap.select(f'"{config.mailbox}"', readonly=True))
                 epoch = int(imap.response("UIDVALIDITY")[1][0])
                 last = desk.cursor[1] if desk.cursor and desk.cursor[0] == epoch else 0
@@ -35,10 +35,12 @@ class Inbox(Kind):
                     if uid > last:  # n:* always names the newest letter, even one below n
                         found = ok(imap.uid("FETCH", str(uid), "(BODY.PEEK[]<0.100000>)"))
                         letters = [letter(part[1]) for part in found if isinstance(part, tuple)]
-                        arrivals = [Arrival("mail.received", data, key=f"{epoch}/{uid}") for data in letters]
+                        arrivals = [
+                            IncomingEvent("mail.received", data, key=f"{epoch}/{uid}") for data in letters
+                        ]
                         desk.put(arrivals, cursor=[epoch, uid])
-                desk.well()
-                desk.ending.wait(config.every)
+                desk.clear_problem()
+                desk.stop_event.wait(config.every)
 
 
 def ok(answer):

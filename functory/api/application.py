@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from functory._version import __version__
 from functory.api import cloudevents, problem_details, webhooks
-from functory.api.health import DISPENSABLE, Health
+from functory.api.health import OPTIONAL_CHECKS, Health
 from functory.client import Functory
 from functory.engine.telemetry import metrics
 
@@ -34,9 +34,9 @@ def create_app(functory: Functory) -> FastAPI:
 
         ``degraded`` are the parts that are away and that work goes on without: nobody is to be sent away for them.
         """
-        parts = health.parts()
+        parts = health.checks()
         away = [name for name, part in parts.items() if not part["ok"]]
-        ready = DISPENSABLE.issuperset(away)
+        ready = OPTIONAL_CHECKS.issuperset(away)
         response.status_code = 200 if ready else 503
         return {"ready": ready, "degraded": away if ready else [], "checks": parts}
 

@@ -20,11 +20,11 @@ from starlette.exceptions import HTTPException
 
 from functory.api import request_body
 from functory.api.problem_details import problem
-from functory.api.webhooks import RETRY_SECONDS
+from functory.api.webhooks import RETRY_AFTER_SECONDS
 from functory.client import Functory
 from functory.engine.errors import Invalid, Unavailable
 from functory.engine.events import cloudevents
-from functory.engine.events.cloudevents import Inbox, Incoming
+from functory.engine.events.cloudevents import Inbox, IncomingEvent
 from functory.engine.serialization import media_types
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -34,10 +34,12 @@ log = structlog.get_logger("functory.api")
 # What an envelope may take beside its data.
 ENVELOPE_BYTES = 65_536
 # Faults of a batch that are listed in an answer.
-LISTED = 100
+MAX_LISTED_ERRORS = 100
 
 
-def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_body.SECONDS) -> None:
+def mount(
+    app: FastAPI, functory: Functory, *, body_seconds: float = request_body.READ_TIMEOUT_SECONDS
+) -> None:
     """Add the route to ``app``. A body must come within ``body_seconds``."""
     inbox = Inbox(functory.database, functory.settings.max_event_bytes)
     settings = functory.settings
@@ -45,7 +47,9 @@ def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_bod
     @app.post("/events", tags=["events"], status_code=202)
     async def events(request: Request) -> Response:
         """Take CloudEvents in. 202 with their ids once they are committed."""
-        refused = refusal(settings, request.headers.getlist("authorization"), request.headers.getlist("host"))
+        refused = authorization_error(
+            settings, request.headers.getlist("authorization"), request.headers.getlist("host")
+        )
         if refused is not None:
             metrics.events_received.labels("unknown", "refused").inc()
             return refused
@@ -53,8 +57,8 @@ def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_bod
         try:
             raw = await request_body.read(request, settings.max_event_bytes + ENVELOPE_BYTES, body_seconds)
             headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
-            mode = mode_of(headers)
-            return await run_in_threadpool(_take, inbox, mode, headers, raw)
+            mode = content_mode(headers)
+            return await run_in_threadpool(_ingest, inbox, mode, headers, raw)
         except (HTTPException, Invalid):
             metrics.events_received.labels(mode, "refused").inc()
             raise
@@ -63,14 +67,16 @@ def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_bod
             return problem(
                 503,
                 detail="it could not be stored; send it again",
-                headers={"retry-after": str(RETRY_SECONDS)},
+                headers={"retry-after": str(RETRY_AFTER_SECONDS)},
             )
 
 
-def refusal(settings: Settings, authorization: Sequence[str], host: Sequence[str]) -> Response | None:
+def authorization_error(
+    settings: Settings, authorization: Sequence[str], host: Sequence[str]
+) -> Response | None:
     """Why a caller may not send events; None when it may."""
     if settings.events_token is None:
-        if is_local(settings.host) and len(host) == 1 and is_local(_without_port(host[0])):
+        if is_loopback(settings.host) and len(host) == 1 and is_loopback(_without_port(host[0])):
             return None
         return problem(
             403,
@@ -85,12 +91,12 @@ def refusal(settings: Settings, authorization: Sequence[str], host: Sequence[str
     return problem(401, detail="send the token of this server", headers={"www-authenticate": "Bearer"})
 
 
-def mode_of(headers: Sequence[tuple[str, str]]) -> str:
+def content_mode(headers: Sequence[tuple[str, str]]) -> str:
     """``binary``, ``structured`` or ``batch``, by the content type. Raises HTTPException (415)."""
     given = [value for name, value in headers if name == "content-type"]
     try:
-        kind = media_types.parse(given[0]) if given else ""
-    except media_types.Unsupported as error:
+        kind = media_types.media_type(given[0]) if given else ""
+    except media_types.UnsupportedMediaType as error:
         if "application/cloudevents" in given[0].lower():
             raise HTTPException(415, str(error)) from None
         kind = ""
@@ -107,7 +113,7 @@ def mode_of(headers: Sequence[tuple[str, str]]) -> str:
     return mode
 
 
-def is_local(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether a host's name or address is one of this machine alone."""
     if host.lower() == "localhost":
         return True
@@ -117,28 +123,28 @@ def is_local(host: str) -> bool:
         return False
 
 
-def _take(inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: bytes) -> Response:
+def _ingest(inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: bytes) -> Response:
     if mode == "batch":
-        return _take_batch(inbox, raw)
+        return _ingest_batch(inbox, raw)
     one = (
-        cloudevents.binary(headers, raw)
+        cloudevents.parse_binary(headers, raw)
         if mode == "binary"
-        else cloudevents.structured(media_types.read_json(raw))
+        else cloudevents.parse_structured(media_types.read_json(raw))
     )
-    ((id_, known),) = inbox.take([one])
-    _count(mode, [known])
+    ((id_, known),) = inbox.ingest([one])
+    _count_received(mode, [known])
     return JSONResponse({"event": id_, "duplicate": known}, status_code=202)
 
 
-def _take_batch(inbox: Inbox, raw: bytes) -> Response:
+def _ingest_batch(inbox: Inbox, raw: bytes) -> Response:
     given = media_types.read_json(raw)
     if not isinstance(given, list) or len(given) > cloudevents.MAX_BATCH:
         raise Invalid("this is no batch of events", f"it is a JSON array of at most {cloudevents.MAX_BATCH}")
-    taken: list[Incoming] = []
+    taken: list[IncomingEvent] = []
     faults: list[dict[str, Any]] = []
     for number, value in enumerate(given):
         try:
-            one = cloudevents.structured(value)
+            one = cloudevents.parse_structured(value)
             inbox.check(one)
             taken.append(one)
         except Invalid as error:
@@ -149,16 +155,16 @@ def _take_batch(inbox: Inbox, raw: bytes) -> Response:
             400,
             title="the batch was not taken",
             detail=f"{len(faults)} of its {len(given)} events are wrong; none was taken",
-            errors=faults[:LISTED],
+            errors=faults[:MAX_LISTED_ERRORS],
         )
-    answers = inbox.take(taken) if taken else []
-    _count("batch", [known for _, known in answers])
+    answers = inbox.ingest(taken) if taken else []
+    _count_received("batch", [known for _, known in answers])
     return JSONResponse(
         {"events": [{"event": id_, "duplicate": known} for id_, known in answers]}, status_code=202
     )
 
 
-def _count(mode: str, known: Sequence[bool]) -> None:
+def _count_received(mode: str, known: Sequence[bool]) -> None:
     for result, count in (("duplicate", sum(known)), ("accepted", len(known) - sum(known))):
         if count:
             metrics.events_received.labels(mode, result).inc(count)

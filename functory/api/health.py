@@ -16,12 +16,12 @@ from functory.engine.events import exchange
 from functory.engine.executions import worker_registry
 
 # A probe may come every second from several sides; a broker is not to be connected to so often.
-FRESH_SECONDS = 3.0
+CACHE_SECONDS = 3.0
 
 # What is written is taken in and carried out without a broker: workers claim it by themselves.
-DISPENSABLE = frozenset({"broker"})
+OPTIONAL_CHECKS = frozenset({"broker"})
 
-Part = dict[str, Any]
+CheckResult = dict[str, Any]
 
 
 class Health:
@@ -29,11 +29,11 @@ class Health:
 
     def __init__(self, functory: Functory) -> None:
         self._functory = functory
-        self._broker = _Remembered(self._ask_broker)
-        self._database = _Remembered(self._ask_database, fresh=1.0)
-        self._sandbox = _Remembered(self._ask_sandbox)
+        self._broker = _CachedCheck(self._check_broker)
+        self._database = _CachedCheck(self._check_database, cache_seconds=1.0)
+        self._sandbox = _CachedCheck(self._check_sandbox)
 
-    def parts(self) -> dict[str, Part]:
+    def checks(self) -> dict[str, CheckResult]:
         """Each part with ``ok``, and ``why`` when it is not."""
         parts = {"database": self._database(), "broker": self._broker(), "sandbox": self._sandbox()}
         if self._functory.settings.embedded:
@@ -44,44 +44,44 @@ class Health:
                 parts["loops"]["why"] = f"not working: {', '.join(sick)}" if loops else "not started"
         return parts
 
-    def _ask_database(self) -> None:
+    def _check_database(self) -> None:
         self._functory.database.ping()
         migrations.check(self._functory.database)
 
-    def _ask_sandbox(self) -> Part:
+    def _check_sandbox(self) -> CheckResult:
         """How many living workers confine functions in which tier. None of it keeps the deployment from
         working: that a worker runs functions without a sandbox is said, not refused, here."""
         alive = worker_registry.alive(self._functory.database, self._functory.settings.lease_seconds)
         tiers = Counter(worker["isolation"] for worker in alive)
-        part: Part = {"workers": dict(sorted(tiers.items()))}
+        part: CheckResult = {"workers": dict(sorted(tiers.items()))}
         if tiers["none"]:
             part["why"] = "workers run functions without a sandbox, which unsafe_no_sandbox allows them"
         return part
 
-    def _ask_broker(self) -> None:
+    def _check_broker(self) -> None:
         exchange.ping(self._functory.settings)
 
 
-class _Remembered:
+class _CachedCheck:
     """An answer that is kept for ``fresh`` seconds; while one asks, the others wait for it."""
 
-    def __init__(self, ask: Callable[[], Part | None], fresh: float = FRESH_SECONDS) -> None:
-        self._ask = ask
-        self._fresh = fresh
+    def __init__(self, check: Callable[[], CheckResult | None], cache_seconds: float = CACHE_SECONDS) -> None:
+        self._check = check
+        self._cache_seconds = cache_seconds
         self._lock = threading.Lock()
-        self._until = 0.0
-        self._part: Part = {"ok": False}
+        self._expires_at = 0.0
+        self._result: CheckResult = {"ok": False}
 
-    def __call__(self) -> Part:
+    def __call__(self) -> CheckResult:
         with self._lock:
-            if time.monotonic() >= self._until:
-                self._part = self._answer()
-                self._until = time.monotonic() + self._fresh
-            return dict(self._part)
+            if time.monotonic() >= self._expires_at:
+                self._result = self._run_check()
+                self._expires_at = time.monotonic() + self._cache_seconds
+            return dict(self._result)
 
-    def _answer(self) -> Part:
+    def _run_check(self) -> CheckResult:
         try:
-            more = self._ask()
+            more = self._check()
         except FunctoryError as error:
             return {"ok": False, "what": error.what, "why": error.why, "try": error.try_}
         return {"ok": True, **(more or {})}

@@ -9,10 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 # A sender that needs longer than this for its body holds a connection that others could use.
-SECONDS = 20.0
+READ_TIMEOUT_SECONDS = 20.0
 
 
-async def read(request: Request, limit: int, seconds: float = SECONDS) -> bytes:
+async def read(request: Request, max_bytes: int, timeout: float = READ_TIMEOUT_SECONDS) -> bytes:
     """The body as it was sent. Raises HTTPException: 413, 415 for a compressed body, 408, 400.
 
     A length that the sender tells is believed only to refuse at once; what comes is counted.
@@ -22,18 +22,18 @@ async def read(request: Request, limit: int, seconds: float = SECONDS) -> bytes:
         # A few bytes may unpack to gigabytes, and signatures are of what was sent.
         raise HTTPException(415, "compressed bodies are not read", {"accept-encoding": "identity"})
     told = request.headers.get("content-length", "0")
-    if not told.isdecimal() or int(told[:20]) > limit:
-        raise _too_large(limit)
+    if not told.isdecimal() or int(told[:20]) > max_bytes:
+        raise _too_large(max_bytes)
     found = bytearray()
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout):
             async for piece in request.stream():
                 found += piece
-                if len(found) > limit:
-                    raise _too_large(limit)
+                if len(found) > max_bytes:
+                    raise _too_large(max_bytes)
     except TimeoutError:
         raise HTTPException(
-            408, f"the body did not come within {seconds:g} seconds", {"connection": "close"}
+            408, f"the body did not come within {timeout:g} seconds", {"connection": "close"}
         ) from None
     except ClientDisconnect:
         # Nobody hears the answer; without one it would count as a defect.

@@ -17,20 +17,22 @@ from functory.client import Functory
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.sources.webhooks import Webhooks
 from functory.engine.telemetry import metrics
-from functory.triggers.sources.webhooks import Answer, Door
 from functory.triggers.sources.webhooks import Request as Knock
+from functory.triggers.sources.webhooks import WebhookReceiver, WebhookResponse
 
 log = structlog.get_logger("functory.api")
 
 # After this many seconds a sender may try again when the database is away.
-RETRY_SECONDS = 5
+RETRY_AFTER_SECONDS = 5
 
 _REASONS = {413: "too_large", 415: "content_type", 408: "slow"}
 
 
-def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_body.SECONDS) -> None:
+def mount(
+    app: FastAPI, functory: Functory, *, body_seconds: float = request_body.READ_TIMEOUT_SECONDS
+) -> None:
     """Add the route to ``app``. A body must come within ``body_seconds``."""
-    door = Door(
+    door = WebhookReceiver(
         Webhooks(functory.database),
         functory.secrets,
         functory.database.clock,
@@ -53,25 +55,28 @@ def mount(app: FastAPI, functory: Functory, *, body_seconds: float = request_bod
                 request.url.query,
                 raw,
             )
-            answer = await run_in_threadpool(door.knock, name, knock)
+            answer = await run_in_threadpool(door.receive, name, knock)
         except HTTPException as error:
-            _count(error.status_code, _REASONS.get(error.status_code, "gone"), began)
+            _record_metrics(error.status_code, _REASONS.get(error.status_code, "gone"), began)
             raise
         except Unavailable as error:
             log.warning("a webhook could not be taken in", why=error.what, consequence="answered 503")
-            answer = Answer(
-                503, "unavailable", detail="it could not be stored; send it again", retry_after=RETRY_SECONDS
+            answer = WebhookResponse(
+                503,
+                "unavailable",
+                detail="it could not be stored; send it again",
+                retry_after=RETRY_AFTER_SECONDS,
             )
-        _count(answer.status, answer.reason, began)
+        _record_metrics(answer.status, answer.reason, began)
         if answer.webhook_id is not None:
             # Beside the request: the connection does not wait for it either, which a stranger could measure.
-            task = asyncio.create_task(run_in_threadpool(_tell, door, answer))
+            task = asyncio.create_task(run_in_threadpool(_store_problem, door, answer))
             telling.add(task)
             task.add_done_callback(telling.discard)
         return _response(answer)
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: WebhookResponse) -> Response:
     if answer.status < 400:
         return JSONResponse(dict(answer.body), status_code=answer.status)
     headers: dict[str, str] = {}
@@ -80,13 +85,13 @@ def _response(answer: Answer) -> Response:
     return problem(answer.status, detail=answer.detail, headers=headers)
 
 
-def _count(status: int, reason: str, began: float) -> None:
+def _record_metrics(status: int, reason: str, began: float) -> None:
     metrics.webhook_requests.labels(f"{status // 100}xx", reason).inc()
     metrics.webhook_seconds.observe(time.perf_counter() - began)
 
 
-def _tell(door: Door, answer: Answer) -> None:
+def _store_problem(door: WebhookReceiver, answer: WebhookResponse) -> None:
     try:
-        door.tell(answer)
+        door.record_problem(answer)
     except FunctoryError as error:
         log.warning("a webhook's problem could not be noted", why=error.what)

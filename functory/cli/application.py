@@ -19,7 +19,7 @@ from functory.terminal import errors
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 
-class Lazy(TyperGroup):
+class LazyGroup(TyperGroup):
     """The top level: its commands are imported when they are asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -29,7 +29,7 @@ class Lazy(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by name or alias; None for an unknown one."""
         entry = command_index.find(cmd_name)
-        return None if entry is None else load(entry)
+        return None if entry is None else load_command(entry)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As the base class, with a suggestion for a misspelt name."""
@@ -47,7 +47,7 @@ class Lazy(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Lazy,
+    cls=LazyGroup,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -72,7 +72,7 @@ def _top(
     """An event-driven engine for Python functions that live in a database."""
 
 
-def load(entry: command_index.Entry) -> Any:
+def load_command(entry: command_index.CommandEntry) -> Any:
     """Import a command. A plain function becomes a command of its own."""
     target = getattr(importlib.import_module(entry.module), entry.attribute)
     if not isinstance(target, typer.Typer):
@@ -96,17 +96,17 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Exit as left:
         return left.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        errors.interrupted()
-        return errors.INTERRUPTED
+        errors.print_interrupted()
+        return errors.EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) has seen enough; Python must not complain again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.PIPE_CLOSED
+        return errors.EXIT_PIPE_CLOSED
     except UsageError as error:
-        return errors.usage(error)
+        return errors.print_usage_error(error)
     except Exception as error:
-        return errors.report(error)
-    if status == errors.INTERRUPTED:
+        return errors.print_error(error)
+    if status == errors.EXIT_INTERRUPTED:
         # Typer has caught Ctrl-C itself and says nothing.
-        errors.interrupted()
+        errors.print_interrupted()
     return status if isinstance(status, int) else 0

@@ -10,7 +10,7 @@ import typer
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def noun(help_: str) -> typer.Typer:
+def command_group(help_: str) -> typer.Typer:
     """An app for one noun; its verbs are added with ``@app.command(epilog="Example: …")``."""
     return typer.Typer(
         help=help_,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """A command of the top level. ``attribute`` of ``module`` is a Typer app (``app``) or one function.
 
     ``verb`` is set for an abbreviation of a noun's verb; such an entry is that verb.
@@ -24,67 +24,77 @@ class Entry:
     verb: str | None = None
 
     @property
-    def exists(self) -> bool:
+    def is_installed(self) -> bool:
         """Whether this installation has the module."""
         return importlib.util.find_spec(self.module) is not None
 
 
 _CLI = "functory.cli.commands"
 
-SECTIONS: dict[str, tuple[Entry, ...]] = {
+SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
     "Start": (
-        Entry("demo", f"{_CLI}.demo", "demo", "watch an event travel, in a temporary folder"),
-        Entry("dev", f"{_CLI}.roles", "dev", "run all roles in one process, for development"),
-        Entry("run", f"{_CLI}.function", "app", "run a stored function and print its result", verb="run"),
+        CommandEntry("demo", f"{_CLI}.demo", "demo", "watch an event travel, in a temporary folder"),
+        CommandEntry("dev", f"{_CLI}.roles", "dev", "run all roles in one process, for development"),
+        CommandEntry(
+            "run", f"{_CLI}.function", "app", "run a stored function and print its result", verb="run"
+        ),
     ),
     "Nouns": (
-        Entry("function", f"{_CLI}.function", "app", "functions and their versions", ("fn",)),
-        Entry("trigger", f"{_CLI}.trigger.crud", "app", "rules that turn events into executions", ("tr",)),
-        Entry("event", f"{_CLI}.event", "app", "what happened", ("ev",)),
-        Entry("schedule", f"{_CLI}.schedule", "app", "events at times"),
-        Entry("watch", f"{_CLI}.watch", "app", "events of files and of database tables"),
-        Entry("webhook", f"{_CLI}.webhook", "app", "events that others send over HTTP"),
-        Entry("source", f"{_CLI}.source", "app", "all sources of events, queues and plug-ins among them"),
-        Entry(
+        CommandEntry("function", f"{_CLI}.function", "app", "functions and their versions", ("fn",)),
+        CommandEntry(
+            "trigger", f"{_CLI}.trigger.crud", "app", "rules that turn events into executions", ("tr",)
+        ),
+        CommandEntry("event", f"{_CLI}.event", "app", "what happened", ("ev",)),
+        CommandEntry("schedule", f"{_CLI}.schedule", "app", "events at times"),
+        CommandEntry("watch", f"{_CLI}.watch", "app", "events of files and of database tables"),
+        CommandEntry("webhook", f"{_CLI}.webhook", "app", "events that others send over HTTP"),
+        CommandEntry(
+            "source", f"{_CLI}.source", "app", "all sources of events, queues and plug-ins among them"
+        ),
+        CommandEntry(
             "execution",
             f"{_CLI}.execution",
             "app",
             "runs of functions, their results and lineage",
             ("exec", "ex"),
         ),
-        Entry(
+        CommandEntry(
             "environment", f"{_CLI}.environment", "app", "packages of functions, pinned and built", ("env",)
         ),
-        Entry("secret", f"{_CLI}.secret", "app", "sealed values that functions may use"),
-        Entry("grant", f"{_CLI}.grant", "app", "hosts, files and programs that functions may use"),
-        Entry("state", f"{_CLI}.state", "app", "small values that functions keep between runs"),
-        Entry("pack", f"{_CLI}.pack", "app", "packs of other systems, imported as functions and triggers"),
-        Entry("db", f"{_CLI}.db", "app", "the database: schema, backup, restore, prune"),
+        CommandEntry("secret", f"{_CLI}.secret", "app", "sealed values that functions may use"),
+        CommandEntry("grant", f"{_CLI}.grant", "app", "hosts, files and programs that functions may use"),
+        CommandEntry("state", f"{_CLI}.state", "app", "small values that functions keep between runs"),
+        CommandEntry(
+            "pack", f"{_CLI}.pack", "app", "packs of other systems, imported as functions and triggers"
+        ),
+        CommandEntry("db", f"{_CLI}.db", "app", "the database: schema, backup, restore, prune"),
     ),
     "Roles": (
-        Entry("server", f"{_CLI}.roles", "server", "HTTP API"),
-        Entry("router", f"{_CLI}.roles", "router", "events to executions"),
-        Entry("worker", f"{_CLI}.roles", "worker", "executions to results (a Celery worker)"),
-        Entry("scheduler", f"{_CLI}.roles", "scheduler", "schedules; sends what is due, ends what is lost"),
-        Entry("watcher", f"{_CLI}.roles", "watcher", "listens to files, queues and plug-ins"),
+        CommandEntry("server", f"{_CLI}.roles", "server", "HTTP API"),
+        CommandEntry("router", f"{_CLI}.roles", "router", "events to executions"),
+        CommandEntry("worker", f"{_CLI}.roles", "worker", "executions to results (a Celery worker)"),
+        CommandEntry(
+            "scheduler", f"{_CLI}.roles", "scheduler", "schedules; sends what is due, ends what is lost"
+        ),
+        CommandEntry("watcher", f"{_CLI}.roles", "watcher", "listens to files, queues and plug-ins"),
     ),
     "Look": (
-        Entry("status", f"{_CLI}.status", "status", "open work, workers, counts"),
-        Entry("doctor", f"{_CLI}.doctor", "doctor", "check this installation and say what to mend"),
-        Entry("verify", f"{_CLI}.verify", "verify", "check that nothing was lost and nothing doubled"),
-        Entry("config", f"{_CLI}.config", "config", "settings in force and where they come from"),
+        CommandEntry("status", f"{_CLI}.status", "status", "open work, workers, counts"),
+        CommandEntry("doctor", f"{_CLI}.doctor", "doctor", "check this installation and say what to mend"),
+        CommandEntry("verify", f"{_CLI}.verify", "verify", "check that nothing was lost and nothing doubled"),
+        CommandEntry("config", f"{_CLI}.config", "config", "settings in force and where they come from"),
     ),
 }
 
 PURPOSE = "An event-driven engine for Python functions that live in a database."
 
 
-def entries() -> list[Entry]:
+def entries() -> list[CommandEntry]:
     """The commands that this installation has, in the order of the help page."""
-    return [entry for section in SECTIONS.values() for entry in section if entry.exists]
+    return [entry for section in SECTIONS.values() for entry in section if entry.is_installed]
 
 
-def find(name: str) -> Entry | None:
+def find(name: str) -> CommandEntry | None:
     """A command by its name or alias."""
     return next((entry for entry in entries() if name == entry.name or name in entry.aliases), None)
 
@@ -93,7 +103,7 @@ def help_text() -> str:
     """The page of ``functory --help``."""
     lines = ["Usage: functory COMMAND …", "", PURPOSE]
     for title, section in SECTIONS.items():
-        present = [entry for entry in section if entry.exists]
+        present = [entry for entry in section if entry.is_installed]
         if present:
             lines += ["", f"{title}:"]
             lines += [f"  {', '.join((entry.name, *entry.aliases)):<22}{entry.help}" for entry in present]

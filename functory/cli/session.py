@@ -57,4 +57,6 @@ def _one_line(logger: Any, method: str, entry: MutableMapping[str, Any]) -> str:
         str(value) if name in ("why", "advice", "consequence") else f"{name} {value}"
         for name, value in entry.items()
     )
-    return errors.clean(f"{level}: {what}" + (f": {rest}" if rest else "") + (f"\n{trace}" if trace else ""))
+    return errors.escape_control_characters(
+        f"{level}: {what}" + (f": {rest}" if rest else "") + (f"\n{trace}" if trace else "")
+    )

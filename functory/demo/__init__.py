@@ -32,7 +32,7 @@ def run(*, keep: bool = False, folder: Path | None = None, quiet: bool = False) 
         with _log_into(home / "demo.log"):
             from functory.demo import script
 
-            return script.tell(home, kept=kept, quiet=quiet)
+            return script.run_script(home, kept=kept, quiet=quiet)
     finally:
         if not kept:
             shutil.rmtree(home, ignore_errors=True)

@@ -19,17 +19,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from functory.client import Functory, source_of
+from functory.client import Functory, capture_source
 from functory.demo import broken_parser, functions
 from functory.engine.errors import WaitTimeout
 
 # How long anything may take before the demo says that it did not happen.
-PATIENCE = 40.0
+WAIT_TIMEOUT_SECONDS = 40.0
 # What the samples look like for which no package of this environment is an example.
 MADE_SAMPLE = "Metadata-Version: 2.1\nName: an-older-package\nVersion: 1.0\nLicense: MIT\n"
 # A file that has rested so long is whole.
 SETTLE = "100ms"
-EVERY = "1s"
+REPORT_INTERVAL = "1s"
 
 
 def metadata_files() -> dict[str, Path]:
@@ -44,12 +44,12 @@ def metadata_files() -> dict[str, Path]:
 class LicenceWatch:
     """The functions, triggers, sources and steps of the demo on one engine; ``place`` has the folders that they use."""
 
-    def __init__(self, engine: Functory, place: Path) -> None:
+    def __init__(self, engine: Functory, home: Path) -> None:
         self.engine = engine
         self.files = metadata_files()
-        self.inbox = place / "inbox"
-        self.samples = place / "samples"
-        self.report_file = place / "report" / "licences.md"
+        self.inbox = home / "inbox"
+        self.samples = home / "samples"
+        self.report_file = home / "report" / "licences.md"
         # In tier A each execution is a user of its own, who reads and writes what anybody may; who else gets to it is
         # up to the folder around it.
         for folder, mode in ((self.inbox, 0o755), (self.samples, 0o755), (self.report_file.parent, 0o777)):
@@ -106,7 +106,7 @@ class LicenceWatch:
         )
         return len(engine.functions.list()), len(engine.triggers.list())
 
-    def listen(self) -> int:
+    def add_sources(self) -> int:
         """Watch the folder, and let the report be written again and again. Returns the number of sources."""
         self.engine.sources.save(
             "file",
@@ -115,31 +115,31 @@ class LicenceWatch:
             author=self.engine.author,
         )
         self.engine.schedules.save(
-            "report", every=EVERY, function="licence_report", data={"file": str(self.report_file)}
+            "report", every=REPORT_INTERVAL, function="licence_report", data={"file": str(self.report_file)}
         )
         return len(self.engine.sources.list())
 
-    def drop(self, name: str) -> None:
+    def drop_file(self, name: str) -> None:
         """Put a file into the folder, as anybody might."""
-        _put(self.inbox / name, self.files[name].read_bytes())
+        _write_readable(self.inbox / name, self.files[name].read_bytes())
 
-    def event_of(self, name: str) -> str:
+    def wait_for_event(self, name: str) -> str:
         """Wait for a file's event, and for all that follows from it. Returns its id. Raises :class:`WaitTimeout`."""
-        found = self._until(
+        found = self._wait_for(
             lambda: self.engine.events.list(type_="file.created", subject=str(self.inbox / name), limit=1),
             f"no event told of {name}",
         )
-        self.engine.settle(PATIENCE, root_id=found[0]["id"])
+        self.engine.settle(WAIT_TIMEOUT_SECONDS, root_id=found[0]["id"])
         return found[0]["id"]
 
     def examples(self) -> list[str]:
         """Up to three files to show in full: an ordinary licence, a copyleft one, and one that names none."""
         found: dict[str, str] = {}
         for name, file in self.files.items():
-            found.setdefault(_kind(functions.parse_metadata(str(file))["licence"]), name)
+            found.setdefault(_licence_category(functions.parse_metadata(str(file))["licence"]), name)
         return [found[kind] for kind in ("ordinary", "copyleft", "missing") if kind in found]
 
-    def finished(self, told: Callable[[int], None]) -> None:
+    def wait_until_parsed(self, on_progress: Callable[[int], None]) -> None:
         """Wait until every file is parsed, and all that follows is done; ``told`` hears again and again how many are.
 
         Raises :class:`WaitTimeout`.
@@ -147,11 +147,11 @@ class LicenceWatch:
 
         def all_parsed() -> bool:
             done = len(self.engine.executions.list(function="parse_metadata", state="succeeded", limit=1000))
-            told(done)
+            on_progress(done)
             return done >= min(len(self.files), 1000)
 
-        self._until(all_parsed, "not every file was parsed")
-        self.engine.settle(PATIENCE)
+        self._wait_for(all_parsed, "not every file was parsed")
+        self.engine.settle(WAIT_TIMEOUT_SECONDS)
 
     def store_samples(self) -> int:
         """Give ``validate_parse_metadata`` its samples: real files, one for each way to name a licence, with
@@ -159,10 +159,10 @@ class LicenceWatch:
         samples: dict[str, dict[str, Any]] = {}
         for row in self._results("parse_metadata"):
             path, found = row["input"]["path"], row["result"]
-            if _kind(found["licence"]) == "ordinary":
+            if _licence_category(found["licence"]) == "ordinary":
                 samples.setdefault(found["said_in"], {"path": path, "expected": found})
         older = self.samples / "an-older-package.METADATA"
-        _put(older, MADE_SAMPLE.encode())
+        _write_readable(older, MADE_SAMPLE.encode())
         made = {"package": "an-older-package", "version": "1.0", "licence": "MIT", "said_in": "license"}
         samples.setdefault("license", {"path": str(older), "expected": made})
         # The newest spelling first: the broken version still reads that one.
@@ -170,13 +170,13 @@ class LicenceWatch:
         self.engine.state.set("validate_parse_metadata", "samples", ordered)
         return len(ordered)
 
-    def break_it(self) -> str:
+    def save_broken_version(self) -> str:
         """Update ``parse_metadata`` to the broken version. Returns the id of the event that tells of it."""
-        source = source_of(broken_parser.parse_metadata, frozenset({"read_headers"}))
+        source = capture_source(broken_parser.parse_metadata, frozenset({"read_headers"}))
         self.engine.functions.update("parse_metadata", source=source, author="demo")
         return self.engine.events.list(type_="function.updated", subject="parse_metadata", limit=1)[0]["id"]
 
-    def reported(self) -> dict[str, Any]:
+    def wait_for_report(self) -> dict[str, Any]:
         """Wait for a run of the schedule that began after now. Returns its execution."""
         last = self.engine.events.list(type_="schedule.due", subject="report", limit=1)
         after = last[0]["id"] if last else ""
@@ -184,10 +184,12 @@ class LicenceWatch:
         def ran() -> list[dict[str, Any]]:
             rows = self.engine.executions.list(function="licence_report", state="succeeded", limit=50)
             return [
-                row for row in rows if row["cause"] == "trigger" and row["root_id"] > after and _ticked(row)
+                row
+                for row in rows
+                if row["cause"] == "trigger" and row["root_id"] > after and _wrote_report(row)
             ]
 
-        return self._until(ran, "the schedule did not run the report")[0]
+        return self._wait_for(ran, "the schedule did not run the report")[0]
 
     def report(self) -> list[dict[str, Any]]:
         """The rows of the report: what the executions of ``review_licence`` have found, by package."""
@@ -199,7 +201,7 @@ class LicenceWatch:
         """What did not happen as it should have, by the database and by plain calls of the functions."""
         return [*self._wrong_files(), *self._wrong_report(), *self._wrong_update(root)]
 
-    def stopped(self) -> int:
+    def count_stopped_loops(self) -> int:
         """How many loops a guard has stopped."""
         return sum(row["count"] for row in self.engine.suppressions.list() if row["reason"] == "cycle")
 
@@ -207,7 +209,7 @@ class LicenceWatch:
         """Each file is one event, parsed once and rightly, in the event's own tree."""
         wrong = []
         events: dict[str, list[str]] = {}
-        for event in self._arrived():
+        for event in self._file_events():
             events.setdefault(event["data"]["name"], []).append(event["id"])
         for name, file in self.files.items():
             told = events.get(name, [])
@@ -228,7 +230,9 @@ class LicenceWatch:
         """Each licence that needs a look was reviewed, and the schedule has written all of them down."""
         wrong = []
         parsed = [functions.parse_metadata(str(file)) for file in self.files.values()]
-        expected = sorted(str(found["package"]) for found in parsed if _kind(found["licence"]) != "ordinary")
+        expected = sorted(
+            str(found["package"]) for found in parsed if _licence_category(found["licence"]) != "ordinary"
+        )
         reviewed = sorted(row["package"] for row in self.report())
         if not reviewed or reviewed != expected:
             wrong.append(f"{reviewed or 'nothing'} was reviewed, expected {expected or 'something'}")
@@ -262,30 +266,30 @@ class LicenceWatch:
             wrong.append(f"the guard stopped {stops or 'nothing'}, expected validate-each-change (cycle)")
         return wrong
 
-    def _arrived(self) -> list[dict[str, Any]]:
+    def _file_events(self) -> list[dict[str, Any]]:
         return self.engine.events.list(type_="file.created", limit=1000)
 
     def _results(self, function: str) -> list[dict[str, Any]]:
         rows = self.engine.executions.list(function=function, state="succeeded", limit=1000)
-        roots = {event["id"] for event in self._arrived()}
+        roots = {event["id"] for event in self._file_events()}
         return [row for row in rows if row["root_id"] in roots]
 
     @staticmethod
-    def _until(look: Callable[[], Any], what: str) -> Any:
+    def _wait_for(query: Callable[[], Any], what: str) -> Any:
         """What ``look`` returns once it is something. Raises :class:`WaitTimeout`."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
         while True:
-            found = look()
+            found = query()
             if found:
                 return found
             if time.monotonic() > deadline:
                 raise WaitTimeout(
-                    what, f"within {PATIENCE:g} s", "functory demo --keep, and look into demo.log"
+                    what, f"within {WAIT_TIMEOUT_SECONDS:g} s", "functory demo --keep, and look into demo.log"
                 )
             time.sleep(0.05)
 
 
-def change() -> str:
+def broken_line() -> str:
     """The line of the broken version that a person would call tidier."""
     return next(
         line.strip()
@@ -294,18 +298,18 @@ def change() -> str:
     )
 
 
-def _put(file: Path, content: bytes) -> None:
+def _write_readable(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     file.chmod(0o644)
 
 
-def _ticked(row: dict[str, Any]) -> bool:
+def _wrote_report(row: dict[str, Any]) -> bool:
     """Whether an execution of ``licence_report`` has written the file."""
     given = next(iter(row["input"].values()), None)
     return isinstance(given, dict) and given.get("type") == "schedule.due"
 
 
-def _kind(licence: str | None) -> str:
+def _licence_category(licence: str | None) -> str:
     if licence is None:
         return "missing"
     words = (entry["wildcard"].strip("*") for entry in functions.PATTERNS["copyleft"]["licence"])

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from functory.engine.executions.lineage import Node
-from functory.terminal.causal_tree import children, label, problem
-from functory.terminal.errors import clean
+from functory.terminal.causal_tree import error_summary, label, visible_children
+from functory.terminal.errors import escape_control_characters
 
 _MARKS = {
     "succeeded": ("✓", "green"),
@@ -21,7 +21,7 @@ _MARKS = {
 }
 
 
-class Screen:
+class DemoOutput:
     """Prints line by line; never wraps, never asks for a width. Says nothing at all when ``quiet``."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -38,7 +38,7 @@ class Screen:
         self.line(text, "bold")
         self.line()
 
-    def done(self, what: str, detail: str, seconds: float) -> None:
+    def step_done(self, what: str, detail: str, seconds: float) -> None:
         """A step of the set-up."""
         self.line(
             Text("✓ ", "green")
@@ -46,17 +46,17 @@ class Screen:
             .append(f"{detail:<62}{seconds:5.1f} s", "dim")
         )
 
-    def journey(self, tops: Sequence[Node]) -> None:
+    def timeline(self, tops: Sequence[Node]) -> None:
         """An event and what followed from it, as it travelled; events that started nothing are left out."""
         for top in tops:
-            self._travel(top, 0)
+            self._timeline_node(top, 0)
 
-    def _travel(self, node: Node, depth: int) -> None:
-        shown = _shown(node, depth)
+    def _timeline_node(self, node: Node, depth: int) -> None:
+        shown = _timeline_line(node, depth)
         if shown is not None:
             self.line(shown)
         for child in node.children:
-            self._travel(child, depth if node.kind == "event" else depth + 1)
+            self._timeline_node(child, depth if node.kind == "event" else depth + 1)
 
     def tree(self, tops: Sequence[Node]) -> None:
         """The causal tree as the command line draws it, without the ids."""
@@ -64,23 +64,25 @@ class Screen:
             self._branch(top, "", "")
 
     def _branch(self, node: Node, first: str, rest: str) -> None:
-        parts = [(clean(text), style) for text, style in label(node) if node.id not in text]
+        parts = [
+            (escape_control_characters(text), style) for text, style in label(node) if node.id not in text
+        ]
         self.line(Text.assemble((first, "dim"), *parts))
-        below = children(node, everything=False)
+        below = visible_children(node, show_all=False)
         for place, child in enumerate(below, 1):
             last = place == len(below)
             self._branch(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Aligned columns."""
-        cells = [[clean(str(cell)) for cell in row] for row in [heads, *rows]]
+        cells = [[escape_control_characters(str(cell)) for cell in row] for row in [heads, *rows]]
         widths = [max(len(row[n]) for row in cells) for n in range(len(heads))]
         for index, row in enumerate(cells):
             text = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
             self.line(text, "bold" if index == 0 else "")
 
     @contextmanager
-    def counting(self, what: str, total: int) -> Iterator[Any]:
+    def progress_counter(self, what: str, total: int) -> Iterator[Any]:
         """A counter that is rewritten in place on a terminal, and one closing line elsewhere."""
         if not self._console.is_terminal or self._console.quiet:
             yield lambda done: None
@@ -89,7 +91,7 @@ class Screen:
             yield lambda done: status.update(f"{what} {done} of {total}")
 
 
-def _shown(node: Node, depth: int) -> Text | None:
+def _timeline_line(node: Node, depth: int) -> Text | None:
     row = node.row
     indent = "   " * depth
     if node.kind == "event":
@@ -99,10 +101,10 @@ def _shown(node: Node, depth: int) -> Text | None:
         if row["type"] == "output.matched":
             detail = f"{detail}: {row['data']['pattern']}"
         return (
-            _moment(row["time"], indent)
+            _time_prefix(row["time"], indent)
             .append("event  ", "dim")
             .append(f"{row['type']:<20}", "cyan")
-            .append(clean(detail))
+            .append(escape_control_characters(detail))
         )
     if node.kind == "execution":
         mark, colour = _MARKS.get(row["state"], (row["state"], "yellow"))
@@ -112,16 +114,16 @@ def _shown(node: Node, depth: int) -> Text | None:
             else ""
         )
         why = f"trigger {row['trigger']}" if row.get("trigger") else "called"
-        text = _moment(row["started_at"] or row["created_at"], indent).append(
+        text = _time_prefix(row["started_at"] or row["created_at"], indent).append(
             f" └▶ {row['function']} v{row['version']} "
         )
         text.append(mark, colour).append(f" {took:<8}", "dim").append(f"{why}", "dim")
         if row["error"]:
-            text.append(f"   {clean(problem(row['error']))[:100]}", "red")
+            text.append(f"   {escape_control_characters(error_summary(row['error']))[:100]}", "red")
         return text
     if node.kind == "suppressed":
         text = (
-            _moment(row["time"], indent)
+            _time_prefix(row["time"], indent)
             .append(" ■ guard ", "bold yellow")
             .append(f"stopped {row['trigger']}: {row['reason']} ")
         )
@@ -129,5 +131,5 @@ def _shown(node: Node, depth: int) -> Text | None:
     return None
 
 
-def _moment(time: Any, indent: str) -> Text:
+def _time_prefix(time: Any, indent: str) -> Text:
     return Text(f"{time:%H:%M:%S.%f}"[:12] + f"  {indent}")

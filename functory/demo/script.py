@@ -11,8 +11,8 @@ from typing import Any
 
 import functory
 from functory.client import Functory
-from functory.demo.licence_watch import EVERY, PATIENCE, LicenceWatch, change
-from functory.demo.output import Screen
+from functory.demo.licence_watch import REPORT_INTERVAL, WAIT_TIMEOUT_SECONDS, LicenceWatch, broken_line
+from functory.demo.output import DemoOutput
 from functory.engine.errors import FunctoryError
 from functory.engine.settings import load_settings
 
@@ -20,15 +20,15 @@ from functory.engine.settings import load_settings
 HOME = ".functory"
 
 
-def tell(folder: Path, *, kept: bool, quiet: bool) -> int:
+def run_script(folder: Path, *, kept: bool, quiet: bool) -> int:
     """Run and show the licence watch in ``folder``. Returns the exit code."""
     start = lap = time.monotonic()
-    screen = Screen(quiet=quiet)
+    screen = DemoOutput(quiet=quiet)
 
     def done(what: str, detail: str) -> None:
         nonlocal lap
         now = time.monotonic()
-        screen.done(what, detail, now - lap)
+        screen.step_done(what, detail, now - lap)
         lap = now
 
     screen.line()
@@ -49,8 +49,8 @@ def tell(folder: Path, *, kept: bool, quiet: bool) -> int:
         watch = LicenceWatch(engine, folder.absolute())
         saved, triggers = watch.save()
         done("saved", f"{saved} functions, {triggers} triggers")
-        watch.listen()
-        done("sources", f"a watch on the folder inbox, a schedule every {EVERY}")
+        watch.add_sources()
+        done("sources", f"a watch on the folder inbox, a schedule every {REPORT_INTERVAL}")
         engine.start()
         done("roles", f"router, scheduler, watcher, worker with {settings.worker_slots} slots")
         if engine.runner.tier == "none":
@@ -58,22 +58,22 @@ def tell(folder: Path, *, kept: bool, quiet: bool) -> int:
         else:
             done("sandbox", f"tier {engine.runner.tier}: functions run confined")
         try:
-            root = _play(watch, screen)
-            written = watch.reported()
+            root = _run_chains(watch, screen)
+            written = watch.wait_for_report()
         except FunctoryError as error:
             return _fail([str(error)], folder, kept)
         faults = watch.faults(root)
-        _end(watch, screen, root, written)
+        _show_report(watch, screen, root, written)
     if faults:
         return _fail(faults, folder, kept)
     screen.line(f"All of this was checked against the database.   {time.monotonic() - start:.1f} s", "green")
     screen.line()
     if kept:
-        _next(screen, folder.absolute(), root, next(iter(watch.files)))
+        _suggest_commands(screen, folder.absolute(), root, next(iter(watch.files)))
     return 0
 
 
-def _play(watch: LicenceWatch, screen: Screen) -> str:
+def _run_chains(watch: LicenceWatch, screen: DemoOutput) -> str:
     """Both chains. Returns the root of the second: the update's event."""
     examples = watch.examples()
     rest = [name for name in watch.files if name not in examples]
@@ -82,25 +82,25 @@ def _play(watch: LicenceWatch, screen: Screen) -> str:
     )
     for name in examples:
         screen.line(f"$ cp {name} inbox/", "dim")
-        watch.drop(name)
-        screen.journey(watch.engine.lineage.tree(watch.event_of(name)).nodes)
+        watch.drop_file(name)
+        screen.timeline(watch.engine.lineage.tree(watch.wait_for_event(name)).nodes)
         screen.line()
     start = time.monotonic()
-    with screen.counting("parsed", len(watch.files)) as told:
+    with screen.progress_counter("parsed", len(watch.files)) as told:
         for name in rest:
-            watch.drop(name)
-        watch.finished(told)
+            watch.drop_file(name)
+        watch.wait_until_parsed(told)
     screen.line(f"… and {len(rest)} more files in {time.monotonic() - start:.1f} s, the same way")
     samples = watch.store_samples()
     screen.title("2. Break a function, and watch it being put right")
-    screen.line(f"parse_metadata v2 is saved and active. Its new line:  {change()}", "dim")
+    screen.line(f"parse_metadata v2 is saved and active. Its new line:  {broken_line()}", "dim")
     screen.line(
         f"{samples} samples are stored, one for each way in which a package names its licence.", "dim"
     )
     screen.line()
-    root = watch.break_it()
-    watch.engine.settle(PATIENCE)
-    screen.journey(watch.engine.lineage.tree(root).nodes)
+    root = watch.save_broken_version()
+    watch.engine.settle(WAIT_TIMEOUT_SECONDS)
+    screen.timeline(watch.engine.lineage.tree(root).nodes)
     screen.line()
     screen.line(
         "roll_back made version 1 active again. That is an event as well; it would start the next validation,"
@@ -111,7 +111,7 @@ def _play(watch: LicenceWatch, screen: Screen) -> str:
     return root
 
 
-def _end(watch: LicenceWatch, screen: Screen, root: str, written: Mapping[str, Any]) -> None:
+def _show_report(watch: LicenceWatch, screen: DemoOutput, root: str, written: Mapping[str, Any]) -> None:
     """Report, tree and totals."""
     report = watch.report()
     screen.title(f"3. The report: {len(report)} of {len(watch.files)} packages need a look")
@@ -125,10 +125,13 @@ def _end(watch: LicenceWatch, screen: Screen, root: str, written: Mapping[str, A
     screen.tree(watch.engine.lineage.tree(root).nodes)
     totals = watch.engine.lineage.totals()
     screen.line()
-    screen.line(_sentence(totals, len(watch.engine.schedules.ticks("report", 1000)), watch.stopped()), "bold")
+    screen.line(
+        _totals_line(totals, len(watch.engine.schedules.ticks("report", 1000)), watch.count_stopped_loops()),
+        "bold",
+    )
 
 
-def _sentence(totals: Mapping[str, int], ticks: int, stopped: int) -> str:
+def _totals_line(totals: Mapping[str, int], ticks: int, stopped: int) -> str:
     executions = sum(count for name, count in totals.items() if name.startswith("executions "))
     parts = [
         f"{totals['events']} events",
@@ -149,7 +152,7 @@ def _fail(faults: list[str], folder: Path, kept: bool) -> int:
     return 1
 
 
-def _next(screen: Screen, folder: Path, root: str, file: str) -> None:
+def _suggest_commands(screen: DemoOutput, folder: Path, root: str, file: str) -> None:
     screen.line("Kept. Try next:")
     screen.line()
     for command in (

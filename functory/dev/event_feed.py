@@ -16,19 +16,25 @@ from functory.engine.events.store import RESERVED
 
 # Events asked for at a time. In a burst of more, a screen helps nobody: the rest is counted.
 PAGE = 100
-REMEMBERED = 2000
+MAX_SEEN_IDS = 2000
 
-_BAD = ("execution.failed", "execution.timed_out", "execution.dead", "execution.expired", "worker.lost")
-_SILENT = ("execution.started",)
+_FAILURE_TYPES = (
+    "execution.failed",
+    "execution.timed_out",
+    "execution.dead",
+    "execution.expired",
+    "worker.lost",
+)
+_HIDDEN_TYPES = ("execution.started",)
 
 
-class Feed:
+class EventFeed:
     """Calls ``show(line)`` for each event after :meth:`start`, on a thread of its own."""
 
     def __init__(self, functory: Functory) -> None:
         self._functory = functory
-        self._seen: deque[str] = deque(maxlen=REMEMBERED)
-        self._ended = threading.Event()
+        self._seen: deque[str] = deque(maxlen=MAX_SEEN_IDS)
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, show: Callable[[str], None]) -> None:
@@ -39,7 +45,7 @@ class Feed:
 
     def stop(self) -> None:
         """Show what is left, and end."""
-        self._ended.set()
+        self._stopping.set()
         self._functory.database.wakeup.signal(["events"])
         if self._thread is not None:
             self._thread.join(timeout=5)
@@ -47,13 +53,13 @@ class Feed:
     def _watch(self, show: Callable[[str], None]) -> None:
         wakeup = self._functory.database.wakeup
         while True:
-            last = self._ended.is_set()
+            last = self._stopping.is_set()
             generation = wakeup.generation("events")
             try:
                 self._show_new(show)
             except FunctoryError:
                 # The roles tell of a database that is away; here the next round shows what was missed.
-                self._ended.wait(1.0)
+                self._stopping.wait(1.0)
             if last:
                 return
             wakeup.wait("events", generation, 1.0)
@@ -66,18 +72,18 @@ class Feed:
             show(f"  {'':8}  … more events than lines; functory event list shows all")
         for row in rows:
             self._seen.append(row["id"])
-            if row["type"] not in _SILENT:
-                show(line_of(row))
+            if row["type"] not in _HIDDEN_TYPES:
+                show(format_event(row))
 
 
-def line_of(row: Mapping[str, Any]) -> str:
+def format_event(row: Mapping[str, Any]) -> str:
     """One event as a line: local time, mark, type, and what it is about."""
-    mark = "✗" if row["type"] in _BAD else "■" if row["type"] == "trigger.suppressed" else " "
+    mark = "✗" if row["type"] in _FAILURE_TYPES else "■" if row["type"] == "trigger.suppressed" else " "
     time = row["time"].astimezone().strftime("%H:%M:%S")
-    return f"  {time}  {mark} {_plain(row['type']):<26} {_plain(_about(row))}".rstrip()
+    return f"  {time}  {mark} {_sanitize(row['type']):<26} {_sanitize(_event_summary(row))}".rstrip()
 
 
-def _about(row: Mapping[str, Any]) -> str:
+def _event_summary(row: Mapping[str, Any]) -> str:
     data = row["data"] if isinstance(row["data"], Mapping) else {}
     family = row["type"].split(".")[0]
     if family == "execution":
@@ -104,7 +110,7 @@ def _about(row: Mapping[str, Any]) -> str:
     )
 
 
-def _plain(text: str) -> str:
+def _sanitize(text: str) -> str:
     """At most 160 characters without any that a terminal would obey: names and messages come from outside."""
     cut = text if len(text) <= 160 else text[:159] + "…"
     return "".join(c if c.isprintable() else " " for c in cut)

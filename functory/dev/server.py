@@ -15,7 +15,7 @@ from functory._version import __version__
 from functory.api import create_app
 from functory.api.server import Server
 from functory.client import Functory
-from functory.dev.event_feed import Feed
+from functory.dev.event_feed import EventFeed
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
 from functory.roles import process
@@ -24,7 +24,7 @@ from functory.roles import process
 GRACE_SECONDS = 2.0
 
 
-def settings_of(settings: Settings, port: int | None) -> Settings:
+def dev_settings(settings: Settings, port: int | None) -> Settings:
     """The settings for this run. Raises :class:`Invalid` for a deployment's."""
     if not settings.embedded:
         raise Invalid(
@@ -35,7 +35,7 @@ def settings_of(settings: Settings, port: int | None) -> Settings:
     return settings.model_copy(update={"port": settings.port if port is None else port})
 
 
-def reset(settings: Settings, *, agreed: bool) -> None:
+def reset(settings: Settings, *, confirmed: bool) -> None:
     """Delete the data file after asking. Raises :class:`Invalid` without an agreement."""
     if not settings.database.startswith("sqlite"):
         raise Invalid(
@@ -46,7 +46,7 @@ def reset(settings: Settings, *, agreed: bool) -> None:
     file = data_file(settings)
     if not file.exists():
         return
-    if not agreed:
+    if not confirmed:
         if not sys.stdin.isatty():
             raise Invalid(
                 f"--reset would delete {file}", "there is nobody to ask", "functory dev --reset --yes"
@@ -67,7 +67,7 @@ def data_file(settings: Settings) -> Path:
 def run(settings: Settings, *, quiet: bool) -> int:
     """Run until Ctrl-C. Returns the exit status."""
     began = time.monotonic()
-    ending = process.Ending().install()
+    ending = process.RoleShutdown().install()
     # Said below, in the words of this screen.
     for name in ("functory.workers.sandbox.runner", "functory.sandbox"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -77,38 +77,40 @@ def run(settings: Settings, *, quiet: bool) -> int:
         server = Server(create_app(functory), settings.host, settings.port)
         server.start()
         stack.callback(server.stop, GRACE_SECONDS)
-        stack.enter_context(process.state_metrics(functory.database))
-        own_port = stack.enter_context(process.metrics_port(settings))
-        feed = Feed(functory)
+        stack.enter_context(process.expose_state_metrics(functory.database))
+        own_port = stack.enter_context(process.serve_metrics(settings))
+        feed = EventFeed(functory)
         functory.start()
-        for line in _head(functory, server.url, own_port or f"{server.url}/metrics"):
-            say(line)
-        say(f"  Ready in {time.monotonic() - began:.1f} s.  {_next(functory)}   Quit: Ctrl-C\n")
+        for line in _banner(functory, server.url, own_port or f"{server.url}/metrics"):
+            print_line(line)
+        print_line(
+            f"  Ready in {time.monotonic() - began:.1f} s.  {_next_command_hint(functory)}   Quit: Ctrl-C\n"
+        )
         if not quiet:
-            feed.start(say)
+            feed.start(print_line)
             stack.callback(feed.stop)
         ending.wait()
-        say("\n  stopping")
+        print_line("\n  stopping")
     return 0
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """One line on stdout, at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def _head(functory: Functory, url: str, metrics: str) -> list[str]:
+def _banner(functory: Functory, url: str, metrics: str) -> list[str]:
     settings = functory.settings
     functions, triggers = len(functory.functions.list()), len(functory.triggers.list())
     sqlite = settings.database.startswith("sqlite")
-    data = _short(data_file(settings)) if sqlite else functory.database.name
+    data = _relative_path(data_file(settings)) if sqlite else functory.database.name
     tier = "OFF" if functory.runner.tier == "none" else f"tier {functory.runner.tier}"
     rows = [
         ("API", url, "health /healthz /readyz"),
         ("Metrics", metrics, ""),
         ("Data", data, "functory dev --reset to start anew" if sqlite else ""),
-        ("Stored", f"{_count(functions, 'function')}, {_count(triggers, 'trigger')}", ""),
+        ("Stored", f"{_pluralize(functions, 'function')}, {_pluralize(triggers, 'trigger')}", ""),
         ("Worker", f"{settings.worker_slots} slots", f"sandbox: {tier}"),
     ]
     kind = "SQLite" if sqlite else "PostgreSQL"
@@ -126,16 +128,16 @@ def _head(functory: Functory, url: str, metrics: str) -> list[str]:
     return [*lines, ""]
 
 
-def _next(functory: Functory) -> str:
+def _next_command_hint(functory: Functory) -> str:
     names = [row["name"] for row in functory.functions.list()]
     return f"Try:  functory function run {names[0]}" if names else "Try:  functory function add FILE"
 
 
-def _count(number: int, noun: str) -> str:
+def _pluralize(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _short(path: Path) -> str:
+def _relative_path(path: Path) -> str:
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

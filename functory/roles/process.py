@@ -30,46 +30,46 @@ from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.serialization.json_codec import dumps
 from functory.engine.settings import Settings, load_settings
 from functory.engine.telemetry import log_config, metrics
-from functory.roles.service_loop import LONGEST_PAUSE, Loop
+from functory.roles.service_loop import MAX_RETRY_PAUSE, ServiceLoop
 
 log = structlog.get_logger("functory.role")
 
 
-class Ending:
+class RoleShutdown:
     """The wish to end: :meth:`wait` hears the first SIGTERM or SIGINT, a second ends the process at once.
 
     Claims and batches are transactions, so a hard end loses nothing: leases and redispatch mend it.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         # Written below the interpreter: the kernel may give a signal to any thread, and handlers run in the main one
         # only when it comes back from where it waits.
-        self._heard, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._write_fd, False)
 
-    def install(self) -> Ending:
+    def install(self) -> RoleShutdown:
         """Take over the signals; in the main thread only."""
-        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         return self
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the wish, at most ``timeout`` seconds. True when it was heard."""
-        return bool(select.select([self._heard], [], [], timeout)[0])
+        return bool(select.select([self._read_fd], [], [], timeout)[0])
 
-    def heard(self) -> bytes:
+    def read_earlier_signals(self) -> bytes:
         """The numbers of the signals that came while this one listened, for who has taken over from it."""
-        return os.read(self._heard, 64) if self.wait(0) else b""
+        return os.read(self._read_fd, 64) if self.wait(0) else b""
 
     def _on_signal(self, number: int, _frame: Any) -> None:
-        if self.asked:
+        if self.requested:
             os._exit(128 + number)
-        self.asked = True
+        self.requested = True
 
 
-def begin(role: str, *, embedded: bool = False) -> Settings:
+def configure(role: str, *, embedded: bool = False) -> Settings:
     """Read the settings and set up logs and build information. Raises :class:`Invalid`.
 
     A role that is a process of its own needs a broker that processes share; ``embedded`` says that this
@@ -87,22 +87,22 @@ def begin(role: str, *, embedded: bool = False) -> Settings:
         )
     # Not at the import of functory.engine.telemetry.metrics: a program that embeds us may want these series of its own.
     disable_created_metrics()
-    metrics.describe(role, __version__)
+    metrics.set_build_info(role, __version__)
     return settings
 
 
-def patiently(attempt: Callable[[], None], what: str, ending: Ending) -> bool:
+def retry_until_available(attempt: Callable[[], None], what: str, shutdown: RoleShutdown) -> bool:
     """Call ``attempt`` until it is not :class:`Unavailable`. False when the end was asked for meanwhile."""
     pause, told = 0.1, False
-    while not ending.asked:
+    while not shutdown.requested:
         try:
             attempt()
         except Unavailable as error:
             if not told:
                 log.warning(f"waiting for the {what}", what=error.what, why=error.why, hint=error.try_)
                 told = True
-            ending.wait(pause)
-            pause = min(LONGEST_PAUSE, pause * 2)
+            shutdown.wait(pause)
+            pause = min(MAX_RETRY_PAUSE, pause * 2)
         else:
             if told:
                 log.info(f"the {what} is there")
@@ -110,7 +110,7 @@ def patiently(attempt: Callable[[], None], what: str, ending: Ending) -> bool:
     return False
 
 
-def schema_ready(database: Database, ending: Ending, *, upgrade: bool) -> bool:
+def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool) -> bool:
     """Wait for the database, then check its schema or bring it there. False when the end was asked for.
 
     Raises :class:`Conflict` for another schema.
@@ -122,10 +122,10 @@ def schema_ready(database: Database, ending: Ending, *, upgrade: bool) -> bool:
             migrations.upgrade(database)
         migrations.check(database)
 
-    return patiently(attempt, "database", ending)
+    return retry_until_available(attempt, "database", shutdown)
 
 
-def broker_told(settings: Settings) -> None:
+def warn_if_broker_unavailable(settings: Settings) -> None:
     """Say so when the broker is away: until it is there, workers claim by polling and events wait to be published."""
     try:
         exchange.ping(settings)
@@ -134,7 +134,7 @@ def broker_told(settings: Settings) -> None:
 
 
 @contextlib.contextmanager
-def metrics_port(settings: Settings) -> Iterator[str | None]:
+def serve_metrics(settings: Settings) -> Iterator[str | None]:
     """Serve /metrics on ``metrics_port`` inside the block; gives its URL, None without the setting."""
     if settings.metrics_port is None:
         yield None
@@ -154,7 +154,7 @@ def metrics_port(settings: Settings) -> Iterator[str | None]:
 
 
 @contextlib.contextmanager
-def state_metrics(database: Database) -> Iterator[None]:
+def expose_state_metrics(database: Database) -> Iterator[None]:
     """Offer the gauges that are asked from the database, for the processes that tell them for all."""
     collector = StateCollector(database)
     metrics.registry.register(collector)
@@ -164,7 +164,7 @@ def state_metrics(database: Database) -> Iterator[None]:
         metrics.registry.unregister(collector)
 
 
-def announce(role: str, settings: Settings, **fields: Any) -> None:
+def print_ready_line(role: str, settings: Settings, **fields: Any) -> None:
     """Print the ready line on stdout: the role and what it is connected to, without any password."""
     connected = {
         "database": log_config.mask(settings.database).split("?")[0],
@@ -182,39 +182,39 @@ def announce(role: str, settings: Settings, **fields: Any) -> None:
 
 def run_loops(
     role: str,
-    make: Callable[[Database, Settings], Sequence[Loop]],
+    make: Callable[[Database, Settings], Sequence[ServiceLoop]],
     *,
     upgrade: bool,
-    tells_state: bool = False,
+    with_state_metrics: bool = False,
 ) -> int:
     """Run a role that consists of loops until it is asked to end. Returns the exit status.
 
     ``tells_state``: also offer the gauges that are asked from the database. The status is 1 when a loop
     did not end within ``grace_seconds``.
     """
-    settings = begin(role)
-    ending = Ending().install()
+    settings = configure(role)
+    ending = RoleShutdown().install()
     database = Database(settings.database)
-    loops: list[Loop] = []
+    loops: list[ServiceLoop] = []
     with contextlib.ExitStack() as stack:
         stack.callback(database.close)
-        address = stack.enter_context(metrics_port(settings))
-        if schema_ready(database, ending, upgrade=upgrade):
-            database.watch()
-            if tells_state:
-                stack.enter_context(state_metrics(database))
+        address = stack.enter_context(serve_metrics(settings))
+        if wait_for_schema(database, ending, upgrade=upgrade):
+            database.listen_for_wakeups()
+            if with_state_metrics:
+                stack.enter_context(expose_state_metrics(database))
             loops += make(database, settings)
             for loop in loops:
                 loop.start()
-            broker_told(settings)
-            announce(role, settings, metrics=address)
+            warn_if_broker_unavailable(settings)
+            print_ready_line(role, settings, metrics=address)
             ending.wait()
         log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
-        ended = end_loops(loops, settings.grace_seconds)
+        ended = stop_loops(loops, settings.grace_seconds)
     return 0 if ended else 1
 
 
-def end_loops(loops: Sequence[Loop], grace: float) -> bool:
+def stop_loops(loops: Sequence[ServiceLoop], grace: float) -> bool:
     """Let every loop finish its round; False when one was not done after ``grace`` seconds."""
     for loop in loops:
         loop.stop()

@@ -18,14 +18,14 @@ from functory.engine.errors import Unavailable
 
 log = structlog.get_logger("functory.roles.service_loop")
 
-LONGEST_PAUSE = 5.0
+MAX_RETRY_PAUSE = 5.0
 
 # Under load a round waits this long for company: work that comes in meanwhile shares its transaction.
 # A round after a quiet moment (ten times as long) starts at once.
 COALESCE_SECONDS = 0.002
 
 
-class Loop(threading.Thread):
+class ServiceLoop(threading.Thread):
     """``work()`` returns True when there may be more at once; ``until()`` may shorten the wait (seconds).
 
     While wake-ups are heard the wait is a multiple of ``poll`` (``engine.database.wakeups``), but no longer
@@ -40,10 +40,10 @@ class Loop(threading.Thread):
         wakeup: Wakeup,
         topic: str | None,
         poll: float,
-        until: Callable[[], float | None] | None = None,
+        due_in: Callable[[], float | None] | None = None,
         close: Callable[[], None] | None = None,
         coalesce: float = COALESCE_SECONDS,
-        longest: float = math.inf,
+        max_wait: float = math.inf,
     ) -> None:
         super().__init__(name=f"functory-{name}", daemon=True)
         self.role = name
@@ -52,10 +52,10 @@ class Loop(threading.Thread):
         self._wakeup = wakeup
         self._topic = topic
         self._poll = poll
-        self._until = until
+        self._due_in = due_in
         self._close = close
         self._coalesce = coalesce
-        self._longest = longest
+        self._max_wait = max_wait
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -64,18 +64,18 @@ class Loop(threading.Thread):
             seen = self._wakeup.generation(self._topic) if self._topic else 0
             try:
                 more = self._work()
-                wait = self._until() if self._until and not more else None
+                wait = self._due_in() if self._due_in and not more else None
             except Unavailable as error:
                 if self.healthy:
                     log.warning("waiting", role=self.role, what=error.what, why=error.why)
                 self.healthy = False
-                pause = min(LONGEST_PAUSE, pause * 2 or 0.1)
+                pause = min(MAX_RETRY_PAUSE, pause * 2 or 0.1)
                 self._stopping.wait(pause)
                 continue
             except Exception:
                 log.exception("round failed", role=self.role)
                 self.healthy = False
-                pause = min(LONGEST_PAUSE, pause * 2 or 0.1)
+                pause = min(MAX_RETRY_PAUSE, pause * 2 or 0.1)
                 self._stopping.wait(pause)
                 continue
             if not self.healthy:
@@ -83,8 +83,8 @@ class Loop(threading.Thread):
             self.healthy, pause = True, 0.0
             if more:
                 continue
-            poll = self._poll * self._wakeup.slack if self._topic else self._poll
-            timeout = min(poll, self._longest) if wait is None else min(poll, self._longest, wait)
+            poll = self._poll * self._wakeup.poll_multiplier if self._topic else self._poll
+            timeout = min(poll, self._max_wait) if wait is None else min(poll, self._max_wait, wait)
             if self._topic:
                 ended = time.monotonic()
                 self._wakeup.wait(self._topic, seen, timeout)

@@ -20,22 +20,22 @@ from datetime import timedelta
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.events import retention
-from functory.engine.events.exchange import Broker
+from functory.engine.events.exchange import EventPublisher
 from functory.engine.events.outbox import drop_outbox, publish_outbox
 from functory.engine.events.store import envelope
 from functory.engine.executions import dispatch
 from functory.engine.maintenance import compensator
-from functory.engine.maintenance.invariants.verifier import LOOK_SECONDS, Watch
-from functory.engine.maintenance.pruner import PASS_SECONDS, Pruner
+from functory.engine.maintenance.invariants.verifier import POLL_SECONDS, Verifier
+from functory.engine.maintenance.pruner import PASS_INTERVAL_SECONDS, Pruner
 from functory.engine.maintenance.reaper import Reaper
 from functory.engine.serialization.json_codec import encode
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
-from functory.roles.service_loop import Loop
-from functory.triggers.routing.release import Turn
+from functory.roles.service_loop import ServiceLoop
+from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.triggers.sources.schedules.ticker import Ticker
-from functory.triggers.sources.supervisor import Keeper
+from functory.triggers.sources.supervisor import SourceSupervisor
 from functory.workers.app import make_app
 from functory.workers.dispatcher import Dispatcher
 from functory.workers.execution.executor import Executor, worker_name
@@ -46,101 +46,101 @@ from functory.workers.sandbox.runner import Runner
 OUTBOX_BATCH = 200
 
 # Under load subscribers hear of events this much later, and the publisher takes a tenth of the transactions.
-PUBLISH_SECONDS = 0.03
+PUBLISH_COALESCE_SECONDS = 0.03
 
 # Each execution that ends wakes the sagas' loop: under load it looks this often.
-SAGA_SECONDS = 0.05
+COMPENSATOR_COALESCE_SECONDS = 0.05
 
 # Without a broker: how many events are taken out of the outbox at once, and how often.
 DROP_BATCH = 1000
 DROP_SECONDS = 2.0
 
 # How often it is looked whether there is something to forget.
-RETENTION_SECONDS = 60.0
+RECEIPT_EXPIRY_SECONDS = 60.0
 
 # How long a thread may hold the interpreter while others wait: the embedded roles gain a third by it.
-SWITCH_SECONDS = 0.0005
+THREAD_SWITCH_SECONDS = 0.0005
 
 
-def router_loops(database: Database, settings: Settings) -> list[Loop]:
+def router_loops(database: Database, settings: Settings) -> list[ServiceLoop]:
     """Router, publisher and dispatcher."""
     router = Router(database, settings)
     return [
-        Loop(
+        ServiceLoop(
             "router",
             lambda: router.route_batch().events >= settings.batch_size,
             wakeup=database.wakeup,
             topic="events",
             poll=settings.poll_seconds,
         ),
-        flow_loop(database, settings),
-        *([unpublished_loop(database)] if settings.brokerless else [publisher_loop(database, settings)]),
+        flow_control_loop(database, settings),
+        *([outbox_drop_loop(database)] if settings.brokerless else [publisher_loop(database, settings)]),
         *dispatcher_loops(database, settings),
     ]
 
 
-def scheduler_loops(database: Database, settings: Settings) -> list[Loop]:
+def scheduler_loops(database: Database, settings: Settings) -> list[ServiceLoop]:
     """Schedules, dispatcher, reaper and sagas."""
     return [
         ticker_loop(database, settings),
         *dispatcher_loops(database, settings),
         reaper_loop(database, settings),
-        saga_loop(database, settings),
-        retention_loop(database, settings),
+        compensator_loop(database, settings),
+        receipt_expiry_loop(database, settings),
         prune_loop(database, settings),
         verify_loop(database, settings),
     ]
 
 
-def watcher_loops(database: Database, settings: Settings) -> list[Loop]:
+def watcher_loops(database: Database, settings: Settings) -> list[ServiceLoop]:
     """The keeper of sources that listen."""
-    return [keeper_loop(database, settings)]
+    return [source_supervisor_loop(database, settings)]
 
 
-def flow_loop(database: Database, settings: Settings) -> Loop:
+def flow_control_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Decides about matches and executions that flow control holds back."""
-    turn = Turn(database, settings)
-    return Loop(
+    turn = Release(database, settings)
+    return ServiceLoop(
         "flow",
-        turn.take,
+        turn.run_once,
         wakeup=database.wakeup,
         topic="flow",
         poll=settings.poll_seconds,
-        until=turn.due_in,
+        due_in=turn.due_in,
     )
 
 
-def ticker_loop(database: Database, settings: Settings) -> Loop:
+def ticker_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Writes the events of schedules."""
     ticker = Ticker(database, settings)
-    return Loop(
+    return ServiceLoop(
         "ticker",
         ticker.tick,
         wakeup=database.wakeup,
         topic="sources",
         poll=settings.poll_seconds,
-        until=ticker.due_in,
+        due_in=ticker.due_in,
     )
 
 
-def keeper_loop(database: Database, settings: Settings) -> Loop:
+def source_supervisor_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Runs files, queues and plug-ins."""
-    keeper = Keeper(database, settings)
-    return Loop(
+    keeper = SourceSupervisor(database, settings)
+    return ServiceLoop(
         "keeper",
-        keeper.look,
+        keeper.run_once,
         wakeup=database.wakeup,
         topic="sources",
         poll=settings.poll_seconds,
         close=keeper.close,
         # It renews leases.
-        longest=settings.lease_seconds / 10,
+        max_wait=settings.lease_seconds / 10,
     )
 
 
-def publisher_loop(database: Database, settings: Settings) -> Loop:
+def publisher_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Puts committed events onto the exchange."""
-    broker = Broker(settings)
+    broker = EventPublisher(settings)
 
     def work() -> bool:
         start = time.perf_counter()
@@ -156,20 +156,20 @@ def publisher_loop(database: Database, settings: Settings) -> Loop:
             metrics.event_size.observe(len(encode(envelope(row))))
         return len(rows) >= OUTBOX_BATCH
 
-    return Loop(
+    return ServiceLoop(
         "publisher",
         work,
         wakeup=database.wakeup,
         topic="outbox",
         poll=settings.poll_seconds,
         close=broker.close,
-        coalesce=PUBLISH_SECONDS,
+        coalesce=PUBLISH_COALESCE_SECONDS,
     )
 
 
-def unpublished_loop(database: Database) -> Loop:
+def outbox_drop_loop(database: Database) -> ServiceLoop:
     """Without a broker: nobody subscribes, so what was to be published is forgotten."""
-    return Loop(
+    return ServiceLoop(
         "unpublished",
         lambda: drop_outbox(database) >= DROP_BATCH,
         wakeup=database.wakeup,
@@ -179,12 +179,12 @@ def unpublished_loop(database: Database) -> Loop:
     )
 
 
-def dispatcher_loops(database: Database, settings: Settings) -> list[Loop]:
+def dispatcher_loops(database: Database, settings: Settings) -> list[ServiceLoop]:
     """The dispatcher; none without a broker, where workers claim by themselves."""
     return [] if settings.brokerless else [dispatcher_loop(database, settings)]
 
 
-def dispatcher_loop(database: Database, settings: Settings) -> Loop:
+def dispatcher_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Sends queued executions to the workers."""
     dispatcher = Dispatcher(database, settings, make_app(settings))
 
@@ -193,21 +193,21 @@ def dispatcher_loop(database: Database, settings: Settings) -> Loop:
         # Whatever has not found a place waits for one: at once there would be none.
         return False
 
-    return Loop(
+    return ServiceLoop(
         "dispatcher",
         work,
         wakeup=database.wakeup,
         topic="executions",
         poll=settings.poll_seconds,
-        until=dispatcher.due_in,
+        due_in=dispatcher.due_in,
         close=dispatcher.close,
     )
 
 
-def reaper_loop(database: Database, settings: Settings) -> Loop:
+def reaper_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Ends what nobody owns any more."""
     reaper = Reaper(database, settings)
-    return Loop(
+    return ServiceLoop(
         "reaper",
         lambda: any(reaper.reap().values()),
         wakeup=database.wakeup,
@@ -216,31 +216,31 @@ def reaper_loop(database: Database, settings: Settings) -> Loop:
     )
 
 
-def saga_loop(database: Database, settings: Settings) -> Loop:
+def compensator_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Undoes what failed executions have done."""
-    return Loop(
+    return ServiceLoop(
         "saga",
         lambda: compensator.advance(database, settings) >= settings.batch_size,
         wakeup=database.wakeup,
         topic="finished",
         poll=settings.poll_seconds,
-        coalesce=SAGA_SECONDS,
+        coalesce=COMPENSATOR_COALESCE_SECONDS,
     )
 
 
-def retention_loop(database: Database, settings: Settings) -> Loop:
+def receipt_expiry_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Deletes what sources need not remember any more."""
     older = timedelta(days=settings.receipt_days)
-    return Loop(
+    return ServiceLoop(
         "retention",
-        lambda: any(count >= retention.BATCH for count in retention.forget(database, older).values()),
+        lambda: any(count >= retention.BATCH for count in retention.delete_expired(database, older).values()),
         wakeup=database.wakeup,
         topic=None,
-        poll=RETENTION_SECONDS,
+        poll=RECEIPT_EXPIRY_SECONDS,
     )
 
 
-def prune_loop(database: Database, settings: Settings) -> Loop:
+def prune_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Deletes what is older than it is to be kept."""
     pruner = Pruner(database, settings)
 
@@ -249,58 +249,58 @@ def prune_loop(database: Database, settings: Settings) -> Loop:
         # Never at once: the pruner rests between two steps.
         return False
 
-    return Loop(
+    return ServiceLoop(
         "prune",
         step,
         wakeup=database.wakeup,
         topic=None,
-        poll=PASS_SECONDS,
-        until=pruner.due_in,
+        poll=PASS_INTERVAL_SECONDS,
+        due_in=pruner.due_in,
     )
 
 
-def verify_loop(database: Database, settings: Settings) -> Loop:
+def verify_loop(database: Database, settings: Settings) -> ServiceLoop:
     """Asks now and then whether the invariants hold."""
-    watch = Watch(database, settings)
+    watch = Verifier(database, settings)
 
     def work() -> bool:
-        watch.look()
+        watch.verify_if_due()
         return False
 
-    poll = min(LOOK_SECONDS, settings.verify_seconds or LOOK_SECONDS)
-    return Loop("verify", work, wakeup=database.wakeup, topic=None, poll=poll)
+    poll = min(POLL_SECONDS, settings.verify_seconds or POLL_SECONDS)
+    return ServiceLoop("verify", work, wakeup=database.wakeup, topic=None, poll=poll)
 
 
-class Embedded:
+class EmbeddedRoles:
     """All roles in this process: what ``functory dev``, ``functory run`` and a plain script use."""
 
     def __init__(self, database: Database, settings: Settings, runner: Runner) -> None:
         self._database = database
         self._settings = settings
         self._runner = runner
-        self._loops: list[Loop] = []
+        self._loops: list[ServiceLoop] = []
         self._worker: EmbeddedWorker | None = None
 
     def start(self) -> None:
         """Start everything; returns when the worker consumes."""
         # The threads here hand work to each other in steps far shorter than the default 5 ms.
-        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
-        self._database.watch()
+        sys.setswitchinterval(min(sys.getswitchinterval(), THREAD_SWITCH_SECONDS))
+        self._database.listen_for_wakeups()
         app = make_app(self._settings)
         executor = Executor(self._database, self._settings, self._runner, f"embedded:{worker_name()}")
         app.executor = executor
         executor.start()
         # What a killed process had put on its in-memory broker is gone with it.
-        dispatch.recall(self._database)
+        dispatch.redispatch_now(self._database)
         self._worker = EmbeddedWorker(app, self._settings.worker_slots)
         self._worker.start()
         self._loops = [
             *router_loops(self._database, self._settings),
             ticker_loop(self._database, self._settings),
-            keeper_loop(self._database, self._settings),
+            source_supervisor_loop(self._database, self._settings),
             reaper_loop(self._database, self._settings),
-            saga_loop(self._database, self._settings),
-            retention_loop(self._database, self._settings),
+            compensator_loop(self._database, self._settings),
+            receipt_expiry_loop(self._database, self._settings),
             prune_loop(self._database, self._settings),
             verify_loop(self._database, self._settings),
         ]
@@ -308,7 +308,7 @@ class Embedded:
             loop.start()
 
     @property
-    def healthy(self) -> dict[str, bool]:
+    def health(self) -> dict[str, bool]:
         """Which loops have had a good last round."""
         return {loop.role: loop.healthy and loop.is_alive() for loop in self._loops}
 
@@ -323,5 +323,5 @@ class Embedded:
             self._worker = None
             # Another process with the same file need not wait for what is still on our in-memory broker.
             with contextlib.suppress(Unavailable):
-                dispatch.recall(self._database)
+                dispatch.redispatch_now(self._database)
         self._loops = []

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from functory.terminal import console, json_fields
-from functory.terminal.console import STYLES, Screen
+from functory.terminal.console import STYLES, CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
     from functory.engine.executions.lineage import Node, Tree
 
-Part = tuple[str, str]
+StyledText = tuple[str, str]
 
 _MARKS = {"succeeded": "✓", "running": "▶", "queued": "…"}
 
 
-def draw(engine: Functory, id_: str, out: Screen, *, whole: bool = True, everything: bool = False) -> None:
+def draw(
+    engine: Functory, id_: str, out: CommandOutput, *, whole: bool = True, show_all: bool = False
+) -> None:
     """Print the tree that an event or execution belongs to; only what is below it unless ``whole``.
 
     ``everything`` also shows the engine's own events that started nothing, which are most of them.
@@ -32,13 +34,15 @@ def draw(engine: Functory, id_: str, out: Screen, *, whole: bool = True, everyth
             node.id for top in found.nodes for node in top.walk() if node.kind in ("event", "execution")
         )
         return
-    nodes = found.nodes if everything else [node for node in found.nodes if _tells(node)] or found.nodes
-    if out.people:
-        _draw_rich(out, nodes, everything, id_)
+    nodes = (
+        found.nodes if show_all else [node for node in found.nodes if _is_worth_showing(node)] or found.nodes
+    )
+    if out.is_terminal:
+        _draw_rich(out, nodes, show_all, id_)
     else:
         for node in nodes:
-            out.lines(_plain(node, everything, "", ""))
-    if found.cut:
+            out.lines(_text_lines(node, show_all, "", ""))
+    if found.truncated:
         console.warn("the tree is larger than what is shown")
     if found.budget is not None:
         used, maximum = found.budget
@@ -50,13 +54,13 @@ def as_json(found: Tree) -> dict[str, Any]:
     used, maximum = found.budget or (None, None)
     return {
         "root_id": found.root_id,
-        "cut": found.cut,
+        "cut": found.truncated,
         "budget": {"used": used, "maximum": maximum} if found.budget else None,
         "nodes": [node.as_json() for node in found.nodes],
     }
 
 
-def label(node: Node) -> list[Part]:
+def label(node: Node) -> list[StyledText]:
     """One node on one line."""
     row = node.row
     if node.kind == "event":
@@ -70,17 +74,17 @@ def label(node: Node) -> list[Part]:
     return _span(row)
 
 
-def children(node: Node, everything: bool) -> Sequence[Node]:
+def visible_children(node: Node, show_all: bool) -> Sequence[Node]:
     """Below a node, what is worth showing: an engine's event that started nothing is not."""
-    return node.children if everything else [child for child in node.children if _tells(child)]
+    return node.children if show_all else [child for child in node.children if _is_worth_showing(child)]
 
 
-def _tells(node: Node) -> bool:
+def _is_worth_showing(node: Node) -> bool:
     lifecycle = node.kind == "event" and node.row["type"].startswith(("execution.", "trigger.suppressed"))
     return not lifecycle or bool(node.children)
 
 
-def _event(row: Mapping[str, Any]) -> list[Part]:
+def _event(row: Mapping[str, Any]) -> list[StyledText]:
     parts = [("event ", "dim"), (row["type"], "bold")]
     data = row["data"]
     if row["type"] == "output.matched" and isinstance(data, Mapping):
@@ -92,7 +96,7 @@ def _event(row: Mapping[str, Any]) -> list[Part]:
     return [*parts, (f"  {row['id']}", "dim")]
 
 
-def _execution(row: Mapping[str, Any]) -> list[Part]:
+def _execution(row: Mapping[str, Any]) -> list[StyledText]:
     state = row["state"]
     style = STYLES.get(state, "")
     parts = [
@@ -103,7 +107,7 @@ def _execution(row: Mapping[str, Any]) -> list[Part]:
     ]
     took = json_fields.duration(row)
     if took is not None:
-        parts.append((f" in {console.seconds(took)}", ""))
+        parts.append((f" in {console.format_duration(took)}", ""))
     if row["attempt"] > 1:
         parts.append((f", attempt {row['attempt']}", "yellow"))
     if row.get("trigger"):
@@ -118,11 +122,11 @@ def _execution(row: Mapping[str, Any]) -> list[Part]:
     if row["cause"] == "replay":
         parts.append((f"  replay of {row['replay_of']}", "cyan"))
     if row["error"] and state != "succeeded":
-        parts.append((f"  {problem(row['error'])}", "red"))
+        parts.append((f"  {error_summary(row['error'])}", "red"))
     return [*parts, (f"  {row['id']}", "dim")]
 
 
-def _suppressed(row: Mapping[str, Any]) -> list[Part]:
+def _suppressed(row: Mapping[str, Any]) -> list[StyledText]:
     parts = [
         ("⊘ ", "yellow"),
         (f"trigger {row['trigger'] or row['trigger_id']} v{row['trigger_version']}", ""),
@@ -135,7 +139,7 @@ def _suppressed(row: Mapping[str, Any]) -> list[Part]:
     return parts
 
 
-def _joined(row: Mapping[str, Any]) -> list[Part]:
+def _joined(row: Mapping[str, Any]) -> list[StyledText]:
     """An event that started an execution with others, which stands below the one that decided."""
     return [
         ("→ ", "cyan"),
@@ -146,41 +150,47 @@ def _joined(row: Mapping[str, Any]) -> list[Part]:
     ]
 
 
-def _span(row: Mapping[str, Any]) -> list[Part]:
-    took = "not finished" if row["duration_seconds"] is None else console.seconds(row["duration_seconds"])
+def _span(row: Mapping[str, Any]) -> list[StyledText]:
+    took = (
+        "not finished"
+        if row["duration_seconds"] is None
+        else console.format_duration(row["duration_seconds"])
+    )
     parts = [
         ("call ", "dim"),
         (row["function"], ""),
-        (f" v{row['version']}  {took} at +{console.seconds(row['offset_seconds'])}", "dim"),
+        (f" v{row['version']}  {took} at +{console.format_duration(row['offset_seconds'])}", "dim"),
     ]
     if row["error"]:
-        parts.append((f"  {problem(row['error'])}", "red"))
+        parts.append((f"  {error_summary(row['error'])}", "red"))
     return parts
 
 
-def problem(error: Mapping[str, Any]) -> str:
+def error_summary(error: Mapping[str, Any]) -> str:
     """A recorded error on one line."""
     message = str(error.get("message") or "").split("\n")[0]
     return f"{error.get('type', 'error')}: {message}".rstrip(": ")
 
 
-def _plain(node: Node, everything: bool, first: str, rest: str) -> list[str]:
-    lines = [first + console.clean("".join(text for text, _ in label(node)))]
-    below = children(node, everything)
+def _text_lines(node: Node, show_all: bool, first: str, rest: str) -> list[str]:
+    lines = [first + console.escape_control_characters("".join(text for text, _ in label(node)))]
+    below = visible_children(node, show_all)
     for place, child in enumerate(below, 1):
         last = place == len(below)
-        lines += _plain(
-            child, everything, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
+        lines += _text_lines(
+            child, show_all, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
         )
     return lines
 
 
-def _draw_rich(out: Screen, nodes: Sequence[Node], everything: bool, chosen: str) -> None:
+def _draw_rich(out: CommandOutput, nodes: Sequence[Node], show_all: bool, chosen: str) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
     def text(node: Node) -> Text:
-        drawn = Text.assemble(*((console.clean(words), style) for words, style in label(node)))
+        drawn = Text.assemble(
+            *((console.escape_control_characters(words), style) for words, style in label(node))
+        )
         if node.id == chosen:
             drawn.append("  ◀", "bold cyan")
         return drawn
@@ -190,5 +200,5 @@ def _draw_rich(out: Screen, nodes: Sequence[Node], everything: bool, chosen: str
         waiting = [(top, drawn)]
         while waiting:
             node, branch = waiting.pop()
-            waiting.extend([(child, branch.add(text(child))) for child in children(node, everything)])
+            waiting.extend([(child, branch.add(text(child))) for child in visible_children(node, show_all)])
         out.console().print(drawn)

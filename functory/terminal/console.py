@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.terminal.errors import clean
+from functory.terminal.errors import escape_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,16 +47,16 @@ STYLES = {
 }
 
 # Nothing is wrapped or cut in a pipe.
-_ENDLESS = 100_000
+_UNWRAPPED_WIDTH = 100_000
 
 
-class Screen:
+class CommandOutput:
     """Where a command's answer goes."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json = json
         self.quiet = quiet
-        self.people = sys.stdout.isatty()
+        self.is_terminal = sys.stdout.isatty()
 
     def table(
         self,
@@ -73,7 +73,7 @@ class Screen:
             self.value(list(data) if data is not None else [dict(row) for row in rows])
         elif self.quiet:
             self.lines(str(row[key]) for row in rows)
-        elif not self.people:
+        elif not self.is_terminal:
             self.lines("\t".join(_cell(row.get(name), False) for name in columns) for row in rows)
         elif not rows:
             note(empty or "nothing found")
@@ -101,7 +101,7 @@ class Screen:
         shown = {name: value for name, value in fields.items() if value is not None}
         width = max((len(name) for name in shown), default=0) + 2
         for name, value in shown.items():
-            text = _cell(value, self.people, lines=True).replace("\n", "\n" + " " * width)
+            text = _cell(value, self.is_terminal, lines=True).replace("\n", "\n" + " " * width)
             self.styled((f"{name:<{width}}", "bold"), (text, STYLES.get(text, "")))
 
     def title(self, text: str) -> None:
@@ -111,12 +111,15 @@ class Screen:
 
     def styled(self, *parts: tuple[str, str]) -> None:
         """One line of (text, style) parts."""
-        if not self.people:
-            self.lines(["".join(clean(text) for text, _ in parts).rstrip()])
+        if not self.is_terminal:
+            self.lines(["".join(escape_control_characters(text) for text, _ in parts).rstrip()])
             return
         from rich.text import Text
 
-        self.console().print(Text.assemble(*((clean(text), style) for text, style in parts)), soft_wrap=True)
+        self.console().print(
+            Text.assemble(*((escape_control_characters(text), style) for text, style in parts)),
+            soft_wrap=True,
+        )
 
     def clause(self, clause: Mapping[str, Any]) -> None:
         """One line of an explanation: what was expected where, and what was found."""
@@ -130,8 +133,8 @@ class Screen:
 
     def code(self, text: str, language: str = "python") -> None:
         """Source text with line numbers; highlighted on a terminal."""
-        text = clean(text.rstrip("\n"))
-        if self.people:
+        text = escape_control_characters(text.rstrip("\n"))
+        if self.is_terminal:
             from rich.syntax import Syntax
 
             self.console().print(
@@ -146,8 +149,8 @@ class Screen:
 
         from functory.engine.serialization import json_codec
 
-        ready = plain(value)
-        if self.people and not self.quiet:
+        ready = to_json_value(value)
+        if self.is_terminal and not self.quiet:
             self.lines([json.dumps(ready, indent=2, ensure_ascii=True)])
         else:
             self.lines([json_codec.dumps(ready)])
@@ -170,40 +173,40 @@ class Screen:
             highlight=False,
             markup=False,
             emoji=False,
-            width=None if self.people else _ENDLESS,
+            width=None if self.is_terminal else _UNWRAPPED_WIDTH,
         )
 
 
 def note(message: str) -> None:
     """A message to people, on stderr."""
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        sys.stderr.write(f"\x1b[2m{clean(message)}\x1b[0m\n")
+        sys.stderr.write(f"\x1b[2m{escape_control_characters(message)}\x1b[0m\n")
     else:
-        sys.stderr.write(f"{clean(message)}\n")
+        sys.stderr.write(f"{escape_control_characters(message)}\n")
 
 
 def warn(message: str) -> None:
     """A warning, on stderr."""
-    sys.stderr.write(f"warning: {clean(message)}\n")
+    sys.stderr.write(f"warning: {escape_control_characters(message)}\n")
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """``value`` as JSON values: times in ISO 8601."""
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): to_json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     return value
 
 
-def moment(value: datetime | None) -> str:
+def format_time(value: datetime | None) -> str:
     """A time as people read it: local, to the second."""
     return "" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def seconds(value: float | None) -> str:
+def format_duration(value: float | None) -> str:
     """A duration as people read it."""
     if value is None:
         return ""
@@ -216,22 +219,24 @@ def seconds(value: float | None) -> str:
     return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
-def short(value: Any, length: int = 60) -> str:
+def short_json(value: Any, length: int = 60) -> str:
     """A JSON value on one line, cut to ``length`` letters."""
     from functory.engine.serialization import json_codec
 
-    text = json_codec.dumps(plain(value))
+    text = json_codec.dumps(to_json_value(value))
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def _cell(value: Any, people: bool, lines: bool = False) -> str:
+def _cell(value: Any, is_terminal: bool, lines: bool = False) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return moment(value) if people else plain(value)
+        return format_time(value) if is_terminal else to_json_value(value)
     if isinstance(value, float):
         return f"{value:g}"
-    text = clean(str(value) if isinstance(value, str | int) else short(value, 10_000))
+    text = escape_control_characters(
+        str(value) if isinstance(value, str | int) else short_json(value, 10_000)
+    )
     return text if lines else " ".join(text.split("\n")).replace("\t", " ")

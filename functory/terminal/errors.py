@@ -7,24 +7,24 @@ import sys
 import traceback
 from typing import Any
 
-INTERRUPTED = 130
-PIPE_CLOSED = 141
-USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_PIPE_CLOSED = 141
+EXIT_USAGE = 2
 
 
-def report(error: BaseException) -> int:
+def print_error(error: BaseException) -> int:
     """Print an error and return its exit status. One that nobody foresaw also shows its traceback."""
     from functory.engine.errors import ExecutionFailed, FunctoryError
 
     if isinstance(error, ExecutionFailed):
-        execution(error)
+        print_execution_error(error)
     elif isinstance(error, FunctoryError):
-        write(error.what, error.why, error.try_)
+        print_message(error.what, error.why, error.try_)
     elif isinstance(error, OSError) and not os.environ.get("FUNCTORY_DEBUG"):
-        write(error.strerror or str(error), str(error.filename or ""), "")
+        print_message(error.strerror or str(error), str(error.filename or ""), "")
     else:
         traceback.print_exception(error)
-        write(
+        print_message(
             f"{type(error).__name__}: {error}",
             "this is a defect of functory",
             "report it with the lines above",
@@ -32,47 +32,47 @@ def report(error: BaseException) -> int:
     return getattr(error, "code", 1) if isinstance(error, FunctoryError) else 1
 
 
-def execution(error: Any) -> None:
+def print_execution_error(error: Any) -> None:
     """An execution that did not succeed: its error with the traceback of the function's own lines."""
-    write(error.what, error.why, "")
+    print_message(error.what, error.why, "")
     trace = (error.error or {}).get("traceback")
     if trace:
-        write_lines("", *str(trace).rstrip("\n").split("\n"))
+        print_lines("", *str(trace).rstrip("\n").split("\n"))
     if error.try_:
-        write_lines(f"try: {error.try_}")
+        print_lines(f"try: {error.try_}")
 
 
-def usage(error: Any) -> int:
+def print_usage_error(error: Any) -> int:
     """A command line that cannot be understood."""
     message = error.format_message()
     where = error.ctx.command_path if error.ctx is not None else "functory"
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stdout.write(message.rstrip("\n") + "\n")
         return 0
-    write(message[:1].lower() + message[1:].rstrip("."), "", f"{where} --help")
-    return USAGE
+    print_message(message[:1].lower() + message[1:].rstrip("."), "", f"{where} --help")
+    return EXIT_USAGE
 
 
-def interrupted() -> None:
+def print_interrupted() -> None:
     """Ctrl-C."""
-    write("interrupted", "", "")
+    print_message("interrupted", "", "")
 
 
-def write(what: str, why: str, try_: str) -> None:
+def print_message(what: str, why: str, try_: str) -> None:
     """The three parts of an error on stderr."""
-    sys.stderr.write(_coloured("error:") + f" {clean(what)}\n")
-    write_lines(*why.split("\n") if why else ())
+    sys.stderr.write(_coloured("error:") + f" {escape_control_characters(what)}\n")
+    print_lines(*why.split("\n") if why else ())
     if try_:
-        write_lines(*f"try: {try_}".split("\n"))
+        print_lines(*f"try: {try_}".split("\n"))
 
 
-def write_lines(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Indented lines on stderr."""
     for line in lines:
-        sys.stderr.write(f"  {clean(line)}".rstrip() + "\n")
+        sys.stderr.write(f"  {escape_control_characters(line)}".rstrip() + "\n")
 
 
-def clean(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """``text`` without characters that a terminal would obey: names and messages come from outside."""
     return "".join(
         c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else f"\\x{ord(c):02x}" for c in text

@@ -105,6 +105,6 @@ def duration(row: Mapping[str, Any]) -> float | None:
     return round((row["finished_at"] - row["started_at"]).total_seconds(), 6)
 
 
-def part(row: Mapping[str, Any]) -> dict[str, Any]:
+def without_execution_id(row: Mapping[str, Any]) -> dict[str, Any]:
     """An attempt, span or log line, without the id of its execution."""
     return {name: value for name, value in row.items() if name != "execution_id"}

@@ -31,8 +31,8 @@ from functory.engine.errors import Invalid
 from functory.engine.functions import arguments, dependencies
 from functory.engine.serialization import json_codec
 from functory.triggers.composites import Composite, compile_composite
-from functory.triggers.expressions.conditions import Condition, Verdict, compile_condition
-from functory.triggers.flow_control.buffered_match import Control
+from functory.triggers.expressions.conditions import Condition, ConditionResult, compile_condition
+from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.flow_control.definition import Flow, compile_flow
 from functory.triggers.input_templates import Template, compile_template
 from functory.triggers.patterns import Pattern, compile_pattern
@@ -83,7 +83,7 @@ class Guards:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledTrigger:
     """A trigger version ready to decide: its row, pattern, criteria, condition, template and guards.
 
     ``pattern`` is ``on`` narrowed by what a pattern can say of the criteria; none with a composite, whose parts have
@@ -112,18 +112,18 @@ class Compiled:
         return self.row["name"]
 
     @property
-    def control(self) -> Control | None:
+    def buffer_policy(self) -> BufferPolicy | None:
         """What its matches wait for, if they wait for others."""
         return self.composite or self.flow.debounce or self.flow.batch
 
-    def holds(self, event: Mapping[str, Any], now: datetime) -> Verdict | None:
+    def evaluate_conditions(self, event: Mapping[str, Any], now: datetime) -> ConditionResult | None:
         """The verdict of criteria and condition, which must both hold; None when there is neither."""
         verdict = None
         if self.criteria is not None:
-            verdict = self.criteria.holds(event, now)
+            verdict = self.criteria.evaluate(event, now)
             if not verdict.matched:
                 return verdict
-        return verdict if self.condition is None else self.condition.holds(event, now, {})
+        return verdict if self.condition is None else self.condition.evaluate(event, now, {})
 
     def make_input(
         self,
@@ -140,20 +140,20 @@ class Compiled:
             known = {"event": event} if events is None else {"event": event, "events": list(events)}
             rendered = self.template.render(known)
             if not isinstance(rendered, Mapping):
-                return arguments.first(parameters, rendered)
+                return arguments.bind_first(parameters, rendered)
             return dict(rendered)
         if events is not None:
-            return arguments.first(parameters, [_passed(self.passes, one) for one in events])
-        return arguments.first(parameters, _passed(self.passes, event))
+            return arguments.bind_first(parameters, [_passed(self.passes, one) for one in events])
+        return arguments.bind_first(parameters, _passed(self.passes, event))
 
-    def make_input_of_one(
+    def make_single_event_input(
         self, event: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
         """The input for an event by itself: in a list of one where the function gets lists.
 
         Raises :class:`Invalid`.
         """
-        listed = self.control is not None and self.control.listed
+        listed = self.buffer_policy is not None and self.buffer_policy.delivers_list
         return self.make_input(event, parameters, [event] if listed else None)
 
 
@@ -248,7 +248,7 @@ def from_event_type(
     return define(on=on, function=trigger_function, passes="output", **rest)
 
 
-def read(fields: Mapping[str, Any]) -> dict[str, Any]:
+def parse(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A definition from an object in either spelling (a YAML file, an API call). Raises :class:`Invalid`."""
     given = {key: value for key, value in fields.items() if key != "name"}
     if "event_type" in given:
@@ -286,10 +286,10 @@ def read(fields: Mapping[str, Any]) -> dict[str, Any]:
     return define(**given, passes=passes)
 
 
-def compile_definition(row: Mapping[str, Any]) -> Compiled:
+def compile_definition(row: Mapping[str, Any]) -> CompiledTrigger:
     """Compile a stored trigger row. Raises :class:`Invalid`."""
     definition = row["definition"]
-    dependencies.reference(definition["function"])
+    dependencies.parse_reference(definition["function"])
     if definition["pass"] not in ("event", "output"):
         raise Invalid(f"wrong pass {definition['pass']!r}", "it is event or output")
     criteria = _criteria(definition.get("criteria"))
@@ -307,7 +307,7 @@ def compile_definition(row: Mapping[str, Any]) -> Compiled:
         on = definition["on"]
         pattern = compile_pattern(on if criteria is None else narrow(on, criteria.pattern))
     flow = compile_flow(definition.get("flow"), composite=composite is not None)
-    return Compiled(
+    return CompiledTrigger(
         row=row,
         pattern=pattern,
         criteria=criteria,
@@ -327,8 +327,8 @@ def _criteria(given: Mapping[str, Any] | None) -> Criteria | None:
     if given is None:
         return None
     criteria = compile_criteria(given)
-    if criteria.reads:
-        name = min(criteria.reads)
+    if criteria.required_names:
+        name = min(criteria.required_names)
         raise Invalid(
             f"the criteria read {name}, which a trigger does not know",
             "it knows the event's data only, under the name trigger",

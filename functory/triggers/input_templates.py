@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from functory.engine.errors import Invalid
-from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.formatting import format_value
 
 # All texts of one template together. The templates that people write have some hundred characters.
 MAX_TEXT = 64 * 1024
@@ -51,7 +51,7 @@ class TemplateError(Invalid):
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class ValuePath:
     """A way into the context: a name of the context, then member names (str) and list positions (int)."""
 
     steps: tuple[str | int, ...]
@@ -69,24 +69,24 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class TemplateExpression:
     """What stands between the braces: a path or a literal text, then filters."""
 
     source: str
-    operand: Path | str
+    operand: ValuePath | str
     default: Any
     filters: tuple[str, ...]
 
-    def value(self, context: Mapping[str, Any]) -> Any:
+    def evaluate(self, context: Mapping[str, Any]) -> Any:
         """Return the value; raises TemplateError where the path leads nowhere and there is no default."""
         found: Any = self.operand
-        if isinstance(self.operand, Path):
+        if isinstance(self.operand, ValuePath):
             found = self._follow(self.operand, context)
         for name in self.filters:
             found = _FILTERS[name](found)
         return found
 
-    def _follow(self, path: Path, context: Mapping[str, Any]) -> Any:
+    def _follow(self, path: ValuePath, context: Mapping[str, Any]) -> Any:
         found: Any = context
         for at, step in enumerate(path.steps):
             below = _below(found, step)
@@ -97,7 +97,7 @@ class Expression:
             found = below
         return found
 
-    def _nowhere(self, path: Path, at: int, found: Any) -> TemplateError:
+    def _nowhere(self, path: ValuePath, at: int, found: Any) -> TemplateError:
         step = path.steps[at]
         if at == 0:
             why = f'there is no "{step}" here; there is: {_names(found)}'
@@ -108,7 +108,7 @@ class Expression:
             size = f"{len(found)} element{'s' if len(found) != 1 else ''}"
             why = f"{path.text(at)} is a list of {size} and has no {wanted}"
         else:
-            why = f"{path.text(at)} is {show(found)} and has no members"
+            why = f"{path.text(at)} is {format_value(found)} and has no members"
         return TemplateError(
             f"the template expression {{{{ {self.source} }}}} has no value for this event",
             why,
@@ -191,12 +191,12 @@ def _list(elements: Sequence[Renderer], context: Mapping[str, Any]) -> list[Any]
     return [render(context) for render in elements]
 
 
-def _mixed(parts: Sequence[str | Expression], context: Mapping[str, Any]) -> str:
-    return "".join(part if isinstance(part, str) else _string(part.value(context)) for part in parts)
+def _mixed(parts: Sequence[str | TemplateExpression], context: Mapping[str, Any]) -> str:
+    return "".join(part if isinstance(part, str) else _string(part.evaluate(context)) for part in parts)
 
 
 def _compile_text(text: str, place: str) -> Renderer:
-    parts: list[str | Expression] = []
+    parts: list[str | TemplateExpression] = []
     start = 0
     while (opening := text.find("{{", start)) >= 0:
         if opening > start:
@@ -205,8 +205,8 @@ def _compile_text(text: str, place: str) -> Renderer:
         parts.append(expression)
     if start < len(text):
         parts.append(text[start:])
-    if len(parts) == 1 and isinstance(parts[0], Expression):
-        return parts[0].value
+    if len(parts) == 1 and isinstance(parts[0], TemplateExpression):
+        return parts[0].evaluate
     if all(isinstance(part, str) for part in parts):
         return partial(_constant, text)
     return partial(_mixed, tuple(parts))
@@ -221,11 +221,11 @@ class _Parser:
         self.at = opening + 2
         self.place = place
 
-    def expression(self) -> tuple[Expression, int]:
+    def expression(self) -> tuple[TemplateExpression, int]:
         """Return the expression and the position behind its braces."""
         self.space()
         begin = self.at
-        operand: Path | str = self.literal() if self.peek() == '"' else self.path()
+        operand: ValuePath | str = self.literal() if self.peek() == '"' else self.path()
         end = self.at
         default: Any = _MISSING
         filters: list[str] = []
@@ -247,12 +247,12 @@ class _Parser:
         if not self.text.startswith("}}", self.at):
             rest = self.text[self.at : self.at + 20]
             self.wrong(
-                f"}}}} is missing at {show(rest)}" if rest else "}} is missing at the end",
+                f"}}}} is missing at {format_value(rest)}" if rest else "}} is missing at the end",
                 'write {{ event.data.name }}, {{ event["a b"][0] }} or {{ event.data.x | default(5) }}',
             )
-        return Expression(self.text[begin:end], operand, default, tuple(filters)), self.at + 2
+        return TemplateExpression(self.text[begin:end], operand, default, tuple(filters)), self.at + 2
 
-    def path(self) -> Path:
+    def path(self) -> ValuePath:
         steps: list[str | int] = [self.name("a path")]
         while True:
             if self.take("."):
@@ -270,14 +270,14 @@ class _Parser:
                 if not self.take("]"):
                     self.wrong("] is missing", 'write [0] or ["name"]')
             else:
-                return Path(tuple(steps))
+                return ValuePath(tuple(steps))
 
     def name(self, what: str) -> str:
         self.space()
         found = _NAME.match(self.text, self.at)
         if not found:
             self.wrong(
-                f"{what} is missing at {show(self.text[self.at : self.at + 20])}",
+                f"{what} is missing at {format_value(self.text[self.at : self.at + 20])}",
                 'write {{ event.data.name }}; a name with other characters goes into ["..."]',
             )
         self.at = found.end()
@@ -324,7 +324,7 @@ class _Parser:
 
     def wrong(self, why: str, try_: str) -> NoReturn:
         around = self.text[self.opening : self.opening + 60]
-        raise Invalid(f"{self.place[:200]} is wrong at {show(around)}", why, try_)
+        raise Invalid(f"{self.place[:200]} is wrong at {format_value(around)}", why, try_)
 
 
 def _below(found: Any, step: str | int) -> Any:

@@ -34,12 +34,14 @@ class Application(Celery):
     @cached_property
     def Worker(self) -> Any:
         """The worker program that ``celery worker`` starts."""
-        return self.subclass_with_self("functory.workers.processes.celery_worker:Worker")
+        return self.subclass_with_self("functory.workers.processes.celery_worker:CeleryWorker")
 
-    def open_executor(self, slots: int, unheard: Callable[[int], None] = lambda _: None) -> Executor:
+    def open_executor(
+        self, slots: int, on_missing_messages: Callable[[int], None] = lambda _: None
+    ) -> Executor:
         """Start the executor of this worker process, for ``slots`` executions at a time."""
         settings = self.settings.model_copy(update={"worker_slots": slots})
-        self.executor = Executor.open(settings, unheard=unheard)
+        self.executor = Executor.open(settings, on_missing_messages=on_missing_messages)
         self.executor.start()
         return self.executor
 

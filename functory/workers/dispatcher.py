@@ -27,7 +27,7 @@ class Dispatcher:
         self._app = app
         self._connection: Any = None
         self._producer: Any = None
-        self._pace = dispatch.Pace()
+        self._throttle = dispatch.DispatchThrottle()
 
     def dispatch_batch(self) -> int:
         """Send due executions. Returns how many. Raises :class:`Unavailable` without a broker or database."""
@@ -36,14 +36,14 @@ class Dispatcher:
             self._send,
             redispatch=self._settings.redispatch_seconds,
             worker_ttl=self._settings.lease_seconds,
-            pace=self._pace,
+            throttle=self._throttle,
         )
         metrics.dispatched.inc(sent)
         return sent
 
     def due_in(self) -> float | None:
         """Seconds until a retry or a delayed execution is due, or the full window may have places again."""
-        return self._pace.due_in(self._database.clock.now())
+        return self._throttle.seconds_until_next_round(self._database.clock.now())
 
     def close(self) -> None:
         """Close the connection to the broker."""

@@ -96,7 +96,7 @@ def test_each_step_happens_once_and_is_undone_once_whoever_is_killed(
             schedulers[0].kill()
             (failed,) = client.executions.wait([handle.id], WAIT)
             client.settle(WAIT)
-            plan = client.compensations.of(handle.id)
+            plan = client.compensations.plan(handle.id)
             begun = {
                 name: len(seen(client, f"begun.{name}")) for name in ("reserve", "charge", "undo_reserve")
             }

@@ -420,12 +420,12 @@ def test_the_same_rules_fire_as_in_stackstorm(pack: Path, case: dict[str, Any]):
             continue
         fields = {field: value for field, value in entry.trigger.items() if field != "name"}
         try:
-            stored = definition.read(fields)
+            stored = definition.parse(fields)
         except Invalid as error:
             assert "trigger.k1" in error.try_
             continue
         compiled = definition.compile_definition({"id": "", "name": name, "version": 1, "definition": stored})
-        verdict = compiled.holds(event, NOW)
+        verdict = compiled.evaluate_conditions(event, NOW)
         if name in enabled and compiled.pattern.matches(event) and (verdict is None or verdict.matched):
             fired.append(name)
             if "expected_parameters" in case:

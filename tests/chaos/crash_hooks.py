@@ -117,12 +117,12 @@ def stop_before_pulse_commits(hook: Hook) -> None:
     """Stop when the rows of a heartbeat are locked and it is not committed."""
     from functory.engine.database.connection import Database
     from functory.engine.database.transaction import Tx
-    from functory.engine.executions.attempts import Attempts, Pulse
+    from functory.engine.executions.attempts import Attempts, LeaseStatus
 
     beating = threading.local()
     heartbeat, write = Attempts.heartbeat, Database.write
 
-    def beat(self: Attempts, claims: Any) -> Pulse:
+    def beat(self: Attempts, claims: Any) -> LeaseStatus:
         beating.now = True
         try:
             return heartbeat(self, claims)
@@ -183,10 +183,10 @@ def poison(hook: Hook) -> None:
 
 def blind(hook: Hook) -> None:
     """Neither extend leases nor see that they are lost: the thread that does it gets no turn."""
-    from functory.engine.executions.attempts import Attempts, Pulse
+    from functory.engine.executions.attempts import Attempts, LeaseStatus
 
-    def nothing(_self: Attempts, _claims: Any) -> Pulse:
-        return Pulse()
+    def nothing(_self: Attempts, _claims: Any) -> LeaseStatus:
+        return LeaseStatus()
 
     for name in ("heartbeat", "wanted"):
         look = getattr(Attempts, name)

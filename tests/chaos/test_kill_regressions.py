@@ -23,12 +23,12 @@ def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_pat
     if zygote == 0:
         try:
             confinement = Confinement(Plan(tier="none", base=str(tmp_path)))
-            confinement.close_door()
+            confinement.lock_down()
             own = os.getpid()
             if os.fork() == 0:
                 while os.getppid() == own:
                     time.sleep(0.001)
-                confinement.confine(Limits().bounds(), 1, str(tmp_path))
+                confinement.confine_child(Limits().bounds(), 1, str(tmp_path))
                 os.write(writing, b"it went on")
         except BaseException as error:
             os.write(writing, repr(error).encode())

@@ -19,14 +19,14 @@ from typing import Any
 import msgspec
 
 from functory.workers.sandbox.protocol.frames import (
-    DEPTH,
-    Begun,
+    MAX_DEPTH,
     Call,
     CodeFrame,
     Described,
     Emit,
     ErrorInfo,
     Failed,
+    FileWritten,
     Finished,
     FrameBuffer,
     FromGuest,
@@ -43,7 +43,7 @@ from functory.workers.sandbox.protocol.frames import (
     StateGet,
     StateSet,
     Submit,
-    Wrote,
+    TaskStarted,
     decode_guest,
     pack,
 )
@@ -63,10 +63,10 @@ FRAMES: tuple[FromGuest, ...] = (
     StateSet(id=8, key="k", value=[1, "2"], expected_version=0),
     StateDelete(id=9, key="k"),
     Functions(id=10, op="save", arguments={"source": "def f(): pass"}),
-    Begun(),
+    TaskStarted(),
     Llm(id=2**53, arguments={"messages": [{"role": "user", "content": "x"}]}),
     LogRecord(level="info", text="\x1b[31m\0\n"),
-    Wrote(path="/data/\xff\n"),
+    FileWritten(path="/data/\xff\n"),
     SpanOpened(seq=1, parent=None, code="f@1", input={"a": 1}, truncated=False, offset=0.0),
     SpanClosed(seq=1, output=None, error=SpanError(type="E", message="m"), truncated=True, offset=2.5),
     Finished(value=list(VALUES), kind="json", warnings=["w"]),
@@ -137,7 +137,7 @@ def judge(payload: bytes) -> FromGuest | None:
 
 def assert_json(value: Any, depth: int = 0) -> None:
     """Fail unless ``value`` is what JSON text can hold, nested at most as deep as is allowed."""
-    assert depth <= DEPTH, "nested too deep"
+    assert depth <= MAX_DEPTH, "nested too deep"
     if isinstance(value, dict):
         assert all(type(key) is str for key in value), "a key that is not text"
         for item in value.values():

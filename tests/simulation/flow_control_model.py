@@ -22,7 +22,7 @@ from functory.engine.events import routing_queue
 from functory.engine.executions.claim import Claim
 from functory.engine.maintenance import lease_recovery
 from functory.engine.triggers import routing
-from functory.triggers.routing.release import Turn
+from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from tests.support.flow import TICK
 from tests.support.world import LEASE, World
@@ -168,7 +168,7 @@ class Simulation:
                 tx.execute(sa.delete(table))
         world.clock = world.database.clock = ManualClock(START)
         self.routers = [Router(world.database, world.settings) for _ in range(2)]
-        self.turns = [Turn(world.database, world.settings) for _ in range(2)]
+        self.turns = [Release(world.database, world.settings) for _ in range(2)]
         world.router = self.routers[0]
         world.function("work", limits={"retries": 1, "retry_delay": 5, "max_attempts": 3})
         self.numbers = {
@@ -261,7 +261,7 @@ class Simulation:
     def turn(self, which: int, killed: bool = False) -> bool:
         before = {row["id"] for row in self.executions() if row["held"] and row["state"] == "queued"}
         with self.killed(killed):
-            more = self.turns[which].take()
+            more = self.turns[which].run_once()
             self._check_order([row for row in self.executions() if row["id"] in before and not row["held"]])
             return more
         return False
@@ -299,7 +299,7 @@ class Simulation:
 
     def finish(self, index: int, outcome: str, killed: bool) -> None:
         one = self.running[index % len(self.running)]
-        if self.world.worker.wanted([(one.id, one.fence)]).cancel:
+        if self.world.worker.lease_status([(one.id, one.fence)]).cancel_requested:
             outcome = "cancelled"
         with self.killed(killed):
             self.world.finish(one, outcome)

@@ -96,7 +96,7 @@ class Stage:
                 at = self.now - age
                 time = ZERO + timedelta(seconds=at)
                 row = event_store.record(tx, type_, None, {"key": key}, source="/t", time=time)
-                event_store.add(tx, [row])
+                event_store.append(tx, [row])
                 self.told[row["id"]] = (type_, key, at)
 
     def route(self, number: int) -> None:
@@ -108,7 +108,7 @@ class Stage:
         self.log.append((self.now, new))
 
     def turn(self, number: int) -> bool:
-        more = self.worlds[number].turn.take()
+        more = self.worlds[number].turn.run_once()
         self.log.append((self.now, None))
         return more
 

@@ -119,7 +119,7 @@ def test_the_index_answers_as_the_scan_after_every_change(first, events, steps):
         else:
             event = what[0] if step == "match" else flatten(what[0])
             assert sorted(index.match(event)) == scan(patterns, what[0])
-    index.settle()
+    index.wait_for_rebuild()
     assert len(index) == len(patterns)
     assert index.stats()["refuted"] == 0
     for key in patterns:

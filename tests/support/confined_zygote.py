@@ -166,13 +166,13 @@ def attempt(work: Any, *arguments: Any, **options: Any) -> str:
 
 
 def _main(spec: Spec) -> None:
-    from functory.workers.sandbox.confinement.confine import contain
+    from functory.workers.sandbox.confinement.confine import confine_zygote
 
     names = {"say": say, "attempt": attempt, "os": os, "sys": sys, "Path": Path, "spec": spec}
     if spec.world:
         exec(spec.world, names)
     try:
-        confined = contain(spec.plan, spec.lifeline)
+        confined = confine_zygote(spec.plan, spec.lifeline)
     except (OSError, ValueError) as error:
         say(["refused", str(error)])
         os._exit(3)

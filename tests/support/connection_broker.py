@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from tests.support.network_world import LOOPBACK, Names
 
 
@@ -15,8 +15,8 @@ def names() -> Names:
 
 
 @pytest.fixture
-def broker(names: Names) -> Iterator[Broker]:
+def broker(names: Names) -> Iterator[ConnectionBroker]:
     """A broker for which loopback is a network like any other."""
-    with_loopback = Broker(LOOPBACK, resolve=names)
+    with_loopback = ConnectionBroker(LOOPBACK, resolve=names)
     yield with_loopback
     with_loopback.stop()

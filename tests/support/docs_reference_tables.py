@@ -20,7 +20,7 @@ from functory.engine.database.connection import Database
 from functory.engine.maintenance import state_metrics
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
-from functory.triggers.flow_control.definition import CONTROLS, REFUSED
+from functory.triggers.flow_control.definition import CONTROLS, INCOMPATIBLE
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -89,7 +89,7 @@ def combinations_table() -> str:
     for name in names[1:]:
         cells = [f"`{name}`"]
         for other in names[: names.index(name)]:
-            why = REFUSED.get(frozenset({name, other}))
+            why = INCOMPATIBLE.get(frozenset({name, other}))
             cells.append("✓" if why is None else f"[{numbers.setdefault(why, len(numbers) + 1)}]")
         rows.append([*cells, *[""] * (len(names) - len(cells))])
     notes = [f"- [{number}] {why}" for why, number in numbers.items()]

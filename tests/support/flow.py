@@ -23,7 +23,7 @@ def emit(world: World, *numbers: int, type_: str = "tick", **data: Any) -> list[
 def turn(world: World, rounds: int = 200) -> None:
     """Take turns until nothing is left to decide."""
     for _ in range(rounds):
-        if not world.turn.take():
+        if not world.turn.run_once():
             return
     raise AssertionError(f"no end after {rounds} turns")
 

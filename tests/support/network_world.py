@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from functory.workers.sandbox.protocol.connect import Answer, Connect
 
 ROOT = Path(__file__).parents[2]
@@ -233,14 +233,16 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256())
 
 
-def door(broker: Broker, *grants: str, limit: int = 64 * MEGABYTE, run: str = "run") -> socket.socket:
+def door(
+    broker: ConnectionBroker, *grants: str, limit: int = 64 * MEGABYTE, run: str = "run"
+) -> socket.socket:
     return broker.open(run, grants, limit)
 
 
 class Raw:
     """A child's end of the door without Python's sockets around it: what hostile code has."""
 
-    def __init__(self, broker: Broker, *grants: str, **fields: Any) -> None:
+    def __init__(self, broker: ConnectionBroker, *grants: str, **fields: Any) -> None:
         self.door = door(broker, *grants, **fields)
         self.door.settimeout(PATIENCE)
         self.last = 0

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from functory.engine.settings import Settings
-from functory.triggers.sources.plugin import Kind
-from functory.triggers.sources.supervisor import Keeper
+from functory.triggers.sources.plugin import SourcePlugin
+from functory.triggers.sources.supervisor import SourceSupervisor
 from tests.support.world import World
 
 PATIENCE = 30.0
@@ -26,7 +26,9 @@ def wait_for(fact: Callable[[], Any], what: str, timeout: float = PATIENCE) -> A
 
 
 @contextmanager
-def keeping(world: World, installed: Mapping[str, Kind] | None = None, **options: Any) -> Iterator["Kept"]:
+def keeping(
+    world: World, installed: Mapping[str, SourcePlugin] | None = None, **options: Any
+) -> Iterator["Kept"]:
     """A keeper whose rounds the test decides about; closed at the end."""
     kept = Kept(world, installed, **options)
     try:
@@ -38,12 +40,12 @@ def keeping(world: World, installed: Mapping[str, Kind] | None = None, **options
 class Kept:
     """A keeper of a world; its leases follow the world's clock."""
 
-    def __init__(self, world: World, installed: Mapping[str, Kind] | None, **options: Any) -> None:
+    def __init__(self, world: World, installed: Mapping[str, SourcePlugin] | None, **options: Any) -> None:
         settings: Settings = options.pop("settings", world.settings)
-        self.keeper = Keeper(
+        self.keeper = SourceSupervisor(
             world.database,
             settings,
-            installed=installed,
+            plugins=installed,
             monotonic=world.clock.monotonic,
             rng=random.Random(1),
             **options,
@@ -53,7 +55,7 @@ class Kept:
         """Rounds until ``fact`` is true."""
 
         def look() -> Any:
-            self.keeper.look()
+            self.keeper.run_once()
             return fact()
 
         return wait_for(look, what)

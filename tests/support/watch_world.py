@@ -9,8 +9,8 @@ from typing import Any
 from functory.engine.database import schema
 from functory.engine.database.clock import SystemClock
 from functory.engine.errors import Unavailable
-from functory.triggers.sources.files import Files
-from functory.triggers.sources.supervisor import Keeper
+from functory.triggers.sources.files import FileSource
+from functory.triggers.sources.supervisor import SourceSupervisor
 from tests.support.source_world import wait_for
 from tests.support.world import World
 
@@ -21,7 +21,7 @@ class Watched:
     def __init__(self, world: World, folder: Path, installed: Mapping[str, Any] | None = None) -> None:
         self.world = world
         self.folder = folder
-        self._installed = installed or {"file": Files()}
+        self._installed = installed or {"file": FileSource()}
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -77,11 +77,11 @@ class Watched:
         return wait_for(fact, what)
 
     def _keep(self) -> None:
-        keeper = Keeper(self.world.database, self.world.settings, installed=self._installed)
+        keeper = SourceSupervisor(self.world.database, self.world.settings, plugins=self._installed)
         try:
             while not self._ending.is_set():
                 try:
-                    keeper.look()
+                    keeper.run_once()
                 except Unavailable:
                     pass
                 self._ending.wait(0.02)

@@ -26,15 +26,15 @@ from functory.engine.events.store import Events
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claim import Claim
 from functory.engine.executions.lineage import Lineage
-from functory.engine.executions.retry import Ending, Next
+from functory.engine.executions.retry import AttemptResult, NextState
 from functory.engine.executions.store import Executions
-from functory.engine.functions.grant_approvals import Widenings
+from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.state import State
 from functory.engine.settings import Settings
 from functory.engine.triggers.store import Triggers
 from functory.triggers import definition
-from functory.triggers.routing.release import Turn
+from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.triggers.sources.registry import Registry
 from functory.triggers.sources.schedules.ticker import Ticker
@@ -54,7 +54,7 @@ class World:
         self.database = Database(url, clock=self.clock)
         self.settings = Settings(home=home, poll_seconds=0.02, lease_seconds=LEASE, **settings)
         self.functions = Functions(self.database, settings=self.settings)
-        self.widenings = Widenings(self.database, self.settings)
+        self.widenings = GrantApprovals(self.database, self.settings)
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
         self.triggers = Triggers(self.database)
@@ -62,7 +62,7 @@ class World:
         self.state = State(self.database)
         self.lineage = Lineage(self.database)
         self.router = Router(self.database, self.settings)
-        self.turn = Turn(self.database, self.settings)
+        self.turn = Release(self.database, self.settings)
         self.ticker = Ticker(self.database, self.settings)
         self.sources = Registry(self.database)
         self.worker = self.attempts("worker")
@@ -83,7 +83,7 @@ class World:
             self.database,
             name,
             lease_seconds=LEASE,
-            author_grants=grants.kinds_of_authors(self.settings),
+            author_grants=grants.author_grant_kinds(self.settings),
             rng=random.Random(seed),
         )
 
@@ -106,11 +106,13 @@ class World:
         (claim,) = (worker or self.worker).claim([row["id"]])
         return claim
 
-    def finish(self, claim: Claim, outcome: str = "succeeded", result: Any = None, **ending: Any) -> Next:
+    def finish(
+        self, claim: Claim, outcome: str = "succeeded", result: Any = None, **ending: Any
+    ) -> NextState:
         """End an attempt; anything but a success carries an error."""
         if outcome != "succeeded":
             ending.setdefault("error", {"type": "ValueError", "message": "no"})
-        return self.worker.finish(claim, Ending(outcome, result=result, **ending))
+        return self.worker.finish(claim, AttemptResult(outcome, result=result, **ending))
 
     def route(self) -> list[tuple[str, str | None]]:
         """Route until nothing is pending; the new firings in their order as (trigger, reason or None)."""

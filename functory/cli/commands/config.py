@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
 
 def config(json: AsJson = False) -> None:
@@ -16,29 +16,29 @@ def config(json: AsJson = False) -> None:
     rows = [
         {
             "name": name,
-            "value": _shown(settings, name),
-            "source": _source(settings, name),
+            "value": _display_value(settings, name),
+            "source": _setting_source(settings, name),
             "description": field.description or "",
         }
         for name, field in type(settings).model_fields.items()
     ]
-    Screen(json=json).table(
+    CommandOutput(json=json).table(
         rows, {"name": "SETTING", "value": "VALUE", "source": "SOURCE", "description": "MEANING"}, key="name"
     )
 
 
-def _shown(settings: Any, name: str) -> Any:
+def _display_value(settings: Any, name: str) -> Any:
     if name == "secret_key":
         return "(set)" if settings.secret_key is not None else None
     if name == "database_url":
-        return masked(settings.database)
+        return mask_url(settings.database)
     if name == "broker_url":
-        return masked(settings.broker)
+        return mask_url(settings.broker)
     value = getattr(settings, name)
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
-def masked(url: str) -> str:
+def mask_url(url: str) -> str:
     """A URL without its password. What follows a ``?`` may hold one too, and is left out."""
     scheme, separator, rest = url.partition("://")
     rest, question, _ = rest.partition("?")
@@ -50,7 +50,7 @@ def masked(url: str) -> str:
     return scheme + separator + credentials + at + place + ("?…" if question else "")
 
 
-def _source(settings: Any, name: str) -> str:
+def _setting_source(settings: Any, name: str) -> str:
     variables = {variable.upper() for variable in os.environ}
     if f"FUNCTORY_{name.upper()}" in variables:
         return "environment"

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
-from functory.terminal.console import AsJson, Screen, note
+from functory.cli.command_group import Yes, command_group, confirm
+from functory.terminal.console import AsJson, CommandOutput, note
 
 if TYPE_CHECKING:
     from functory.engine.database.connection import Database
     from functory.engine.settings import Settings
 
-app = noun("The database: schema, backup, restore, prune.")
+app = command_group("The database: schema, backup, restore, prune.")
 
 
 @app.command(epilog="Example: functory db upgrade")
@@ -30,7 +30,7 @@ def upgrade() -> None:
     """Bring the schema to this version's. Safe to run from many places at once."""
     from functory.engine.database import migrations
 
-    with _database() as database:
+    with _open_database() as database:
         before = migrations.current(database)
         after = migrations.upgrade(database)
         name = database.name
@@ -39,7 +39,7 @@ def upgrade() -> None:
         if before == after
         else f"is upgraded from {before or 'nothing'} to schema {after}"
     )
-    Screen().styled((f"{name} {done}", ""))
+    CommandOutput().styled((f"{name} {done}", ""))
 
 
 @app.command(epilog="Example: functory db status")
@@ -48,12 +48,12 @@ def status(json: AsJson = False) -> int:
     from functory.engine.database import migrations
     from functory.engine.maintenance import pruning
 
-    with _database() as database:
-        found, works, name = migrations.current(database), migrations.works(database), database.name
-        sizes = pruning.sizes(database) if works else []
+    with _open_database() as database:
+        found, works, name = migrations.current(database), migrations.is_compatible(database), database.name
+        sizes = pruning.table_sizes(database) if works else []
     told = {"database": name, "schema": found, "needed": migrations.HEAD, "current": found == migrations.HEAD}
     told["works"] = works
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(told | {"sizes": sizes})
     else:
@@ -63,7 +63,7 @@ def status(json: AsJson = False) -> int:
         for size in sizes:
             told_bytes = "" if size["bytes"] is None else f", {_bytes(size['bytes'])}"
             out.styled((f"{size['table']:<10}", "bold"), (f"{size['rows']:>12,} rows{told_bytes}", ""))
-        if sizes and not _kept():
+        if sizes and not _has_retention():
             note("everything is kept for ever; functory db prune --dry-run --older 30d says what could go")
     return 0 if works else 5
 
@@ -78,9 +78,9 @@ def backup(
     from functory._version import __version__
     from functory.engine.maintenance.backup import create as backups
 
-    with _database() as database, _progress() as progress:
+    with _open_database() as database, _progress() as progress:
         made = backups.backup(database, file, version=__version__, force=force, progress=progress)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(made.as_json() | {"file": str(file)})
         return
@@ -112,7 +112,7 @@ def restore(
     from functory.engine.settings import load_settings
 
     settings = load_settings() if into is None else load_settings(database_url=into)
-    with _database(settings) as database:
+    with _open_database(settings) as database:
         if replace and not backup_restore.is_empty(database):
             confirm(f"Everything in {database.name} will be lost. Go on?", yes)
         with _progress() as progress:
@@ -127,13 +127,13 @@ def restore(
             )
         name = database.name
     broken = [result for result in done.invariants if result.count]
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(
             {
                 "database": name,
                 "backup": done.manifest.as_json(),
-                "settled": done.settled,
+                "settled": done.recovered,
                 "invariants": [
                     {"code": one.code, "title": one.title, "count": one.count, "examples": list(one.examples)}
                     for one in done.invariants
@@ -144,10 +144,10 @@ def restore(
         rows = sum(done.manifest.rows.values())
         out.styled((f"{name} is as it was at {done.manifest.created}: {rows:,} rows", ""))
         words = {"lost": "ran and is queued again", "dead": "ran its last attempt and is dead"}
-        for what, count in done.settled.items():
+        for what, count in done.recovered.items():
             if count and what != "queued":
                 out.styled((f"{count} {words.get(what, what)}", ""))
-        out.styled((f"{done.settled['queued']} queued", ""))
+        out.styled((f"{done.recovered['queued']} queued", ""))
         for one in broken:
             out.styled((f"{one.code} {one.title}: {one.count} violations", "red"))
             for example in one.examples:
@@ -190,21 +190,21 @@ def prune(
 
     def limit(given: str | None, days: float | None, what: str) -> timedelta | None:
         if given is not None:
-            return timedelta(seconds=durations.seconds(given, what))
+            return timedelta(seconds=durations.parse(given, what))
         return None if days is None or (older, logs) != (None, None) else timedelta(days=days)
 
-    limits = pruning.Limits(
+    limits = pruning.RetentionLimits(
         limit(older, settings.keep_days, "--older"), limit(logs, settings.keep_log_days, "--logs")
     )
-    if limits == pruning.Limits():
+    if limits == pruning.RetentionLimits():
         raise Invalid(
             "nothing says what is old", "without settings everything is kept", "functory db prune --older 30d"
         )
     kept: dict[str, int] = {}
-    with _database(settings) as database:
+    with _open_database(settings) as database:
         migrations.check(database)
         if dry_run:
-            going, counted = pruning.survey(database, limits)
+            going, counted = pruning.preview(database, limits)
             kept = dict(counted)
         else:
             going = Counter[str]()
@@ -212,7 +212,7 @@ def prune(
                 for step in pruning.prune(database, limits):
                     going.update(step)
                     progress("deleting", going.total(), None)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value({"dry_run": dry_run, "rows": dict(going), "kept": kept})
         return
@@ -261,14 +261,14 @@ def _bytes(count: int) -> str:
     return f"{value:.3g} GiB"
 
 
-def _kept() -> bool:
+def _has_retention() -> bool:
     from functory.engine.settings import load_settings
 
     return load_settings().keep_days is not None
 
 
 @contextmanager
-def _database(settings: Settings | None = None) -> Iterator[Database]:
+def _open_database(settings: Settings | None = None) -> Iterator[Database]:
     """The database alone, whatever its schema."""
     from functory.engine.database.connection import Database
     from functory.engine.errors import Invalid

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.terminal import console
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = noun("Packages of functions, pinned and built.")
+app = command_group("Packages of functions, pinned and built.")
 
 Reference = Annotated[
     str, typer.Argument(help="A function: name, or name@3.", metavar="NAME[@N]", show_default=False)
@@ -46,7 +46,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         "users": "USED BY",
         "created_at": "MADE",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         shown, columns, key="key", data=rows, empty="no function needs packages yet"
     )
 
@@ -66,7 +66,7 @@ def show(
     """The packages of a function or of an environment, each with its version."""
     with session.engine() as engine:
         row = engine.environments.get(_key(engine, which))
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(row)
         return
@@ -78,7 +78,7 @@ def show(
             "used by": ", ".join(row["used_by"]) or None,
             "folder": row["path"] if row["built"] else None,
             "on this disk": _megabytes(row["bytes"]) or "not built here yet",
-            "made": console.moment(row["created_at"]),
+            "made": console.format_time(row["created_at"]),
         }
     )
     out.title("packages")
@@ -97,7 +97,7 @@ def build(
     from functory.engine.errors import FunctoryError, Invalid
     from functory.engine.functions import dependencies
 
-    function, number = dependencies.reference(name)
+    function, number = dependencies.parse_reference(name)
     with session.engine() as engine:
         if renew:
             if number is not None:
@@ -108,7 +108,7 @@ def build(
                 )
             row = engine.functions.update(function, renew=True, author=engine.author)
         else:
-            row = engine.functions.equip(function, number, author=engine.author)
+            row = engine.functions.build_environment(function, number, author=engine.author)
         called = f"{row['name']} v{row['number']}"
         if row["environment_error"]:
             raise FunctoryError(
@@ -118,7 +118,7 @@ def build(
         if row["environment"]:
             engine.environments.ensure(row["environment"])
             built = engine.environments.get(row["environment"])
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value({"name": row["name"], "number": row["number"], "environment": built})
     elif built is None:
@@ -142,12 +142,16 @@ def prune(
     confirm("Remove the environments that no function needs?", yes)
     with session.engine() as engine:
         gone = engine.environments.prune(engine.author, cache=cache)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
-        out.value({"forgotten": gone.forgotten, "removed": gone.removed})
+        out.value({"forgotten": gone.deleted_environments, "removed": gone.removed_folders})
         return
     out.styled(
-        (f"{len(gone.removed)} removed from this machine, {len(gone.forgotten)} from the database", "")
+        (
+            f"{len(gone.removed_folders)} removed from this machine, "
+            f"{len(gone.deleted_environments)} from the database",
+            "",
+        )
     )
 
 
@@ -157,7 +161,7 @@ def _key(engine: Functory, which: str) -> str:
     from functory.engine.functions import dependencies
 
     try:
-        name, number = dependencies.reference(which)
+        name, number = dependencies.parse_reference(which)
         row = engine.functions.get(name, number)
     except (Invalid, NotFound):
         return which

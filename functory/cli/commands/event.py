@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import noun
+from functory.cli.command_group import command_group
 from functory.cli.input import values
 from functory.cli.output import execution_result
 from functory.terminal import console, json_fields
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = noun("What happened: every change, every output that matched, every event of your own.")
+app = command_group("What happened: every change, every output that matched, every event of your own.")
 
 Id = Annotated[str, typer.Argument(help="The event's id.", metavar="ID", show_default=False)]
 Type = Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)]
@@ -55,8 +55,8 @@ def emit(
     """Write one event of your own; prints its id."""
     from functory.terminal import causal_tree
 
-    value = values.document(data, "--data") if data is not None else None
-    out = Screen(json=json, quiet=quiet)
+    value = values.read_json(data, "--data") if data is not None else None
+    out = CommandOutput(json=json, quiet=quiet)
     with session.engine(start=wait) as engine:
         id_ = engine.events.emit(type_, value, subject=subject, source="/functory/cli", dedup_key=dedup_key)
         if wait:
@@ -68,7 +68,7 @@ def emit(
         else:
             out.lines([id_])
         if not wait:
-            execution_result.hint_at_workers(engine, "it starts nothing")
+            execution_result.warn_without_workers(engine, "it starts nothing")
 
 
 @app.command("list", epilog="Example: functory event list --type output.matched -n 20")
@@ -96,21 +96,21 @@ def list_(
         rows = engine.events.list(
             type_=type_, subject=subject, state=state, root_id=root, before=before, limit=number
         )
-    out = Screen(json=json, quiet=quiet)
+    out = CommandOutput(json=json, quiet=quiet)
     out.table(rows, COLUMNS, data=[json_fields.event(row) for row in rows], empty="no such events")
-    if out.people and len(rows) == number and not json and not quiet:
+    if out.is_terminal and len(rows) == number and not json and not quiet:
         console.note(f"more: functory event list --before {rows[-1]['id']}")
 
 
 @app.command(epilog="Example: functory event show ID")
 def show(id_: Id, json: AsJson = False) -> None:
     """One event with its data, and what triggers decided about it."""
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     with session.engine() as engine:
         row = engine.events.get(id_)
         firings = engine.lineage.firings(id_)
     if json:
-        out.value(json_fields.event(row) | {"firings": [_firing(firing) for firing in firings]})
+        out.value(json_fields.event(row) | {"firings": [_firing_json(firing) for firing in firings]})
         return
     out.styled((row["type"], "bold"), (f"   {row['state']}", console.STYLES.get(row["state"], "")))
     out.record(
@@ -123,10 +123,10 @@ def show(id_: Id, json: AsJson = False) -> None:
             "caused by": f"execution {row['cause_execution_id']}" if row["cause_execution_id"] else None,
             "root": row["root_id"] if row["root_id"] != row["id"] else None,
             "depth": row["depth"],
-            "data": console.short(row["data"], 10_000) if not out.people else None,
+            "data": console.short_json(row["data"], 10_000) if not out.is_terminal else None,
         }
     )
-    if out.people:
+    if out.is_terminal:
         out.title("data")
         out.value(row["data"])
     if firings:
@@ -155,15 +155,15 @@ def tail(
     quiet: Quiet = False,
 ) -> None:
     """The newest events, a line each. With --json a JSON object a line."""
-    out = Screen(json=json, quiet=quiet)
+    out = CommandOutput(json=json, quiet=quiet)
     with session.engine() as engine:
         known = engine.events.list(type_=type_, limit=1000)
         for row in reversed(known[:number]):
-            _line(out, row)
+            _print_event(out, row)
         out.flush()
         if follow:
-            for row in _new(engine, type_, {row["id"] for row in known}):
-                _line(out, row)
+            for row in _follow_events(engine, type_, {row["id"] for row in known}):
+                _print_event(out, row)
                 out.flush()
 
 
@@ -172,7 +172,7 @@ def why(id_: Id, json: AsJson = False) -> None:
     """What each trigger decided about an event. For no match: which clause failed."""
     from functory.triggers.analysis.explain import explain
 
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     with session.engine() as engine:
         row = engine.events.get(id_)
         answers = explain(
@@ -189,7 +189,7 @@ def why(id_: Id, json: AsJson = False) -> None:
         key="trigger",
         empty="there are no triggers",
     )
-    for answer in answers if out.people else ():
+    for answer in answers if out.is_terminal else ():
         if answer.get("clauses"):
             out.title(f"{answer['trigger']} v{answer['version']}")
             for clause in answer["clauses"]:
@@ -218,10 +218,10 @@ def release(
     with session.engine() as engine:
         if id_ is not None:
             engine.events.release(id_, author=engine.author)
-            Screen().styled((f"event {id_} is pending again", ""))
+            CommandOutput().styled((f"event {id_} is pending again", ""))
             return
         count = engine.events.release_all(type_, author=engine.author)
-    Screen().styled((f"{count:,} event{'' if count == 1 else 's'} pending again", ""))
+    CommandOutput().styled((f"{count:,} event{'' if count == 1 else 's'} pending again", ""))
 
 
 def _reason(answer: Mapping[str, Any]) -> str:
@@ -235,7 +235,7 @@ def _reason(answer: Mapping[str, Any]) -> str:
     return "; ".join(word for word in words if word)
 
 
-def _firing(row: Mapping[str, Any]) -> dict[str, Any]:
+def _firing_json(row: Mapping[str, Any]) -> dict[str, Any]:
     names = {
         "trigger": "trigger",
         "trigger_version": "version",
@@ -250,16 +250,16 @@ def _firing(row: Mapping[str, Any]) -> dict[str, Any]:
     return {shown: row[name] for name, shown in names.items()}
 
 
-def _line(out: Screen, row: Mapping[str, Any]) -> None:
+def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
     if out.json:
         from functory.engine.serialization import json_codec
 
-        out.lines([json_codec.dumps(console.plain(json_fields.event(row)))])
+        out.lines([json_codec.dumps(console.to_json_value(json_fields.event(row)))])
     elif out.quiet:
         out.lines([row["id"]])
-    elif out.people:
+    elif out.is_terminal:
         out.styled(
-            (f"{console.moment(row['time'])}  ", "dim"),
+            (f"{console.format_time(row['time'])}  ", "dim"),
             (f"{row['type']:<24} ", "bold"),
             (f"{row['subject'] or ''}  ", ""),
             (row["id"], "dim"),
@@ -268,16 +268,21 @@ def _line(out: Screen, row: Mapping[str, Any]) -> None:
         out.lines(
             [
                 "\t".join(
-                    (row["id"], console.plain(row["time"]), row["type"], console.clean(row["subject"] or ""))
+                    (
+                        row["id"],
+                        console.to_json_value(row["time"]),
+                        row["type"],
+                        console.escape_control_characters(row["subject"] or ""),
+                    )
                 )
             ]
         )
 
 
-def _new(engine: Functory, type_: str | None, seen: set[str]) -> Iterator[dict[str, Any]]:
+def _follow_events(engine: Functory, type_: str | None, seen: set[str]) -> Iterator[dict[str, Any]]:
     """Events that are not ``seen`` yet, without end."""
     while True:
-        anchor = _id_of(engine.database.clock.now().timestamp() - _LOOK_BACK_SECONDS)
+        anchor = _min_id_at(engine.database.clock.now().timestamp() - _LOOK_BACK_SECONDS)
         fresh: set[str] = set()
         while page := engine.events.list(type_=type_, after=anchor, limit=1000):
             for row in page:
@@ -289,7 +294,7 @@ def _new(engine: Functory, type_: str | None, seen: set[str]) -> Iterator[dict[s
         time.sleep(_POLL_SECONDS)
 
 
-def _id_of(moment: float) -> str:
+def _min_id_at(timestamp: float) -> str:
     """The least UUIDv7 (RFC 9562 section 5.7) of a time in seconds."""
-    digits = f"{max(0, int(moment * 1000)):012x}"
+    digits = f"{max(0, int(timestamp * 1000)):012x}"
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"

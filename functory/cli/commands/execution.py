@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import noun
+from functory.cli.command_group import command_group
 from functory.cli.commands.function import Timeout, Wait
 from functory.cli.output import compensation, execution_result
 from functory.terminal import console, json_fields
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = noun("Runs of functions: results, logs, lineage.")
+app = command_group("Runs of functions: results, logs, lineage.")
 
 Id = Annotated[str, typer.Argument(help="The execution's id.", metavar="ID", show_default=False)]
 
@@ -50,8 +50,11 @@ def list_(
         rows = engine.executions.list(
             function=function, state=state, root_id=root, before=before, limit=number
         )
-    out = Screen(json=json, quiet=quiet)
-    shown = [row | {"what": f"{row['function']} v{row['version']}", "took": _took(out, row)} for row in rows]
+    out = CommandOutput(json=json, quiet=quiet)
+    shown = [
+        row | {"what": f"{row['function']} v{row['version']}", "took": _duration_cell(out, row)}
+        for row in rows
+    ]
     columns = {
         "id": "ID",
         "what": "FUNCTION",
@@ -61,29 +64,29 @@ def list_(
         "created_at": "CREATED",
     }
     out.table(shown, columns, data=[json_fields.execution(row) for row in rows], empty="no such executions")
-    if out.people and len(rows) == number and not json and not quiet:
+    if out.is_terminal and len(rows) == number and not json and not quiet:
         console.note(f"more: functory execution list --before {rows[-1]['id']}")
 
 
 @app.command(epilog="Example: functory execution show ID")
 def show(id_: Id, json: AsJson = False) -> None:
     """Everything about one execution."""
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     with session.engine() as engine:
         found = engine.lineage.cause(id_)
         row, firing = found["execution"], found["firing"]
         attempts, spans = engine.executions.attempts(id_), engine.executions.spans(id_)
         logs = len(engine.executions.logs(id_))
-        places = engine.executions.places(id_)
+        places = engine.executions.slot_requests(id_)
     if json:
         out.value(
             json_fields.execution(row)
             | {
                 "held": row["held"] and row["state"] == "queued",
-                "lanes": [json_fields.part(place) for place in places],
+                "lanes": [json_fields.without_execution_id(place) for place in places],
                 "events": [event["id"] for event in found["events"]],
-                "attempts": [json_fields.part(a) for a in attempts],
-                "spans": [json_fields.part(s) for s in spans],
+                "attempts": [json_fields.without_execution_id(a) for a in attempts],
+                "spans": [json_fields.without_execution_id(s) for s in spans],
                 "log_lines": logs,
                 "compensations": [compensation.as_json(step) for step in found["plan"]],
                 "undoes": compensation.as_json(found["undoes"]) if found["undoes"] else None,
@@ -101,9 +104,10 @@ def show(id_: Id, json: AsJson = False) -> None:
             "created": row["created_at"],
             "started": row["started_at"],
             "finished": row["finished_at"],
-            "took": console.seconds(json_fields.duration(row)) or None,
+            "took": console.format_duration(json_fields.duration(row)) or None,
             "due": row["run_at"] if row["state"] == "queued" else None,
-            "waits for": "; ".join(_place(place) for place in places if place["taken_at"] is None) or None,
+            "waits for": "; ".join(_slot_request_text(place) for place in places if place["taken_at"] is None)
+            or None,
             "cause": row["cause"],
             "trigger": f"{firing['trigger'] or row['trigger_id']} v{firing['trigger_version']}"
             if firing
@@ -119,8 +123,8 @@ def show(id_: Id, json: AsJson = False) -> None:
             "depth": row["depth"],
             "chain": " → ".join(link["name"] for link in row["chain"]) or None,
             "versions": ", ".join(row["versions"] or ()) or None,
-            "input": console.short(row["input"], 10_000),
-            "result": console.short(row["result"], 10_000) if row["state"] == "succeeded" else None,
+            "input": console.short_json(row["input"], 10_000),
+            "result": console.short_json(row["result"], 10_000) if row["state"] == "succeeded" else None,
             "result is": "a repr: the value is not JSON" if row["result_kind"] == "repr" else None,
             "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
             "worker": row["worker_id"] if open_ else None,
@@ -133,9 +137,9 @@ def show(id_: Id, json: AsJson = False) -> None:
     if len(attempts) > 1 or any(a["outcome"] not in (None, "succeeded", row["state"]) for a in attempts):
         out.title("attempts")
         for attempt in attempts:
-            _attempt(out, attempt)
+            _print_attempt(out, attempt)
     if row["error"]:
-        _error(out, row["error"])
+        _print_error(out, row["error"])
     if found["plan"]:
         compensation.draw(out, id_, found["plan"])
 
@@ -152,7 +156,7 @@ def logs(
     from functory.engine.executions.store import TERMINAL
     from functory.engine.serialization import json_codec
 
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     seen: set[tuple[int, int]] = set()
     with session.engine(start=follow) as engine:
         while True:
@@ -162,7 +166,9 @@ def logs(
                     continue
                 seen.add((line["fence"], line["seq"]))
                 if json:
-                    out.lines([json_codec.dumps(console.plain(json_fields.part(line)))])
+                    out.lines(
+                        [json_codec.dumps(console.to_json_value(json_fields.without_execution_id(line)))]
+                    )
                 else:
                     out.styled(
                         (f"+{line['offset_seconds']:.3f} ", "dim"),
@@ -184,16 +190,16 @@ def spans(id_: Id, json: AsJson = False) -> None:
     """The dependencies that it called, with input, output and time."""
     with session.engine() as engine:
         rows = engine.executions.spans(id_)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     shown = [
         row
         | {
             "what": "  " * _depth(rows, row) + f"{row['function']} v{row['version']}",
-            "at": f"+{console.seconds(row['offset_seconds'])}",
-            "took": console.seconds(row["duration_seconds"]),
-            "in": console.short(row["input"], 80),
+            "at": f"+{console.format_duration(row['offset_seconds'])}",
+            "took": console.format_duration(row["duration_seconds"]),
+            "in": console.short_json(row["input"], 80),
             "key": row["seq"],
-            "out": console.short(row["error"] or row["output"], 80),
+            "out": console.short_json(row["error"] or row["output"], 80),
         }
         for row in rows
     ]
@@ -201,7 +207,7 @@ def spans(id_: Id, json: AsJson = False) -> None:
         shown,
         {"what": "CALL", "at": "AT", "took": "TOOK", "in": "INPUT", "out": "OUTPUT"},
         key="key",
-        data=[json_fields.part(row) for row in rows],
+        data=[json_fields.without_execution_id(row) for row in rows],
         empty="it called no dependencies",
     )
 
@@ -224,7 +230,7 @@ def tree_(
     from functory.terminal import causal_tree
 
     with session.engine() as engine:
-        causal_tree.draw(engine, id_, Screen(json=json, quiet=quiet), whole=not below, everything=all_)
+        causal_tree.draw(engine, id_, CommandOutput(json=json, quiet=quiet), whole=not below, show_all=all_)
 
 
 @app.command("why", epilog="Example: functory execution why ID")
@@ -233,7 +239,7 @@ def why_(id_: Id, json: AsJson = False) -> None:
     from functory.cli.output import execution_explanation
     from functory.engine.executions import worker_registry
 
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     with session.engine() as engine:
         found = engine.lineage.cause(id_)
         waiting = [
@@ -243,7 +249,7 @@ def why_(id_: Id, json: AsJson = False) -> None:
         ]
         alive = len(worker_registry.alive(engine.database, engine.settings.lease_seconds))
         embedded = engine.settings.embedded
-    said = execution_explanation.sentences(found, children=waiting, workers=alive, embedded=embedded)
+    said = execution_explanation.explain(found, children=waiting, workers=alive, embedded=embedded)
     if json:
         out.value(
             {
@@ -284,8 +290,8 @@ def wait(
 ) -> None:
     """Wait for it and print its result. Exit status 1 when it fails, 124 when the time is over."""
     with session.engine(start=True) as engine:
-        execution_result.tell(
-            engine, execution_result.wait(engine, id_, timeout), Screen(json=json, quiet=quiet)
+        execution_result.print_result(
+            engine, execution_result.wait(engine, id_, timeout), CommandOutput(json=json, quiet=quiet)
         )
 
 
@@ -294,7 +300,7 @@ def cancel(id_: Id, json: AsJson = False) -> None:
     """Stop one that is queued or running."""
     with session.engine() as engine:
         row = engine.executions.cancel(id_, author=engine.author)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(json_fields.execution(row))
     else:
@@ -318,7 +324,7 @@ def replay(
     quiet: Quiet = False,
 ) -> None:
     """Run a finished one again. With the same input, as a new execution."""
-    _again(id_, latest, wait, timeout, Screen(json=json, quiet=quiet), failed_only=False)
+    _run_again(id_, latest, wait, timeout, CommandOutput(json=json, quiet=quiet), failed_only=False)
 
 
 @app.command(epilog="Example: functory execution retry ID --latest")
@@ -333,7 +339,7 @@ def retry(
     quiet: Quiet = False,
 ) -> None:
     """As replay, for one that did not succeed."""
-    _again(id_, latest, wait, timeout, Screen(json=json, quiet=quiet), failed_only=True)
+    _run_again(id_, latest, wait, timeout, CommandOutput(json=json, quiet=quiet), failed_only=True)
 
 
 @app.command(epilog="Example: functory execution compensate ID --skip --reason 'paid back by hand'")
@@ -353,11 +359,11 @@ def compensate(
     if reason and not skip:
         raise Invalid("--reason goes with --skip", "what is tried again needs none")
     with session.engine() as engine:
-        compensation.decide(engine, id_, skip, reason, Screen(json=json))
+        compensation.retry_or_skip(engine, id_, skip, reason, CommandOutput(json=json))
 
 
-def _again(
-    id_: str, latest: bool, wait: bool, timeout: float | None, out: Screen, *, failed_only: bool
+def _run_again(
+    id_: str, latest: bool, wait: bool, timeout: float | None, out: CommandOutput, *, failed_only: bool
 ) -> None:
     from functory.engine.errors import Conflict
 
@@ -368,15 +374,15 @@ def _again(
             )
         row = engine.executions.replay(id_, latest=latest)
         if not wait:
-            execution_result.queued(engine, row, out)
+            execution_result.print_queued(engine, row, out)
             return
         engine.start()
-        execution_result.tell(engine, execution_result.wait(engine, row["id"], timeout), out)
+        execution_result.print_result(engine, execution_result.wait(engine, row["id"], timeout), out)
 
 
-def _took(out: Screen, row: Mapping[str, Any]) -> Any:
+def _duration_cell(out: CommandOutput, row: Mapping[str, Any]) -> Any:
     took = json_fields.duration(row)
-    return (console.seconds(took) or None) if out.people else took
+    return (console.format_duration(took) or None) if out.is_terminal else took
 
 
 def _level(line: Mapping[str, Any]) -> str:
@@ -393,35 +399,35 @@ def _depth(rows: list[dict[str, Any]], row: Mapping[str, Any]) -> int:
     return depth
 
 
-def _place(place: Mapping[str, Any]) -> str:
+def _slot_request_text(request: Mapping[str, Any]) -> str:
     """The lane that an execution waits for."""
     from functory.engine.flow_control.concurrency import UNLIMITED
 
     room = (
-        f"{place['running']} of {place['capacity']} run"
-        if place["capacity"] < UNLIMITED
+        f"{request['running']} of {request['capacity']} run"
+        if request["capacity"] < UNLIMITED
         else "no limit any more"
     )
-    return f"a place in {place['lane']} ({room}, {place['ahead']} before it)"
+    return f"a place in {request['lane']} ({room}, {request['ahead']} before it)"
 
 
-def _attempt(out: Screen, attempt: Mapping[str, Any]) -> None:
-    from functory.terminal.causal_tree import problem
+def _print_attempt(out: CommandOutput, attempt: Mapping[str, Any]) -> None:
+    from functory.terminal.causal_tree import error_summary
 
     ended = attempt["outcome"] or "running"
-    took = console.seconds(attempt["duration_seconds"])
+    took = console.format_duration(attempt["duration_seconds"])
     out.styled(
         (f"{attempt['number']:>3}  ", "dim"),
-        (f"{console.moment(attempt['started_at'])}  ", "dim"),
+        (f"{console.format_time(attempt['started_at'])}  ", "dim"),
         (f"{ended:<10}", console.STYLES.get(ended, "")),
         (f" {took:<9}", ""),
         (f" on {attempt['worker_id']}", "dim"),
-        (f"  {problem(attempt['error'])}" if attempt["error"] else "", "red"),
+        (f"  {error_summary(attempt['error'])}" if attempt["error"] else "", "red"),
     )
 
 
-def _error(out: Screen, error: Mapping[str, Any]) -> None:
-    from functory.terminal.causal_tree import problem
+def _print_error(out: CommandOutput, error: Mapping[str, Any]) -> None:
+    from functory.terminal.causal_tree import error_summary
 
     out.title("error")
     trace = error.get("traceback")
@@ -429,4 +435,4 @@ def _error(out: Screen, error: Mapping[str, Any]) -> None:
         for line in str(trace).rstrip("\n").split("\n"):
             out.styled((line, ""))
     else:
-        out.styled((problem(error), "red"))
+        out.styled((error_summary(error), "red"))

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import function_fields
 from functory.cli.input import values as input_values
 from functory.cli.output import execution_result, function_version, saved
 from functory.terminal import console, json_fields
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = noun("Functions and their immutable versions.")
+app = command_group("Functions and their immutable versions.")
 
 Name = Annotated[str, typer.Argument(help="The function's name.", show_default=False)]
 Reference = Annotated[
@@ -125,7 +125,7 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Save a function. An existing one gets a new version and keeps what is not named."""
-    text = input_values.text_of(file)
+    text = input_values.read_text(file)
     fields = function_fields.fields(
         dependencies=dep,
         secrets=secret,
@@ -152,7 +152,7 @@ def add(
             activate=activate,
             author=author,
         )
-        saved.tell(engine, row, Screen(json=json, quiet=quiet))
+        saved.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
 
 
 @app.command("list", epilog="Example: functory function list")
@@ -177,7 +177,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         "created_at": "SAVED",
         "description": "DESCRIPTION",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         shown,
         columns,
         key="name",
@@ -195,16 +195,18 @@ def show(
     """Source, schemas and needs of one version."""
     from functory.cli.output import dependency_tree
 
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     with session.engine() as engine:
         row = _get(engine, name)
         if source:
             out.lines([row["source"].rstrip("\n")])
             return
         versions = engine.functions.versions(row["name"])
-        dependencies = [d | {"exists": dependency_tree.exists(engine, d)} for d in row["dependencies"]]
+        dependencies = [
+            d | {"exists": dependency_tree.dependency_exists(engine, d)} for d in row["dependencies"]
+        ]
         missing = engine.secrets.missing(row["secrets"])
-        granted, waiting = engine.widenings.of(row)
+        granted, waiting = engine.grant_approvals.effective_and_pending(row)
         users = engine.functions.dependents(row["name"])
     if json:
         numbers = [
@@ -242,7 +244,7 @@ def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
 
     with session.engine() as engine:
         row = engine.functions.get(name)
-        text = editor.edited(row["source"])
+        text = editor.edit_text(row["source"])
         if text is None or text == row["source"]:
             console.note(f"{name} v{row['number']} is unchanged")
             return
@@ -251,11 +253,11 @@ def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
                 name, source=text, author=engine.author, expected_version=row["active"] or 0
             )
         except Invalid as error:
-            kept = editor.keep(name, text)
+            kept = editor.save_draft(name, text)
             raise Invalid(
                 error.what, error.why, f"{error.try_ + '; ' if error.try_ else ''}your text is kept in {kept}"
             ) from None
-        saved.tell(engine, row, Screen(json=json, quiet=quiet))
+        saved.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
 
 
 @app.command(epilog="Example: functory function diff parse 1 3")
@@ -274,9 +276,9 @@ def diff(
     with session.engine() as engine:
         before, after = engine.functions.get(name, older), engine.functions.get(name, newer)
     lines = version_diff.unified(before, after)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
-        changed = [field for field in version_diff.FIELDS if before[field] != after[field]]
+        changed = [field for field in version_diff.COMPARED_FIELDS if before[field] != after[field]]
         out.value(
             {
                 "name": name,
@@ -315,7 +317,7 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
         "author": "AUTHOR",
         "short": "SHA256",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         shown, columns, key="reference", data=[json_fields.function(row) for row in rows]
     )
 
@@ -332,7 +334,7 @@ def activate(
     """Make a version the active one. Also enables a disabled function."""
     with session.engine() as engine:
         row = engine.functions.activate(name, number, author=engine.author, expected_version=expected_version)
-    _done(f"{name} v{row['number']} is active", json_fields.function(row), json)
+    _print_result(f"{name} v{row['number']} is active", json_fields.function(row), json)
 
 
 @app.command(epilog="Example: functory function rollback parse")
@@ -340,7 +342,7 @@ def rollback(name: Name, json: AsJson = False) -> None:
     """Activate the version before the active one."""
     with session.engine() as engine:
         row = engine.functions.rollback(name, author=engine.author)
-    _done(f"{name} v{row['number']} is active again", json_fields.function(row), json)
+    _print_result(f"{name} v{row['number']} is active again", json_fields.function(row), json)
 
 
 @app.command(epilog="Example: functory function disable parse")
@@ -349,7 +351,7 @@ def disable(name: Name, json: AsJson = False) -> None:
     with session.engine() as engine:
         engine.functions.disable(name, author=engine.author)
         row = engine.functions.get(name)
-    _done(
+    _print_result(
         f"{name} is disabled; to enable it: functory function activate {name} {row['number']}",
         json_fields.function(row),
         json,
@@ -367,7 +369,7 @@ def delete(
         engine.functions.get(name)
         confirm(f"Delete the function {name}?", yes)
         engine.functions.delete(name, force=force, author=engine.author)
-    _done(f"{name} is deleted", {}, False)
+    _print_result(f"{name} is deleted", {}, False)
 
 
 @app.command(epilog="Example: functory function run parse --input 'rows=[1, 2]' --timeout 10")
@@ -394,22 +396,22 @@ def run(
     """Run a function and print its result as JSON. Exit status 1 when it fails."""
     from functory.engine.functions import dependencies
 
-    values = input_values.object_of(input_json, "--input-json") if input_json is not None else {}
-    values |= input_values.pairs(input_ or (), "--input")
-    out = Screen(json=json, quiet=quiet)
+    values = input_values.read_json_object(input_json, "--input-json") if input_json is not None else {}
+    values |= input_values.parse_pairs(input_ or (), "--input")
+    out = CommandOutput(json=json, quiet=quiet)
     with session.engine() as engine:
-        function, version = dependencies.reference(name)
+        function, version = dependencies.parse_reference(name)
         row = engine.executions.start(
             function,
-            lambda found: input_values.fitted(values, input_ or (), found["input_schema"]),
+            lambda found: input_values.coerce_strings(values, input_ or (), found["input_schema"]),
             version=version,
             cause="manual",
         )
         if not wait:
-            execution_result.queued(engine, row, out)
+            execution_result.print_queued(engine, row, out)
             return
         engine.start()
-        execution_result.tell(engine, execution_result.wait(engine, row["id"], timeout), out)
+        execution_result.print_result(engine, execution_result.wait(engine, row["id"], timeout), out)
 
 
 @app.command(epilog="Example: functory function deps parse")
@@ -417,20 +419,20 @@ def deps(name: Reference, json: AsJson = False) -> None:
     """What a function needs, as a tree."""
     from functory.cli.output import dependency_tree
 
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     with session.engine() as engine:
-        top = dependency_tree.grow(engine, _get(engine, name))
+        top = dependency_tree.build_tree(engine, _get(engine, name))
         users = engine.functions.dependents(top["name"])
-    dependency_tree.tell(top, users, out)
+    dependency_tree.print_tree(top, users, out)
 
 
 def _get(engine: Functory, reference: str) -> dict[str, Any]:
     from functory.engine.functions import dependencies
 
-    name, number = dependencies.reference(reference)
+    name, number = dependencies.parse_reference(reference)
     return engine.functions.get(name, number)
 
 
-def _done(message: str, data: Mapping[str, Any], json: bool) -> None:
-    out = Screen(json=json)
+def _print_result(message: str, data: Mapping[str, Any], json: bool) -> None:
+    out = CommandOutput(json=json)
     out.value(data) if json else out.styled((message, ""))

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import noun
+from functory.cli.command_group import command_group
 from functory.terminal import console
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = noun("Hosts, files, secrets, permissions and programs that versions may use.")
+app = command_group("Hosts, files, secrets, permissions and programs that versions may use.")
 
 Reference = Annotated[
     str,
@@ -48,10 +48,12 @@ def allow(
     from functory.engine.functions import dependencies
 
     with session.engine() as engine:
-        function, number = dependencies.reference(name)
-        entry = engine.widenings.allow(function, number, kind, value, reason=reason, author=engine.author)
+        function, number = dependencies.parse_reference(name)
+        entry = engine.grant_approvals.allow(
+            function, number, kind, value, reason=reason, author=engine.author
+        )
     already = "" if entry["created"] else " already; nothing was changed"
-    _done(f"{_version(entry)} may use {_grant(entry)}{already}", entry, json)
+    _print_result(f"{_version(entry)} may use {_grant_text(entry)}{already}", entry, json)
 
 
 @app.command(epilog="Example: functory grant revoke fetch@3 host api.example.com")
@@ -66,14 +68,20 @@ def revoke(
     from functory.engine.functions import dependencies
 
     with session.engine() as engine:
-        function, number = dependencies.reference(name)
-        entry = engine.widenings.revoke(function, number, kind, value, reason=reason, author=engine.author)
+        function, number = dependencies.parse_reference(name)
+        entry = engine.grant_approvals.revoke(
+            function, number, kind, value, reason=reason, author=engine.author
+        )
     if entry["declared"]:
-        console.warn(f"{_version(entry)} still has {_grant(entry)}: its author's declaration takes effect")
+        console.warn(
+            f"{_version(entry)} still has {_grant_text(entry)}: its author's declaration takes effect"
+        )
     if not entry["removed"]:
-        _done(f"{_version(entry)} was not allowed {_grant(entry)}; nothing was changed", entry, json)
+        _print_result(
+            f"{_version(entry)} was not allowed {_grant_text(entry)}; nothing was changed", entry, json
+        )
     else:
-        _done(f"{_version(entry)} may no longer use {_grant(entry)}", entry, json)
+        _print_result(f"{_version(entry)} may no longer use {_grant_text(entry)}", entry, json)
 
 
 @app.command("list", epilog="Example: functory grant list fetch")
@@ -91,9 +99,9 @@ def list_(
     from functory.engine.functions import dependencies
 
     with session.engine() as engine:
-        function, number = dependencies.reference(name) if name is not None else (None, None)
-        rows = engine.widenings.list(function, number)
-    shown = [row | {"grant": f"{row['function']}@{row['version']} {_grant(row)}"} for row in rows]
+        function, number = dependencies.parse_reference(name) if name is not None else (None, None)
+        rows = engine.grant_approvals.list(function, number)
+    shown = [row | {"grant": f"{row['function']}@{row['version']} {_grant_text(row)}"} for row in rows]
     columns = {
         "function": "FUNCTION",
         "version": "VERSION",
@@ -103,7 +111,7 @@ def list_(
         "author": "BY",
         "reason": "REASON",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         shown, columns, key="grant", data=rows, empty="no grants: these functions only compute"
     )
 
@@ -112,10 +120,10 @@ def _version(entry: Mapping[str, Any]) -> str:
     return f"{entry['function']} v{entry['version']}"
 
 
-def _grant(entry: Mapping[str, Any]) -> str:
+def _grant_text(entry: Mapping[str, Any]) -> str:
     return f"{entry['kind']} {entry['value']}".rstrip()
 
 
-def _done(message: str, entry: Mapping[str, Any], json: bool) -> None:
-    out = Screen(json=json)
+def _print_result(message: str, entry: Mapping[str, Any], json: bool) -> None:
+    out = CommandOutput(json=json)
     out.value(entry) if json else out.styled((message, ""))

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import noun
+from functory.cli.command_group import command_group
 from functory.terminal import console
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
     from functory.packs.stackstorm import Entry, Pack
 
-app = noun("Packs of other systems.")
+app = command_group("Packs of other systems.")
 
 
 class System(StrEnum):
@@ -51,8 +51,8 @@ def import_(
     pack = read_pack(folder, prefix=prefix)
     with session.engine() as engine:
         for entry in pack.entries:
-            _take(engine, pack, entry, dry_run)
-    out = Screen(json=json)
+            _import_entry(engine, pack, entry, dry_run)
+    out = CommandOutput(json=json)
     if json:
         names = {outcome: pack.count(outcome) for outcome in ("imported", "paused", "left out")}
         entries = [entry.as_json() for entry in pack.entries]
@@ -63,21 +63,21 @@ def import_(
     _draw(out, pack, dry_run)
 
 
-def _take(engine: Functory, pack: Pack, entry: Entry, dry_run: bool) -> None:
+def _import_entry(engine: Functory, pack: Pack, entry: Entry, dry_run: bool) -> None:
     """Save one entry, or only check it; what the engine refuses is left out with its reason."""
     from functory.engine.errors import Conflict, Invalid
 
     try:
         if entry.function is not None:
-            _take_function(engine, entry, dry_run)
+            _import_function(engine, entry, dry_run)
         elif entry.trigger is not None:
             lost = {e.became for e in pack.entries if e.kind == "action" and e.outcome == "left out"}
-            _take_trigger(engine, entry, lost, dry_run)
+            _import_trigger(engine, entry, lost, dry_run)
     except (Invalid, Conflict) as error:
         entry.leave_out(": ".join(part for part in (error.what, error.why) if part), error.try_)
 
 
-def _take_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
+def _import_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
     from functory.engine.functions.registry import Functions
     from functory.engine.functions.source import parser
     from functory.engine.serialization import json_schema
@@ -86,7 +86,7 @@ def _take_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
     declared = dict(entry.function)
     text, name = declared.pop("text"), declared.pop("name")
     parser.parse(text, name)
-    json_schema.declared(declared["input_parameters"], "input_parameters")
+    json_schema.parse_declared(declared["input_parameters"], "input_parameters")
     if dry_run:
         return
     # Without the child process that would import the source to look at its type hints: nothing of a pack runs.
@@ -97,7 +97,7 @@ def _take_function(engine: Functory, entry: Entry, dry_run: bool) -> None:
         engine.functions.disable(name, author=engine.author)
 
 
-def _take_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: bool) -> None:
+def _import_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: bool) -> None:
     from functory.engine.errors import Invalid, NotFound
     from functory.triggers import definition
 
@@ -109,7 +109,7 @@ def _take_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: bool)
             f"its function {fields['function']} did not come along",
             try_="see what the report says about the action",
         )
-    definition.read(fields)
+    definition.parse(fields)
     if dry_run:
         return
     try:
@@ -123,7 +123,7 @@ def _take_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: bool)
         engine.triggers.pause(name, note=entry.why, author=engine.author)
 
 
-def _draw(out: Screen, pack: Pack, dry_run: bool) -> None:
+def _draw(out: CommandOutput, pack: Pack, dry_run: bool) -> None:
     for entry in pack.entries:
         style = {"imported": "green", "paused": "yellow", "left out": "red"}[entry.outcome]
         out.styled(

@@ -36,7 +36,7 @@ def scheduler(migrate: Migrate = False) -> int:
     """Tell of schedules, send what is due, and end what nobody owns any more. Run as many as you like."""
     from functory.roles import process, services
 
-    return process.run_loops("scheduler", services.scheduler_loops, upgrade=migrate, tells_state=True)
+    return process.run_loops("scheduler", services.scheduler_loops, upgrade=migrate, with_state_metrics=True)
 
 
 def watcher(migrate: Migrate = False) -> int:
@@ -61,7 +61,7 @@ def worker(
     from functory.engine.errors import Invalid
     from functory.roles import process
 
-    settings = process.begin("worker")
+    settings = process.configure("worker")
     if settings.brokerless and pool is Pool.prefork:
         raise Invalid(
             "--pool prefork needs a broker",
@@ -72,18 +72,18 @@ def worker(
         slots = 1
     if slots is not None:
         settings = settings.model_copy(update={"worker_slots": slots})
-    ending = process.Ending().install()
+    ending = process.RoleShutdown().install()
     with contextlib.ExitStack() as stack:
-        address = stack.enter_context(process.metrics_port(settings))
+        address = stack.enter_context(process.serve_metrics(settings))
         # Closed again before the worker starts: a prefork child must inherit no connection.
         database = Database(settings.database)
         stack.callback(database.close)
-        if not process.schema_ready(database, ending, upgrade=migrate):
+        if not process.wait_for_schema(database, ending, upgrade=migrate):
             return 0
         database.close()
 
         def ready(slots: int, executor: Executor | None) -> None:
-            process.announce(
+            process.print_ready_line(
                 "worker",
                 settings,
                 pool=pool.value,
@@ -92,14 +92,14 @@ def worker(
                 metrics=address,
             )
 
-        if ending.asked:
+        if ending.requested:
             return 0
         # The program has signal handlers of its own as soon as it can; what came before is handed over.
         if settings.brokerless:
-            from functory.workers.processes.brokerless_worker import Alone
+            from functory.workers.processes.brokerless_worker import BrokerlessWorker
 
-            return Alone(
-                settings, lambda executor: ready(settings.worker_slots, executor), ending.heard
+            return BrokerlessWorker(
+                settings, lambda executor: ready(settings.worker_slots, executor), ending.read_earlier_signals
             ).run()
         from functory.workers.app import make_app
 
@@ -109,7 +109,7 @@ def worker(
             loglevel=settings.log_level.upper(),
         )
         program.ready = lambda worker: ready(worker.slots, worker.app.executor)
-        program.heard = ending.heard
+        program.heard = ending.read_earlier_signals
         program.start()
         return program.exitcode or 0
 
@@ -125,25 +125,27 @@ def server(
     from functory.client import Functory
     from functory.roles import process
 
-    create_app, Server = _http()
-    settings = process.begin("server", embedded=True)
+    create_app, Server = _import_http_server()
+    settings = process.configure("server", embedded=True)
     settings = settings.model_copy(
         update={"host": host or settings.host, "port": settings.port if port is None else port}
     )
-    ending = process.Ending().install()
+    ending = process.RoleShutdown().install()
     with contextlib.ExitStack() as stack:
         functory = stack.enter_context(Functory(settings))
-        address = stack.enter_context(process.metrics_port(settings))
+        address = stack.enter_context(process.serve_metrics(settings))
         http = Server(create_app(functory), settings.host, settings.port)
         http.start()
         # At once, so that /readyz can tell what is being waited for.
         process.log.info("listening", url=http.url)
-        if process.schema_ready(functory.database, ending, upgrade=migrate):
+        if process.wait_for_schema(functory.database, ending, upgrade=migrate):
             if settings.embedded:
-                stack.enter_context(process.state_metrics(functory.database))
+                stack.enter_context(process.expose_state_metrics(functory.database))
             functory.start()
-            process.broker_told(settings)
-            process.announce("server", settings, url=http.url, metrics=address or f"{http.url}/metrics")
+            process.warn_if_broker_unavailable(settings)
+            process.print_ready_line(
+                "server", settings, url=http.url, metrics=address or f"{http.url}/metrics"
+            )
             ending.wait()
         process.log.info("stopping", role="server", grace_seconds=settings.grace_seconds)
         return 0 if http.stop(settings.grace_seconds) else 1
@@ -161,14 +163,14 @@ def dev(
     from functory.dev import server as development
     from functory.roles import process
 
-    _http()
-    settings = development.settings_of(process.begin("dev", embedded=True), port)
+    _import_http_server()
+    settings = development.dev_settings(process.configure("dev", embedded=True), port)
     if reset:
-        development.reset(settings, agreed=yes)
+        development.reset(settings, confirmed=yes)
     return development.run(settings, quiet=quiet)
 
 
-def _http() -> tuple[Any, Any]:
+def _import_http_server() -> tuple[Any, Any]:
     """The parts of the HTTP server. Raises :class:`Invalid` when they are not installed."""
     from functory.engine.errors import Invalid
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
 from functory.terminal import console
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = noun("Events at times: cron, intervals, moments.")
+app = command_group("Events at times: cron, intervals, moments.")
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.", show_default=False)]
 
@@ -90,7 +90,7 @@ def add(
         "every": every,
         "at": at or None,
         "timezone": timezone,
-        "data": values.document(data, "--data") if data is not None else None,
+        "data": values.read_json(data, "--data") if data is not None else None,
         "overlap": _policy(overlap),
         "catch_up": catch_up,
         "catch_up_window": catch_up_window,
@@ -104,18 +104,18 @@ def add(
         row = engine.schedules.save(
             name,
             function=function,
-            input=values.document(input_, "--input") if input_ is not None else None,
+            input=values.read_json(input_, "--input") if input_ is not None else None,
             expected_version=expected_version,
             **{field: value for field, value in fields.items() if value is not None},
         )
         times = engine.schedules.next(name, 3)
         if function is not None:
-            target, pin = dependencies.reference(function)
-            if not dependency_tree.exists(engine, {"name": target, "pin": pin}):
+            target, pin = dependencies.parse_reference(function)
+            if not dependency_tree.dependency_exists(engine, {"name": target, "pin": pin}):
                 console.warn(f"the function {function} does not exist yet: nothing runs until it does")
-    out = Screen(json=json, quiet=quiet)
+    out = CommandOutput(json=json, quiet=quiet)
     if json:
-        out.value(_shown(row) | {"created": row["created"]})
+        out.value(_as_json(row) | {"created": row["created"]})
     elif quiet:
         out.lines([name])
     else:
@@ -144,11 +144,11 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         "missed": "MISSED",
         "trouble": "NOTE",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         [row | {"trouble": row["problem"] or row["note"]} for row in rows],
         columns,
         key="name",
-        data=[_shown(row) for row in rows],
+        data=[_as_json(row) for row in rows],
         empty="no schedules yet; try: functory schedule add --help",
     )
 
@@ -159,9 +159,9 @@ def show(name: Name, json: AsJson = False) -> None:
     with session.engine() as engine:
         row = engine.schedules.get(name)
         times = engine.schedules.next(name, 3)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
-        out.value(_shown(row) | {"next": [time["fire_time"] for time in times]})
+        out.value(_as_json(row) | {"next": [time["fire_time"] for time in times]})
         return
     config = row["config"]
     out.styled(
@@ -171,7 +171,7 @@ def show(name: Name, json: AsJson = False) -> None:
     over = "never; all its times are past"
     out.record(
         {
-            "saved": f"{console.moment(row['updated_at'])} by {row['author']}",
+            "saved": f"{console.format_time(row['updated_at'])} by {row['author']}",
             "note": row["note"],
             "problem": row["problem"],
             "when": row["when"],
@@ -201,7 +201,7 @@ def next_(
     """The next times, in its zone and in UTC. Nothing is started."""
     with session.engine() as engine:
         times = engine.schedules.next(name, count)
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         [time | {"utc": _utc(time["fire_time"]), "due_utc": _utc(time["due"])} for time in times],
         {"local_time": "LOCAL", "utc": "UTC", "due_utc": "DUE"},
         key="utc",
@@ -222,7 +222,7 @@ def ticks(
         rows = engine.schedules.ticks(name, count)
     # One by hand has microseconds: nobody reads them.
     shown = [row | {"second": row["local_time"][:19] + row["local_time"][-6:]} for row in rows]
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         shown,
         {"second": "TIME", "origin": "ORIGIN", "written_at": "WRITTEN", "execution_id": "EXECUTION"},
         key="event_id",
@@ -236,7 +236,7 @@ def trigger(name: Name, overlap: Overlap = None, json: AsJson = False, quiet: Qu
     """Fire it now, beside its times; also while it is paused. Prints the event's id."""
     with session.engine() as engine:
         id_ = engine.schedules.trigger(name, overlap=overlap)
-    out = Screen(json=json, quiet=quiet)
+    out = CommandOutput(json=json, quiet=quiet)
     if json:
         out.value({"event_id": id_})
     elif quiet:
@@ -261,7 +261,7 @@ def backfill(
     with session.engine() as engine:
         done = engine.schedules.backfill(name, first, last, overlap=overlap, dry_run=dry_run)
         calendar = engine.schedules.calendar(name)
-    known = set(done.known)
+    known = set(done.existing)
     rows = [
         {
             "local_time": calendar.local(time).isoformat(),
@@ -270,12 +270,12 @@ def backfill(
             "status": "fired before" if time in known else "to be fired" if dry_run else "fired",
             "event_id": done.events.get(time),
         }
-        for time in sorted([*done.known, *done.new])
+        for time in sorted([*done.existing, *done.new])
     ]
     columns = {"local_time": "LOCAL", "utc": "UTC", "status": "STATUS", "event_id": "EVENT"}
     if dry_run:
         del columns["event_id"]
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         rows,
         columns,
         key="utc",
@@ -294,7 +294,7 @@ def pause(
     """Let its times pass until it is resumed."""
     with session.engine() as engine:
         engine.schedules.pause(name, note=note)
-    Screen().styled((f"schedule {name} is paused; to go on: functory schedule resume {name}", ""))
+    CommandOutput().styled((f"schedule {name} is paused; to go on: functory schedule resume {name}", ""))
 
 
 @app.command(epilog="Example: functory schedule resume nightly")
@@ -303,7 +303,7 @@ def resume(name: Name) -> None:
     with session.engine() as engine:
         since, passed = engine.schedules.resume(name)
         times = engine.schedules.next(name, 1)
-    out = Screen()
+    out = CommandOutput()
     following = f"; next: {times[0]['local_time']}" if times else "; all its times are past"
     out.styled((f"schedule {name} is enabled{following}", ""))
     if since is not None and passed:
@@ -324,10 +324,10 @@ def delete(name: Name, yes: Yes = False) -> None:
         engine.schedules.get(name)
         confirm(f"Delete the schedule {name}?", yes)
         engine.schedules.delete(name)
-    Screen().styled((f"schedule {name} is deleted", ""))
+    CommandOutput().styled((f"schedule {name} is deleted", ""))
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     return {field: row.get(field) for field in _FIELDS}
 
 
@@ -336,4 +336,4 @@ def _policy(text: str | None) -> str | None:
 
 
 def _utc(time: Any) -> str:
-    return console.plain(time)
+    return console.to_json_value(time)

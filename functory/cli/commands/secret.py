@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = noun("Sealed values that functions may use.")
+app = command_group("Sealed values that functions may use.")
 
 Name = Annotated[str, typer.Argument(help="The secret's name, such as API_KEY.", show_default=False)]
 
@@ -24,10 +24,10 @@ def set_(name: Name) -> None:
         value = typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:
         # A file's last line ends with a newline that is not part of the value.
-        value = values.text_of("-").removesuffix("\n").removesuffix("\r")
+        value = values.read_text("-").removesuffix("\n").removesuffix("\r")
     with session.engine() as engine:
         version = engine.secrets.set(name, value, author=engine.author)
-    Screen().styled(
+    CommandOutput().styled(
         (f"secret {name} is set" if version == 1 else f"secret {name} is rotated, version {version}", "")
     )
 
@@ -37,7 +37,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     """Names, versions and times; never values."""
     with session.engine() as engine:
         rows = engine.secrets.list()
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         rows,
         {"name": "NAME", "version": "VERSION", "updated_at": "SET"},
         key="name",
@@ -51,4 +51,4 @@ def delete(name: Name, yes: Yes = False) -> None:
     confirm(f"Delete the secret {name}?", yes)
     with session.engine() as engine:
         engine.secrets.delete(name)
-    Screen().styled((f"secret {name} is deleted", ""))
+    CommandOutput().styled((f"secret {name} is deleted", ""))

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
 from functory.terminal import console
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = noun("All sources of events: what comes in, from where, and what is wrong.")
+app = command_group("All sources of events: what comes in, from where, and what is wrong.")
 
 Kind = Annotated[str, typer.Argument(help="The kind: functory source kinds lists them.", show_default=False)]
 Name = Annotated[str, typer.Argument(help="The source's name.", show_default=False)]
@@ -42,7 +42,7 @@ _FIELDS = (
 def kinds(json: AsJson = False, quiet: Quiet = False) -> None:
     """The kinds of sources that are installed, and the events that they write."""
     from functory.engine.errors import FunctoryError
-    from functory.triggers.sources.registry import kinds as installed
+    from functory.triggers.sources.registry import installed_plugins as installed
 
     rows: list[dict[str, Any]] = []
     for name in installed():
@@ -53,7 +53,7 @@ def kinds(json: AsJson = False, quiet: Quiet = False) -> None:
         else:
             rows.append({"kind": name, "summary": kind.summary, "types": list(kind.types), "runs": kind.runs,
                          "problem": None})  # fmt: skip
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         [row | {"shown": ", ".join(row["types"]), "text": row["summary"] or row["problem"]} for row in rows],
         {"kind": "KIND", "text": "WHAT", "shown": "EVENTS"},
         key="kind",
@@ -78,14 +78,14 @@ def add(
     """Save a source. Secrets are given by their names; functory secret set stores them."""
     from functory.triggers.sources import registry
 
-    plugin = registry.find(kind)
-    document = values.object_of(config, "--config") if config is not None else {}
-    document |= _fitted(fields or (), plugin.Config.model_json_schema())
+    plugin = registry.find_plugin(kind)
+    document = values.read_json_object(config, "--config") if config is not None else {}
+    document |= _coerce_strings(fields or (), plugin.Config.model_json_schema())
     with session.engine() as engine:
         row = engine.sources.save(kind, name, document, author=engine.author)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
-        out.value(_shown(row) | {"created": row["created"]})
+        out.value(_as_json(row) | {"created": row["created"]})
     else:
         done = f"saved {kind} {name} v{row['version']}" if row["created"] else f"{kind} {name} is so already"
         out.styled((done, ""))
@@ -100,7 +100,7 @@ def list_(
 ) -> None:
     """All sources: where they run, when the last event came, and what is wrong."""
     with session.engine() as engine:
-        rows = [_told(row) for row in engine.sources.list(kind)]
+        rows = [_with_plugin_problem(row) for row in engine.sources.list(kind)]
     if problems:
         rows = [row for row in rows if row["problem"]]
     columns = {
@@ -111,11 +111,11 @@ def list_(
         "last_event_at": "LAST EVENT",
         "problem": "PROBLEM",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         rows,
         columns,
         key="name",
-        data=[_shown(row) for row in rows],
+        data=[_as_json(row) for row in rows],
         empty="no sources" + (" with a problem" if problems else " yet; try: functory source add --help"),
     )
 
@@ -124,15 +124,15 @@ def list_(
 def show(kind: Kind, name: Name, json: AsJson = False) -> None:
     """A source's configuration, how far it has read, and what is wrong with it."""
     with session.engine() as engine:
-        row = _told(engine.sources.get(kind, name))
-    out = Screen(json=json)
+        row = _with_plugin_problem(engine.sources.get(kind, name))
+    out = CommandOutput(json=json)
     if json:
-        out.value(_shown(row))
+        out.value(_as_json(row))
         return
     out.record(
         {field.replace("_", " "): row[field] for field in _FIELDS if field not in ("config", "cursor")}
     )
-    out.record({"cursor": None if row["cursor"] is None else console.short(row["cursor"], 500)})
+    out.record({"cursor": None if row["cursor"] is None else console.short_json(row["cursor"], 500)})
     out.title("configuration")
     out.record(row["config"])
 
@@ -146,7 +146,7 @@ def pause(
     """Take nothing more in from a source, until it is resumed."""
     with session.engine() as engine:
         engine.sources.pause(kind, name, note=note, author=engine.author)
-    Screen().styled((f"{kind} {name} is paused", ""))
+    CommandOutput().styled((f"{kind} {name} is paused", ""))
 
 
 @app.command(epilog="Example: functory source resume queue orders")
@@ -154,7 +154,7 @@ def resume(kind: Kind, name: Name) -> None:
     """Take a paused source up again."""
     with session.engine() as engine:
         engine.sources.resume(kind, name, author=engine.author)
-    Screen().styled((f"{kind} {name} is enabled", ""))
+    CommandOutput().styled((f"{kind} {name} is enabled", ""))
 
 
 @app.command(epilog="Example: functory source delete queue orders --yes")
@@ -163,16 +163,16 @@ def delete(kind: Kind, name: Name, yes: Yes = False) -> None:
     confirm(f"Delete the {kind} {name}?", yes)
     with session.engine() as engine:
         engine.sources.delete(kind, name, author=engine.author)
-    Screen().styled((f"{kind} {name} is deleted", ""))
+    CommandOutput().styled((f"{kind} {name} is deleted", ""))
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     return {field: row[field] for field in _FIELDS}
 
 
-def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+def _with_plugin_problem(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row that also says when its plug-in is not installed here: then nobody here can run it."""
-    from functory.triggers.sources.registry import kinds as installed
+    from functory.triggers.sources.registry import installed_plugins as installed
 
     told = dict(row)
     if row["kind"] not in installed():
@@ -180,21 +180,21 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _fitted(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+def _coerce_strings(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
     """``name=value`` pairs, where what a field takes only as text stays text: ``key=null``, ``queue=5``."""
-    found = values.pairs(pairs, "a field")
+    found = values.parse_pairs(pairs, "a field")
     texts = {name: text for name, _, text in (pair.partition("=") for pair in pairs)}
     for name, value in found.items():
-        kinds = _kinds(schema.get("properties", {}).get(name, {}))
-        if "string" in kinds and not isinstance(value, str) and _kind(value) not in kinds - {"null"}:
+        kinds = _json_types(schema.get("properties", {}).get(name, {}))
+        if "string" in kinds and not isinstance(value, str) and _json_type(value) not in kinds - {"null"}:
             found[name] = texts[name]
     return found
 
 
-def _kinds(field: Mapping[str, Any]) -> set[str]:
+def _json_types(field: Mapping[str, Any]) -> set[str]:
     return {one["type"] for one in (field, *field.get("anyOf", ())) if isinstance(one.get("type"), str)}
 
 
-def _kind(value: Any) -> str:
+def _json_type(value: Any) -> str:
     names = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
     return names.get(type(value), "null")

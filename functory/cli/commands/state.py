@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import noun
+from functory.cli.command_group import command_group
 from functory.cli.input import values
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
-app = noun("Small values that functions keep between runs.")
+app = command_group("Small values that functions keep between runs.")
 
 Function = Annotated[str, typer.Argument(help="The function whose value it is.", show_default=False)]
 Key = Annotated[str, typer.Argument(help="The value's key.", show_default=False)]
@@ -28,7 +28,7 @@ def get(function: Function, key: Key, json: AsJson = False) -> None:
         raise NotFound(
             f"{function} keeps nothing under {key!r}", try_=f"functory state set {function} {key} VALUE"
         )
-    Screen().value(
+    CommandOutput().value(
         {"function": function, "key": key, "value": found[0], "version": found[1]} if json else found[0]
     )
 
@@ -46,12 +46,14 @@ def set_(
 ) -> None:
     """Store a value."""
     read = (
-        values.document(value, "the value") if value == "-" or value.startswith("@") else values.value(value)
+        values.read_json(value, "the value")
+        if value == "-" or value.startswith("@")
+        else values.parse_value(value)
     )
     with session.engine() as engine:
         engine.functions.get(function)
         version = engine.state.set(function, key, read, expected_version=expected_version)
-    Screen().styled((f"{function} keeps {key}, version {version}", ""))
+    CommandOutput().styled((f"{function} keeps {key}, version {version}", ""))
 
 
 @app.command(epilog="Example: functory state delete counter total")
@@ -62,4 +64,4 @@ def delete(function: Function, key: Key) -> None:
     with session.engine() as engine:
         if not engine.state.delete(function, key):
             raise NotFound(f"{function} keeps nothing under {key!r}")
-    Screen().styled((f"{function} has forgotten {key}", ""))
+    CommandOutput().styled((f"{function} has forgotten {key}", ""))

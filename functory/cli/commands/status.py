@@ -6,7 +6,7 @@ from typing import Any
 
 from functory.cli import session
 from functory.terminal import console
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
 
 def status(json: AsJson = False) -> int:
@@ -17,7 +17,7 @@ def status(json: AsJson = False) -> int:
     from functory.engine.events import exchange
     from functory.engine.executions import worker_registry
 
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     with session.engine() as engine:
         settings = engine.settings
         found: dict[str, Any] = {
@@ -47,9 +47,9 @@ def status(json: AsJson = False) -> int:
     return 0 if found["broker"]["reachable"] else Unavailable.code
 
 
-def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
+def _draw(out: CommandOutput, found: dict[str, Any], embedded: bool) -> None:
     database, broker, workers = found["database"], found["broker"], found["workers"]
-    took = console.seconds(database["round_trip_seconds"])
+    took = console.format_duration(database["round_trip_seconds"])
     slots = sum(worker["slots"] for worker in workers)
     out.record(
         {
@@ -62,14 +62,14 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
             "workers": f"{len(workers)} alive, {slots} slots" if workers else "none alive",
             "functions": found["functions"],
             "triggers": found["triggers"],
-            "sources": _counted(found["sources"]),
+            "sources": _source_counts(found["sources"]),
         }
     )
     for source in found["sources"]["problems"]:
-        since = console.moment(source["problem_at"])
+        since = console.format_time(source["problem_at"])
         out.styled((f"  {source['kind']} {source['name']}  {source['problem']}, since {since}", "red"))
     for worker in workers:
-        since = console.moment(worker["started_at"])
+        since = console.format_time(worker["started_at"])
         confined = worker["isolation"] != "none"
         sandbox = f"sandbox tier {worker['isolation']}" if confined else "SANDBOX OFF"
         line = f"  {worker['id']}  {worker['slots']} slots, {sandbox}, since {since}"
@@ -82,7 +82,7 @@ def _draw(out: Screen, found: dict[str, Any], embedded: bool) -> None:
         console.note(f"no worker is alive: open work waits (try: {start})")
 
 
-def _counted(sources: dict[str, Any]) -> str | None:
+def _source_counts(sources: dict[str, Any]) -> str | None:
     """Sources in words; None where there are none."""
     parts = [f"{sources[state]} {state}" for state in ("enabled", "paused") if sources[state]]
     return ", ".join(parts) or None

@@ -10,12 +10,12 @@ import typer
 
 from functory.cli import session
 from functory.terminal import console
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
 # At least one invariant does not hold.
-VIOLATED = 7
+EXIT_VIOLATED = 7
 # How far back triggers are asked again when nobody says.
-DEEP_SINCE = "24h"
+DEEP_DEFAULT_SINCE = "24h"
 
 
 def verify(
@@ -35,7 +35,8 @@ def verify(
     deep: Annotated[
         bool,
         typer.Option(
-            "--deep", help=f"Also match the events of --since (else {DEEP_SINCE}) against the triggers again."
+            "--deep",
+            help=f"Also match the events of --since (else {DEEP_DEFAULT_SINCE}) against the triggers again.",
         ),
     ] = False,
     json: AsJson = False,
@@ -45,11 +46,11 @@ def verify(
     from functory.engine.maintenance.invariants import verifier
     from functory.engine.serialization import durations
 
-    out = Screen(json=json)
-    resting = None if patience is None else durations.seconds(patience, "--patience")
-    back = None if since is None else timedelta(seconds=durations.seconds(since, "--since"))
+    out = CommandOutput(json=json)
+    resting = None if patience is None else durations.parse(patience, "--patience")
+    back = None if since is None else timedelta(seconds=durations.parse(since, "--since"))
     codes = [code.upper() for code in only or ()]
-    invariants.check(codes)
+    invariants.check_codes(codes)
     with session.engine() as engine:
         now = engine.database.clock.now()
         results = invariants.verify(
@@ -61,13 +62,13 @@ def verify(
         )
         if back is None and resting is None and not codes:
             # The whole truth: what the metrics told before is out of date.
-            verifier.note(engine.database, results, whole=True)
+            verifier.save_results(engine.database, results, whole=True)
         again: dict[str, Any] | None = None
         if deep:
-            from functory.triggers.analysis.routing_audit import rematch
+            from functory.triggers.analysis.routing_audit import audit_routing
 
-            reach = back or timedelta(seconds=durations.seconds(DEEP_SINCE, "--since"))
-            again = asdict(rematch(engine.database, engine.settings, now - reach))
+            reach = back or timedelta(seconds=durations.parse(DEEP_DEFAULT_SINCE, "--since"))
+            again = asdict(audit_routing(engine.database, engine.settings, now - reach))
     broken = any(one.count for one in results) or bool(again and again["missing"])
     if json:
         out.value(
@@ -76,10 +77,10 @@ def verify(
         )
     else:
         _draw(out, results, again)
-    return VIOLATED if broken else 0
+    return EXIT_VIOLATED if broken else 0
 
 
-def _draw(out: Screen, results: list[Any], again: dict[str, Any] | None) -> None:
+def _draw(out: CommandOutput, results: list[Any], again: dict[str, Any] | None) -> None:
     for one in results:
         verdict = "fail" if one.count else "ok"
         out.styled(

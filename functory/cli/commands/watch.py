@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.commands.watch_table import table
 from functory.terminal import console
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = noun("Events of files and of database tables.")
+app = command_group("Events of files and of database tables.")
 
 # The kinds of sources that are watches.
-KINDS = ("file", "table")
+WATCH_KINDS = ("file", "table")
 
 Name = Annotated[str, typer.Argument(help="The watch's name.", show_default=False)]
 
@@ -92,12 +92,12 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Watch a folder or a file. A watch that exists is replaced; it keeps what it knows."""
-    from functory.triggers.sources.files.glob_patterns import IGNORED
+    from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE
 
     fields = {
         "path": os.path.abspath(path),  # noqa: PTH100 - as it was written: where links lead may change
         "patterns": pattern or None,
-        "ignore": [*IGNORED, *ignore] if ignore else None,
+        "ignore": [*DEFAULT_IGNORE, *ignore] if ignore else None,
         "events": event or None,
         "recursive": False if flat else None,
         "settle": settle,
@@ -115,9 +115,9 @@ def add(
             author=engine.author,
             expected_version=expected_version,
         )
-    out = Screen(json=json, quiet=quiet)
+    out = CommandOutput(json=json, quiet=quiet)
     if json:
-        out.value(_shown(row) | {"created": row["created"]})
+        out.value(_as_json(row) | {"created": row["created"]})
     elif quiet:
         out.lines([name])
     elif not row["created"]:
@@ -131,9 +131,9 @@ def add(
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     """All watches, what they look at, and what is wrong with them."""
     with session.engine() as engine:
-        rows = [row for kind in KINDS for row in engine.sources.list(kind)]
+        rows = [row for kind in WATCH_KINDS for row in engine.sources.list(kind)]
     shown = [row | {"target": _target(row)} for row in rows]
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         shown,
         {
             "name": "NAME",
@@ -144,7 +144,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
             "problem": "PROBLEM",
         },
         key="name",
-        data=[_shown(row) for row in rows],
+        data=[_as_json(row) for row in rows],
         empty="no watches yet; try: functory watch add inbox /data/inbox",
     )
 
@@ -157,9 +157,9 @@ def show(name: Name, json: AsJson = False) -> None:
     with session.engine() as engine:
         row = _find(engine, name)
         known = file_watches.count(engine.database, name) if row["kind"] == "file" else None
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
-        out.value(_shown(row) | {"files": known})
+        out.value(_as_json(row) | {"files": known})
         return
     out.record({key: row[key] for key in ("name", "kind", "state", "version", "note", "problem")})
     out.record({"files known": known, "runs at": row["holder"], "last event": row["last_event_at"]})
@@ -180,9 +180,9 @@ def files(
     from functory.engine.sources import file_watches
 
     with session.engine() as engine:
-        rows = file_watches.shown(engine.database, name, limit)
+        rows = file_watches.list_files(engine.database, name, limit)
         more = file_watches.count(engine.database, name) - len(rows)
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         rows,
         {"path": "PATH", "size": "BYTES", "seen_at": "SEEN", "sha256": "SHA256", "problem": "PROBLEM"},
         key="path",
@@ -204,7 +204,7 @@ def rescan(
 
     with session.engine() as engine:
         file_watches.rescan(engine.database, name, content=content)
-    Screen().styled((f"watch {name} looks at everything again", ""))
+    CommandOutput().styled((f"watch {name} looks at everything again", ""))
 
 
 @app.command(epilog="Example: functory watch pause inbox --note 'files are moved'")
@@ -215,7 +215,7 @@ def pause(
     with session.engine() as engine:
         row = _find(engine, name)
         engine.sources.pause(row["kind"], name, note=note, author=engine.author)
-    Screen().styled((f"watch {name} is paused", ""))
+    CommandOutput().styled((f"watch {name} is paused", ""))
 
 
 @app.command(epilog="Example: functory watch resume inbox")
@@ -224,7 +224,7 @@ def resume(name: Name) -> None:
     with session.engine() as engine:
         row = _find(engine, name)
         engine.sources.resume(row["kind"], name, author=engine.author)
-    Screen().styled((f"watch {name} is resumed", ""))
+    CommandOutput().styled((f"watch {name} is resumed", ""))
 
 
 @app.command(epilog="Example: functory watch delete inbox --yes")
@@ -234,14 +234,14 @@ def delete(name: Name, yes: Yes = False) -> None:
     with session.engine() as engine:
         row = _find(engine, name)
         engine.sources.delete(row["kind"], name, author=engine.author)
-    Screen().styled((f"watch {name} is deleted", ""))
+    CommandOutput().styled((f"watch {name} is deleted", ""))
 
 
 def _find(engine: Functory, name: str) -> dict[str, Any]:
     """The watch of this name, of whatever kind. Raises :class:`NotFound`."""
     from functory.engine.errors import NotFound
 
-    for kind in KINDS:
+    for kind in WATCH_KINDS:
         try:
             return engine.sources.get(kind, name)
         except NotFound:
@@ -249,7 +249,7 @@ def _find(engine: Functory, name: str) -> dict[str, Any]:
     raise NotFound(f"watch {name!r} not found", try_="functory watch list")
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     return {field: row[field] for field in _FIELDS}
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
 
 def _option(help_: str, *names: str) -> Any:
@@ -31,17 +31,17 @@ def table(
 ) -> None:
     """Make each row that anybody writes an event, in the very transaction that writes it (PostgreSQL)."""
     fields: dict[str, Any] = {
-        "events": _names(events),
-        "columns": _names(columns),
-        "exclude": _names(exclude),
-        "key": _names(key),
+        "events": _split_names(events),
+        "columns": _split_names(columns),
+        "exclude": _split_names(exclude),
+        "key": _split_names(key),
         "max_bytes": max_bytes,
         "wake": False if no_wake else None,
     }
     config = {"table": table} | {field: value for field, value in fields.items() if value is not None}
     with session.engine() as engine:
         row = engine.sources.save("table", name, config, author=engine.author)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value({field: row[field] for field in ("name", "kind", "state", "version", "config", "created")})
     else:
@@ -49,5 +49,5 @@ def table(
         out.styled((done, ""))
 
 
-def _names(text: str | None) -> list[str] | None:
+def _split_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]

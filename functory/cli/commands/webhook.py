@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
 from functory.terminal import console
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = noun("Addresses under which others send events over HTTP.")
+app = command_group("Addresses under which others send events over HTTP.")
 
 Name = Annotated[
     str, typer.Argument(help="The webhook's name: the last part of its address.", show_default=False)
@@ -91,9 +91,9 @@ def add(
         "when": when,
         "headers": keep,
         "max_bytes": max_bytes,
-        "rate": None if rate is None else _rate(rate),
+        "rate": None if rate is None else _parse_rate(rate),
     }
-    config = values.object_of(file, "--config") if file is not None else {}
+    config = values.read_json_object(file, "--config") if file is not None else {}
     config |= {field: value for field, value in fields.items() if value is not None}
     if "auth" not in config:
         raise Invalid(
@@ -103,10 +103,10 @@ def add(
         )
     with session.engine() as engine:
         row = engine.sources.save("webhook", name, config, author=engine.author)
-        shown = _shown(engine, row)
+        shown = _as_json(engine, row)
     for warning in shown["warnings"]:
         console.warn(warning)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(shown | {"created": row["created"]})
     else:
@@ -120,7 +120,7 @@ def add(
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     """All webhooks: how senders prove who they are, and when the last event came."""
     with session.engine() as engine:
-        rows = [_shown(engine, row) for row in engine.sources.list("webhook")]
+        rows = [_as_json(engine, row) for row in engine.sources.list("webhook")]
     columns = {
         "name": "NAME",
         "state": "STATE",
@@ -129,7 +129,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         "last_event_at": "LAST EVENT",
         "problem": "PROBLEM",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         [row | {"proof": row["config"]["auth"]["type"]} for row in rows],
         columns,
         key="name",
@@ -142,8 +142,8 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 def show(name: Name, json: AsJson = False) -> None:
     """A webhook's address, configuration, and what was wrong with the last request that was not taken."""
     with session.engine() as engine:
-        shown = _shown(engine, engine.sources.get("webhook", name))
-    out = Screen(json=json)
+        shown = _as_json(engine, engine.sources.get("webhook", name))
+    out = CommandOutput(json=json)
     if json:
         out.value(shown)
         return
@@ -185,8 +185,10 @@ def test(
     """What the webhook makes of a request. Nothing is sent or stored without --send."""
     from functory.engine.serialization import json_codec
 
-    body = json_codec.encode(values.document(data, "--data"))
-    headers = [(key.lower(), str(value)) for key, value in values.pairs(header or (), "--header").items()]
+    body = json_codec.encode(values.read_json(data, "--data"))
+    headers = [
+        (key.lower(), str(value)) for key, value in values.parse_pairs(header or (), "--header").items()
+    ]
     if not any(key == "content-type" for key, _ in headers):
         headers.append(("content-type", "application/json"))
     with session.engine() as engine:
@@ -194,10 +196,10 @@ def test(
         if send:
             answer = _send(engine, row, body, headers, query, url)
         else:
-            from functory.triggers.sources.webhooks.receiver import rehearse
+            from functory.triggers.sources.webhooks.receiver import dry_run
 
-            answer = rehearse(row, body, headers, query)
-    out = Screen(json=json)
+            answer = dry_run(row, body, headers, query)
+    out = CommandOutput(json=json)
     if json:
         out.value(answer)
     else:
@@ -213,7 +215,7 @@ def pause(
     """Take nothing more in: senders are answered as if there were no such webhook."""
     with session.engine() as engine:
         engine.sources.pause("webhook", name, note=note, author=engine.author)
-    Screen().styled((f"webhook {name} is paused", ""))
+    CommandOutput().styled((f"webhook {name} is paused", ""))
 
 
 @app.command(epilog="Example: functory webhook resume github")
@@ -221,7 +223,7 @@ def resume(name: Name) -> None:
     """Take requests in again."""
     with session.engine() as engine:
         engine.sources.resume("webhook", name, author=engine.author)
-    Screen().styled((f"webhook {name} is enabled", ""))
+    CommandOutput().styled((f"webhook {name} is enabled", ""))
 
 
 @app.command(epilog="Example: functory webhook delete github --yes")
@@ -230,7 +232,7 @@ def delete(name: Name, yes: Yes = False) -> None:
     confirm(f"Delete the webhook {name}?", yes)
     with session.engine() as engine:
         engine.sources.delete("webhook", name, author=engine.author)
-    Screen().styled((f"webhook {name} is deleted", ""))
+    CommandOutput().styled((f"webhook {name} is deleted", ""))
 
 
 def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
@@ -246,7 +248,7 @@ def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
     return {"type": type_} | given_
 
 
-def _rate(text: str) -> dict[str, Any]:
+def _parse_rate(text: str) -> dict[str, Any]:
     """``100/1m`` as a limit and a period. Raises :class:`Invalid`."""
     from functory.engine.errors import Invalid
 
@@ -256,7 +258,7 @@ def _rate(text: str) -> dict[str, Any]:
     return {"limit": int(limit), "period": period}
 
 
-def _shown(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
     """A webhook as it is told: without what only the engine needs, with its address and what to look at."""
     fields = (
         "name",
@@ -277,12 +279,12 @@ def _shown(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
     if auth["type"] == "none":
         warnings.append("anybody who knows the address can write events")
     return {field: row[field] for field in fields} | {
-        "url": _address(engine, row["name"]),
+        "url": _webhook_url(engine, row["name"]),
         "warnings": warnings,
     }
 
 
-def _address(engine: Functory, name: str) -> str:
+def _webhook_url(engine: Functory, name: str) -> str:
     settings = engine.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     base = (settings.public_url or f"http://{host}:{settings.port}").rstrip("/")
@@ -303,13 +305,13 @@ def _send(
     from functory.engine.errors import Invalid, Unavailable
     from functory.engine.serialization import json_codec
     from functory.triggers.sources import registry
-    from functory.triggers.sources.webhooks import Webhook, signatures
+    from functory.triggers.sources.webhooks import WebhookSource, signatures
 
-    auth = registry.read(Webhook(), row["config"]).auth
+    auth = registry.parse_config(WebhookSource(), row["config"]).auth
     key = engine.secrets.open(auth.secret[0]).get_secret_value() if auth.secret else ""
     now = engine.database.clock.now().timestamp()
     proof = signatures.sign(auth, key, body, now, engine.database.new_id())
-    address = (url or _address(engine, row["name"])) + (f"?{query}" if query else "")
+    address = (url or _webhook_url(engine, row["name"])) + (f"?{query}" if query else "")
     try:
         answer = httpx.post(address, content=body, headers=[*headers, *proof], timeout=30)
     except httpx.InvalidURL as error:

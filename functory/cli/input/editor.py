@@ -11,7 +11,7 @@ from pathlib import Path
 from functory.engine.errors import Invalid
 
 
-def edited(text: str) -> str | None:
+def edit_text(text: str) -> str | None:
     """The text after $VISUAL or $EDITOR; None when it was left without saving. Raises :class:`Invalid`."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
@@ -37,7 +37,7 @@ def edited(text: str) -> str | None:
         return file.read_text(encoding="utf-8")
 
 
-def keep(name: str, text: str) -> str:
+def save_draft(name: str, text: str) -> str:
     """Store a text that could not be saved, for the user to go on with; returns the file's name."""
     with tempfile.NamedTemporaryFile(
         "w", prefix=f"functory-{name}-", suffix=".py", delete=False, encoding="utf-8"

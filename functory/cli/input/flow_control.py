@@ -13,7 +13,7 @@ from functory.cli.input import values as input_values
 from functory.engine.errors import Invalid
 
 
-def read(
+def from_options(
     *,
     debounce: str | None = None,
     throttle: str | None = None,
@@ -36,12 +36,12 @@ def read(
             debounce, "--debounce", ("period", "timeout"), 1, "10s, or 10s/5m at the most"
         )
     if throttle is not None:
-        made["throttle"] = _rate(throttle, "--throttle")
+        made["throttle"] = _parse_rate(throttle, "--throttle")
     if rate_limit is not None:
-        made["rate_limit"] = _rate(rate_limit, "--rate-limit")
+        made["rate_limit"] = _parse_rate(rate_limit, "--rate-limit")
     if batch is not None:
         parts = _split(batch, "--batch", ("max_size", "timeout"), 2, "100/60s: so many, or those of so long")
-        made["batch"] = parts | {"max_size": _number(parts["max_size"], "--batch")}
+        made["batch"] = parts | {"max_size": _parse_number(parts["max_size"], "--batch")}
     if concurrency is not None:
         made["concurrency"] = {"limit": concurrency}
     if singleton is not None:
@@ -67,7 +67,7 @@ def read(
         made["expires"] = expires
     if flow is None:
         return made or None
-    written = input_values.object_of(flow, "--flow")
+    written = input_values.read_json_object(flow, "--flow")
     twice = sorted(set(written) & set(made))
     if twice:
         raise Invalid(
@@ -76,7 +76,7 @@ def read(
     return written | made
 
 
-def told(flow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def describe(flow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Each control of a definition with its settings as people read them."""
     for name, value in flow.items():
         if name == "concurrency" and isinstance(value, list):
@@ -84,14 +84,14 @@ def told(flow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield name, _concurrency(one)
         elif name == "cancel_on":
             for rule in value:
-                yield "cancel on", _clauses(rule)
+                yield "cancel on", _describe_part(rule)
         else:
-            yield name.replace("_", " "), _TOLD.get(name, _plain)(value)
+            yield name.replace("_", " "), _FORMATTERS.get(name, _plain)(value)
 
 
-def composite(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def describe_composite(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """A composite as people read it: what it waits for, then each part."""
-    what = kind(definition)
+    what = composite_kind(definition)
     own = definition[what]
     words = {
         "all": "all of the parts, in any order",
@@ -107,21 +107,21 @@ def composite(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"; an event may be {definition['allowance']} late" if definition.get("allowance") is not None else ""
     )
     yield "waits for", words[what] + within + key + late
-    for name, part in parts(definition):
-        yield f"  {name}", _clauses(part)
+    for name, part in composite_parts(definition):
+        yield f"  {name}", _describe_part(part)
 
 
-KINDS = ("all", "any", "n_of", "sequence", "threshold", "absence")
+COMPOSITE_KINDS = ("all", "any", "n_of", "sequence", "threshold", "absence")
 
 
-def kind(definition: Mapping[str, Any]) -> str:
+def composite_kind(definition: Mapping[str, Any]) -> str:
     """Which composite it is: one of ``KINDS``."""
-    return next(name for name in KINDS if name in definition)
+    return next(name for name in COMPOSITE_KINDS if name in definition)
 
 
-def parts(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def composite_parts(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The parts of a composite with their names, in the order of their numbers."""
-    what = kind(definition)
+    what = composite_kind(definition)
     own = definition[what]
     if what in ("all", "any", "sequence"):
         listed = list(own)
@@ -136,62 +136,62 @@ def parts(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(part.get("name") or f"part {number}", part) for number, part in enumerate(listed, 1)]
 
 
-def _clauses(part: Mapping[str, Any]) -> str:
-    from functory.terminal.console import short
+def _describe_part(part: Mapping[str, Any]) -> str:
+    from functory.terminal.console import short_json
 
-    said = [short(part["on"], 200)]
+    said = [short_json(part["on"], 200)]
     said += [f"{name} {part[name]}" for name in ("when", "key", "timeout") if part.get(name) is not None]
     return "  ".join(said)
 
 
-def _per(value: Mapping[str, Any]) -> str:
+def _key_suffix(value: Mapping[str, Any]) -> str:
     return f", for each {value['key']}" if value.get("key") else ""
 
 
 def _debounce(value: Mapping[str, Any]) -> str:
     most = f", at most {value['timeout']}" if value.get("timeout") is not None else ""
     keep = "all events together" if value.get("keep") == "all" else "the last event"
-    return f"{keep}, after {value['period']} of quiet{most}{_per(value)}"
+    return f"{keep}, after {value['period']} of quiet{most}{_key_suffix(value)}"
 
 
-def _paced(value: Mapping[str, Any], excess: str) -> str:
+def _describe_rate(value: Mapping[str, Any], excess: str) -> str:
     burst = f", {value['burst']} at once" if value.get("burst", 1) != 1 else ""
-    return f"{value['limit']} in {value['period']}{burst}{_per(value)}; the rest {excess}"
+    return f"{value['limit']} in {value['period']}{burst}{_key_suffix(value)}; the rest {excess}"
 
 
 def _batch(value: Mapping[str, Any]) -> str:
     size, timeout = value.get("max_size", 100), value.get("timeout", "60s")
     most = f" or {value['max_bytes']:,} bytes" if value.get("max_bytes") is not None else ""
     alone = f"; alone unless {value['if']}" if value.get("if") else ""
-    return f"{size} events together{most}, or what there is after {timeout}{_per(value)}{alone}"
+    return f"{size} events together{most}, or what there is after {timeout}{_key_suffix(value)}{alone}"
 
 
 def _concurrency(value: Mapping[str, Any]) -> str:
     scope = {"function": " of the function", "global": " of everything with this key"}
-    return f"{value['limit']} at a time{scope.get(value.get('scope', ''), '')}{_per(value)}"
+    return f"{value['limit']} at a time{scope.get(value.get('scope', ''), '')}{_key_suffix(value)}"
 
 
 def _singleton(value: Mapping[str, Any]) -> str:
     does = "the newcomer is skipped" if value.get("mode") == "skip" else "the older one is cancelled"
-    return f"one at a time{_per(value)}; {does}"
+    return f"one at a time{_key_suffix(value)}; {does}"
 
 
 def _overlap(value: str | Mapping[str, Any]) -> str:
-    return value if isinstance(value, str) else f"{value['policy']}{_per(value)}"
+    return value if isinstance(value, str) else f"{value['policy']}{_key_suffix(value)}"
 
 
 def _idempotency(value: Mapping[str, Any]) -> str:
-    return f"once in {value.get('window', '24h')}{_per(value)}"
+    return f"once in {value.get('window', '24h')}{_key_suffix(value)}"
 
 
 def _plain(value: Any) -> str:
     return value["run"] if isinstance(value, Mapping) and set(value) == {"run"} else str(value)
 
 
-_TOLD: dict[str, Any] = {
+_FORMATTERS: dict[str, Any] = {
     "debounce": _debounce,
-    "throttle": lambda value: _paced(value, "waits"),
-    "rate_limit": lambda value: _paced(value, "is dropped"),
+    "throttle": lambda value: _describe_rate(value, "waits"),
+    "rate_limit": lambda value: _describe_rate(value, "is dropped"),
     "batch": _batch,
     "concurrency": _concurrency,
     "singleton": _singleton,
@@ -200,9 +200,9 @@ _TOLD: dict[str, Any] = {
 }
 
 
-def _rate(text: str, option: str) -> dict[str, Any]:
+def _parse_rate(text: str, option: str) -> dict[str, Any]:
     found = _split(text, option, ("limit", "period", "burst"), 2, "3/1m, or 3/1m/2 for 2 at once")
-    return found | {name: _number(found[name], option) for name in ("limit", "burst") if name in found}
+    return found | {name: _parse_number(found[name], option) for name in ("limit", "burst") if name in found}
 
 
 def _split(text: str, option: str, names: tuple[str, ...], least: int, example: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _split(text: str, option: str, names: tuple[str, ...], least: int, example: 
     return dict(zip(names, values, strict=False))
 
 
-def _number(text: str, option: str) -> int:
+def _parse_number(text: str, option: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise Invalid(f"wrong {option}", f"{text!r} is not a whole number")
     return int(text)

@@ -88,9 +88,9 @@ def fields(
     if subprocess is not None:
         found["subprocess"] = subprocess
     if metadata:
-        found["metadata"] = values.pairs(metadata, "--metadata")
+        found["metadata"] = values.parse_pairs(metadata, "--metadata")
     if patterns:
-        found["output_patterns"] = values.pairs(patterns, "--pattern")
+        found["output_patterns"] = values.parse_pairs(patterns, "--pattern")
     if compensate:
         found["compensate"] = None if compensate == "none" else compensate
     limits = {

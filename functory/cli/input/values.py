@@ -11,20 +11,20 @@ from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 
 # More than any document that is taken; a larger file is refused instead of read into memory.
-LONGEST = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
 
-def text_of(place: str) -> str:
+def read_text(path: str) -> str:
     """The text of a file, or of stdin for ``-``. Raises :class:`Invalid`."""
-    name = "the standard input" if place == "-" else place
+    name = "the standard input" if path == "-" else path
     try:
-        if place == "-":
-            raw = sys.stdin.buffer.read(LONGEST + 1)
+        if path == "-":
+            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
-            with Path(place).open("rb") as stream:
-                raw = stream.read(LONGEST + 1)
-        if len(raw) > LONGEST:
-            raise Invalid(f"{name} is too large", f"at most {LONGEST:,} bytes are read")
+            with Path(path).open("rb") as stream:
+                raw = stream.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise Invalid(f"{name} is too large", f"at most {MAX_BYTES:,} bytes are read")
         return raw.decode()
     except OSError as error:
         raise Invalid(f"{name} cannot be read", error.strerror or str(error), "check the path") from None
@@ -32,12 +32,12 @@ def text_of(place: str) -> str:
         raise Invalid(f"{name} is not UTF-8 text", f"byte {error.start}", "save it as UTF-8") from None
 
 
-def document(given: str, what: str) -> Any:
+def read_json(argument: str, what: str) -> Any:
     """The JSON value of a text, of ``@file``, or of stdin for ``-``. ``what`` names it in errors."""
-    if given == "-" or given.startswith("@"):
-        text = text_of(given if given == "-" else given[1:])
+    if argument == "-" or argument.startswith("@"):
+        text = read_text(argument if argument == "-" else argument[1:])
     else:
-        text = given
+        text = argument
     try:
         return json_codec.loads(text)
     except Invalid as error:
@@ -48,7 +48,7 @@ def document(given: str, what: str) -> Any:
         ) from None
 
 
-def value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """The value of a ``v`` in ``k=v``: JSON when it is JSON, else the text itself."""
     try:
         return json_codec.loads(text)
@@ -56,10 +56,10 @@ def value(text: str) -> Any:
         return text
 
 
-def pairs(given: Iterable[str], option: str) -> dict[str, Any]:
+def parse_pairs(arguments: Iterable[str], option: str) -> dict[str, Any]:
     """``k=v`` pairs as an object. Raises :class:`Invalid` for one without ``=`` or given twice."""
     found: dict[str, Any] = {}
-    for pair in given:
+    for pair in arguments:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise Invalid(
@@ -71,17 +71,17 @@ def pairs(given: Iterable[str], option: str) -> dict[str, Any]:
                 "the second would hide the first",
                 f"a list: {option} '{name}=[…]'",
             )
-        found[name] = value(text)
+        found[name] = parse_value(text)
     return found
 
 
-def fitted(
-    given: Mapping[str, Any], texts: Iterable[str], schema: Mapping[str, Any] | None
+def coerce_strings(
+    values: Mapping[str, Any], texts: Iterable[str], schema: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """``given`` with those values as text whose parameter takes only text: ``zip=01234`` and ``id=5`` are
     texts for a function that asks for ``str``. ``texts`` are the pairs as they were written."""
     properties = (schema or {}).get("properties")
-    fitting = dict(given)
+    fitting = dict(values)
     for pair in texts:
         name, _, text = pair.partition("=")
         kind = properties.get(name) if isinstance(properties, Mapping) else None
@@ -90,9 +90,9 @@ def fitted(
     return fitting
 
 
-def object_of(given: str, what: str) -> dict[str, Any]:
+def read_json_object(argument: str, what: str) -> dict[str, Any]:
     """As :func:`document`, but it must be an object."""
-    found = document(given, what)
+    found = read_json(argument, what)
     if not isinstance(found, dict):
         raise Invalid(
             f"{what} must be a JSON object",

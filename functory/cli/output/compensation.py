@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from functory.cli.output import execution_result
 from functory.terminal import console
-from functory.terminal.console import Screen
+from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -33,7 +33,7 @@ def as_json(step: Mapping[str, Any]) -> dict[str, Any]:
     return {name: step[name] for name in _FIELDS}
 
 
-def draw(out: Screen, id_: str, plan: Sequence[Mapping[str, Any]]) -> None:
+def draw(out: CommandOutput, id_: str, plan: Sequence[Mapping[str, Any]]) -> None:
     """The steps of a failed execution with their states."""
     out.title("undone, from the newest step on")
     for step in plan:
@@ -49,13 +49,13 @@ def draw(out: Screen, id_: str, plan: Sequence[Mapping[str, Any]]) -> None:
         console.note(f"to go on: functory execution compensate {id_}, or with --skip")
 
 
-def decide(engine: Functory, id_: str, skip: bool, reason: str, out: Screen) -> None:
+def retry_or_skip(engine: Functory, id_: str, skip: bool, reason: str, out: CommandOutput) -> None:
     """Try the step again at which a saga has stopped, or skip it. Raises :class:`Conflict` when none has."""
     operator = engine.compensations
     if skip:
         row = operator.skip(id_, author=engine.author, reason=reason)
     else:
-        row = operator.again(id_, author=engine.author)
+        row = operator.retry(id_, author=engine.author)
     if out.json:
         out.value(as_json(row))
     elif row["state"] == "failed":
@@ -64,5 +64,5 @@ def decide(engine: Functory, id_: str, skip: bool, reason: str, out: Screen) -> 
         out.styled((f"{row['function']} stays as it is", ""))
     else:
         out.styled((f"{row['compensate']} undoes {row['function']}: execution {row['execution_id']}", ""))
-    if any(step["state"] in ("pending", "running") for step in operator.of(id_)):
-        execution_result.hint_at_workers(engine, "nothing more is undone")
+    if any(step["state"] in ("pending", "running") for step in operator.plan(id_)):
+        execution_result.warn_without_workers(engine, "nothing more is undone")

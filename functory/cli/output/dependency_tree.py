@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from functory.engine.errors import NotFound
-from functory.terminal.console import Screen
+from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
 
-def grow(
-    engine: Functory, row: Mapping[str, Any], pin: int | None = None, above: tuple[str, ...] = ()
+def build_tree(
+    engine: Functory, row: Mapping[str, Any], pin: int | None = None, ancestors: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """The tree below a version: ``name``, ``version`` (None: it does not exist), ``pin``, ``needs``.
 
@@ -21,14 +21,14 @@ def grow(
     """
     found: list[dict[str, Any]] = []
     for needed in row["dependencies"]:
-        if needed["name"] in above:
+        if needed["name"] in ancestors:
             continue
         try:
             below = engine.functions.get(needed["name"], needed["pin"])
         except NotFound:
             found.append({"name": needed["name"], "version": None, "pin": needed["pin"], "needs": []})
             continue
-        found.append(grow(engine, below, needed["pin"], (*above, row["name"])))
+        found.append(build_tree(engine, below, needed["pin"], (*ancestors, row["name"])))
     return {"name": row["name"], "version": row["number"], "pin": pin, "needs": found}
 
 
@@ -37,7 +37,7 @@ def walk(node: Mapping[str, Any], depth: int = 0) -> list[tuple[int, Mapping[str
     return [(depth, node), *(pair for below in node["needs"] for pair in walk(below, depth + 1))]
 
 
-def exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
+def dependency_exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
     """Whether a stored dependency resolves now."""
     try:
         engine.functions.get(dependency["name"], dependency["pin"])
@@ -46,7 +46,7 @@ def exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
     return True
 
 
-def tell(top: Mapping[str, Any], users: Sequence[str], out: Screen) -> None:
+def print_tree(top: Mapping[str, Any], users: Sequence[str], out: CommandOutput) -> None:
     """Print the tree below ``top``, and who uses it."""
     if out.json:
         out.value(dict(top) | {"used_by": users})

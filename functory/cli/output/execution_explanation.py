@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.terminal.causal_tree import problem
-from functory.terminal.console import moment
+from functory.terminal.causal_tree import error_summary
+from functory.terminal.console import format_time
 
 # What a person can do about each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
 REMEDIES = {
@@ -34,10 +34,10 @@ REMEDIES = {
 
 
 # The states of a step in the order of its life.
-UNDOING = ("waiting", "pending", "running", "done", "failed", "skipped")
+STEP_STATES = ("waiting", "pending", "running", "done", "failed", "skipped")
 
 
-def sentences(
+def explain(
     found: Mapping[str, Any],
     *,
     children: Sequence[Mapping[str, Any]] = (),
@@ -50,9 +50,9 @@ def sentences(
     ``workers`` how many are alive.
     """
     row = found["execution"]
-    said = [*_origin(row, found), *_way(row), *_state(row, children, workers, embedded)]
-    said += _undone(row, found.get("plan", ()))
-    return [*said, *(_stopped(stopped) for stopped in found["stopped"])]
+    said = [*_origin(row, found), *_trigger_chain(row), *_state(row, children, workers, embedded)]
+    said += _compensation_progress(row, found.get("plan", ()))
+    return [*said, *(_suppressed(stopped) for stopped in found["stopped"])]
 
 
 def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
@@ -64,11 +64,11 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
         )
         said = [f"{name} was started by the trigger {trigger}."]
         if found.get("events"):
-            said += _together(found["events"], event)
+            said += _joint_events(found["events"], event)
         else:
             about = f" about {event['subject']}" if event["subject"] else ""
             said.append(
-                f"It fired on the event {event['type']}{about} ({event['id']}) of {moment(event['time'])}."
+                f"It fired on the event {event['type']}{about} ({event['id']}) of {format_time(event['time'])}."
             )
         if event["cause_execution_id"]:
             said.append(f"That event was caused by the execution {event['cause_execution_id']}.")
@@ -77,15 +77,15 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
         by = f"{parent['function']} v{parent['version']}"
         return [f"{name} was called by {by} (execution {parent['id']}, {parent['state']})."]
     if row["cause"] == "compensation" and parent is not None:
-        return _undoing(name, found, parent)
+        return _compensation_origin(name, found, parent)
     if row["cause"] == "replay":
         gone = ", which was pruned" if row["replay_of"] in found.get("pruned", ()) else ""
         return [f"{name} is a replay of the execution {row['replay_of']}{gone}, with the same input."]
     by = "from the command line" if row["cause"] == "manual" else "through the API"
-    return [f"{name} was started {by} at {moment(row['created_at'])}."]
+    return [f"{name} was started {by} at {format_time(row['created_at'])}."]
 
 
-def _undoing(name: str, found: Mapping[str, Any], parent: Mapping[str, Any]) -> list[str]:
+def _compensation_origin(name: str, found: Mapping[str, Any], parent: Mapping[str, Any]) -> list[str]:
     """An execution that undoes a step of its parent."""
     failed = f"{parent['function']} v{parent['version']} (execution {parent['id']}, {parent['state']})"
     step = found.get("undoes")
@@ -94,13 +94,13 @@ def _undoing(name: str, found: Mapping[str, Any], parent: Mapping[str, Any]) -> 
     return [f"{name} undoes {step['function']} (execution {step['step_id']}), a step of {failed}."]
 
 
-def _undone(row: Mapping[str, Any], plan: Sequence[Mapping[str, Any]]) -> list[str]:
+def _compensation_progress(row: Mapping[str, Any], plan: Sequence[Mapping[str, Any]]) -> list[str]:
     """What became of the steps of one that failed."""
     steps = [step for step in plan if step["compensate"]]
     if not steps:
         return []
     counts = Counter(step["state"] for step in steps)
-    listed = ", ".join(f"{counts[state]} {state}" for state in UNDOING if counts[state])
+    listed = ", ".join(f"{counts[state]} {state}" for state in STEP_STATES if counts[state])
     said = [f"Of what it had done, {len(steps)} steps are undone, the newest first: {listed}."]
     stuck = next((step for step in steps if step["state"] == "failed"), None)
     if stuck is not None:
@@ -112,20 +112,20 @@ def _undone(row: Mapping[str, Any], plan: Sequence[Mapping[str, Any]]) -> list[s
 
 
 # Events that are named one by one.
-_NAMED = 20
+_MAX_NAMED_EVENTS = 20
 
 
-def _together(events: Sequence[Mapping[str, Any]], by: Mapping[str, Any]) -> list[str]:
+def _joint_events(events: Sequence[Mapping[str, Any]], by: Mapping[str, Any]) -> list[str]:
     """The events that started it together; the one that decided gave it its root."""
-    named = ", ".join(f"{event['type']} ({event['id']})" for event in events[:_NAMED])
-    more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
+    named = ", ".join(f"{event['type']} ({event['id']})" for event in events[:_MAX_NAMED_EVENTS])
+    more = f" and {len(events) - _MAX_NAMED_EVENTS} more" if len(events) > _MAX_NAMED_EVENTS else ""
     return [
         f"It fired on {len(events)} events together: {named}{more}.",
-        f"The deciding one was {by['id']} of {moment(by['time'])}.",
+        f"The deciding one was {by['id']} of {format_time(by['time'])}.",
     ]
 
 
-def _way(row: Mapping[str, Any]) -> list[str]:
+def _trigger_chain(row: Mapping[str, Any]) -> list[str]:
     if not row["chain"]:
         return []
     path = " → ".join(link["name"] for link in row["chain"])
@@ -142,7 +142,7 @@ def _state(
         return _running(row, children)
     if state == "succeeded":
         return [f"It succeeded at attempt {row['attempt']}." if row["attempt"] > 1 else "It succeeded."]
-    error = problem(row["error"] or {})
+    error = error_summary(row["error"] or {})
     if state == "cancelled":
         return [f"It was cancelled: {error}."]
     if state == "expired":
@@ -166,12 +166,12 @@ def _state(
 def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
     said = []
     if row["attempt"]:
-        error = problem(row["error"] or {})
+        error = error_summary(row["error"] or {})
         said.append(
-            f"Attempt {row['attempt']} ended with {error}; the next is due at {moment(row['run_at'])}."
+            f"Attempt {row['attempt']} ended with {error}; the next is due at {format_time(row['run_at'])}."
         )
     elif row["run_at"] > row["created_at"]:
-        said.append(f"It does not start before {moment(row['run_at'])}.")
+        said.append(f"It does not start before {format_time(row['run_at'])}.")
     if row.get("held"):
         name = row["chain"][-1]["name"] if row["chain"] else ""
         said.append(
@@ -188,7 +188,7 @@ def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
 def _running(row: Mapping[str, Any], children: Sequence[Mapping[str, Any]]) -> list[str]:
     tries = f"attempt {row['attempt']} of at most {row['max_attempts']}"
     said = [
-        f"It has been running since {moment(row['started_at'])} on the worker {row['worker_id']}, {tries}."
+        f"It has been running since {format_time(row['started_at'])} on the worker {row['worker_id']}, {tries}."
     ]
     if children:
         waiting = ", ".join(f"{c['function']} v{c['version']} ({c['state']}, {c['id']})" for c in children)
@@ -198,7 +198,7 @@ def _running(row: Mapping[str, Any], children: Sequence[Mapping[str, Any]]) -> l
     return said
 
 
-def _stopped(row: Mapping[str, Any]) -> str:
+def _suppressed(row: Mapping[str, Any]) -> str:
     trigger = row["trigger"] or row["trigger_id"]
     limit = row["limit_value"]
     bounds = f" (limit {limit}, value {row['actual_value']})" if limit is not None else ""

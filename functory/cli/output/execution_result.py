@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from functory.terminal import console, json_fields
-from functory.terminal.console import Screen
+from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
 
 # How long a command without other roles around stays for what its execution has set off.
-_FOLLOW_SECONDS = 60.0
+_DESCENDANTS_TIMEOUT = 60.0
 
 
-def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
+def print_result(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
     """Print a finished execution. Raises :class:`ExecutionFailed` unless it succeeded: exit status 1."""
-    from functory.engine.executions.store import value_of
+    from functory.engine.executions.store import result_or_raise
 
     if not out.json and not out.quiet:
         for line in engine.executions.logs(row["id"]):
@@ -32,10 +32,10 @@ def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
     elif row["state"] == "succeeded":
         out.value(row["result"])
     out.flush()
-    followed = follow(engine, row)
-    value_of(row)
+    followed = wait_for_descendants(engine, row)
+    result_or_raise(row)
     if not out.quiet:
-        took = console.seconds(json_fields.duration(row))
+        took = console.format_duration(json_fields.duration(row))
         console.note(f"{row['function']} v{row['version']} succeeded in {took}   execution {row['id']}")
         if followed:
             console.note(f"it set off more: functory execution tree {row['id']}")
@@ -55,7 +55,7 @@ def wait(engine: Functory, id_: str, timeout: float | None) -> dict[str, Any]:
         raise WaitTimeout(error.what, why, f"functory execution wait {id_}") from None
 
 
-def follow(engine: Functory, row: Mapping[str, Any]) -> bool:
+def wait_for_descendants(engine: Functory, row: Mapping[str, Any]) -> bool:
     """In embedded mode, stay until what the execution has set off is done: the roles end with this process.
 
     True when there was something.
@@ -64,20 +64,20 @@ def follow(engine: Functory, row: Mapping[str, Any]) -> bool:
 
     if engine.settings.embedded:
         try:
-            engine.settle(_FOLLOW_SECONDS, root_id=row["root_id"])
+            engine.settle(_DESCENDANTS_TIMEOUT, root_id=row["root_id"])
         except WaitTimeout as error:
             console.note(f"left with open work: {error.why}")
     newest = engine.executions.list(root_id=row["root_id"], limit=1)
     return bool(newest) and newest[0]["id"] > row["id"]
 
 
-def queued(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
+def print_queued(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
     """Print an execution that nobody waits for."""
     out.value(json_fields.execution(row)) if out.json else out.lines([row["id"]])
-    hint_at_workers(engine, "it stays queued")
+    warn_without_workers(engine, "it stays queued")
 
 
-def hint_at_workers(engine: Functory, consequence: str) -> None:
+def warn_without_workers(engine: Functory, consequence: str) -> None:
     """Say so when nothing would take up what was written."""
     from functory.engine.executions import worker_registry
 

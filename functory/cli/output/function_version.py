@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from functory.terminal import console
-from functory.terminal.console import Screen
+from functory.terminal.console import CommandOutput
 
 
 def draw(
-    out: Screen,
+    out: CommandOutput,
     row: Mapping[str, Any],
     versions: Sequence[Mapping[str, Any]],
     *,
@@ -32,7 +32,7 @@ def draw(
     out.styled((f"{row['name']} v{row['number']}", "bold"), (f"   {row['state']}, {active}", ""))
     out.record(
         {
-            "saved": f"{console.moment(row['created_at'])} by {row['author']}",
+            "saved": f"{console.format_time(row['created_at'])} by {row['author']}",
             "description": description(row) or None,
             "sha256": row["sha256"],
             "imports": ", ".join(map(str, row["imports"])) or None,
@@ -66,18 +66,18 @@ def draw(
         mark = "active" if version["number"] == version["active"] else ""
         out.styled(
             (f"v{version['number']:<5}", ""),
-            (f"{console.moment(version['created_at'])}  {version['author']:<12} ", "dim"),
+            (f"{console.format_time(version['created_at'])}  {version['author']:<12} ", "dim"),
             (mark, "green"),
         )
 
 
-def place(finding: Mapping[str, Any]) -> str:
+def finding_location(finding: Mapping[str, Any]) -> str:
     """What was found, and in which line."""
     what = finding["message"].split("\n")[0]
     return f"line {finding['line']}: {what}" if finding["line"] else what
 
 
-def _findings(out: Screen, findings: Sequence[Mapping[str, Any]]) -> None:
+def _findings(out: CommandOutput, findings: Sequence[Mapping[str, Any]]) -> None:
     if not findings:
         return
     out.title("findings")
@@ -86,7 +86,7 @@ def _findings(out: Screen, findings: Sequence[Mapping[str, Any]]) -> None:
     for finding in findings:
         out.styled(
             (f"{finding['severity']:<9}", styles.get(finding["severity"], "dim")),
-            (place(finding), ""),
+            (finding_location(finding), ""),
             (f" ({finding['kind']})", "dim"),
         )
         # The advice is the same for all of a kind: it is said once.
@@ -113,7 +113,7 @@ def _schema(schema: Mapping[str, Any] | None) -> str | None:
         return None
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
-        return console.short(schema, 200)
+        return console.short_json(schema, 200)
     needed = schema.get("required", ())
     words = []
     for name, kind in properties.items():

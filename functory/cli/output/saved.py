@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from functory.cli.output import execution_result, function_version
 from functory.terminal import console, json_fields
-from functory.terminal.console import Screen
+from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
 
-def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
+def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
     """Print a version that was saved, or that was there already; fail when it lacks its packages."""
     from functory.engine.errors import FunctoryError
 
     for warning in (*row["warnings"], *engine.pending(row)):
         console.warn(warning)
     for finding in row["findings"]:
-        console.warn(f"{function_version.place(finding)} ({finding['kind']})")
+        console.warn(f"{function_version.finding_location(finding)} ({finding['kind']})")
     if row["findings"]:
         console.note(f"why, and what to do: functory function show {row['name']}@{row['number']}")
     other = f"active is v{row['active']}" if row["active"] else "none is active"
@@ -40,4 +40,4 @@ def tell(engine: Functory, row: Mapping[str, Any], out: Screen) -> None:
             f"functory environment build {row['name']}@{row['number']}",
         )
     if row["created"] and engine.triggers.list():
-        execution_result.hint_at_workers(engine, "no trigger fires on this")
+        execution_result.warn_without_workers(engine, "no trigger fires on this")

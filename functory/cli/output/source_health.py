@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from functory.engine.database.connection import Database
 
 # Folders that one user may listen to, and listeners, below which a watch soon falls back to looking by itself.
-LEAST = {"max_user_watches": 8192, "max_user_instances": 64}
-INOTIFY = Path("/proc/sys/fs/inotify")
+MIN_INOTIFY_LIMITS = {"max_user_watches": 8192, "max_user_instances": 64}
+INOTIFY_FOLDER = Path("/proc/sys/fs/inotify")
 
-Trouble = tuple[str, str]
+SourceProblem = tuple[str, str]
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -34,7 +34,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def troubles(database: Database, *, embedded: bool, inotify: Path = INOTIFY) -> tuple[int, list[Trouble]]:
+def find_problems(
+    database: Database, *, embedded: bool, inotify: Path = INOTIFY_FOLDER
+) -> tuple[int, list[SourceProblem]]:
     """How many sources are enabled, and what keeps them from bringing events: (what, advice) each."""
     from functory.engine.sources import schedules
     from functory.engine.sources.store import Sources
@@ -43,25 +45,25 @@ def troubles(database: Database, *, embedded: bool, inotify: Path = INOTIFY) -> 
     with database.read() as tx:
         now = tx.now
         ahead = schedules.overview(tx, [row["id"] for row in rows if row["kind"] == "schedule"])
-    found: list[Trouble] = []
+    found: list[SourceProblem] = []
     for row in rows:
         about = f"{row['kind']} {row['name']}"
-        why = _trouble(row, now, ahead.get(row["id"]), embedded)
+        why = _find_problem(row, now, ahead.get(row["id"]), embedded)
         if why is not None:
             found.append((f"{about}: {why[0]}", why[1]))
     if any(row["kind"] == "file" for row in rows):
-        found += _limits(inotify)
+        found += _inotify_problems(inotify)
     return len(rows), found
 
 
-def _trouble(
+def _find_problem(
     row: Mapping[str, Any], now: datetime, ahead: Mapping[str, Any] | None, embedded: bool
-) -> Trouble | None:
+) -> SourceProblem | None:
     """The first thing that is wrong with a source."""
     from functory.triggers.sources import registry
 
     try:
-        kind = registry.find(row["kind"])
+        kind = registry.find_plugin(row["kind"])
     except FunctoryError as error:
         return error.what, f"install the plug-in, or: functory source delete {row['kind']} {row['name']}"
     if row["problem"]:
@@ -78,10 +80,10 @@ def _trouble(
     return None
 
 
-def _limits(inotify: Path) -> list[Trouble]:
+def _inotify_problems(inotify: Path) -> list[SourceProblem]:
     """Limits of the kernel that are low for watching folders."""
-    found: list[Trouble] = []
-    for name, least in LEAST.items():
+    found: list[SourceProblem] = []
+    for name, least in MIN_INOTIFY_LIMITS.items():
         try:
             value = int((inotify / name).read_text())
         except (OSError, ValueError):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # What a diff compares beside the source.
-FIELDS = (
+COMPARED_FIELDS = (
     "source",
     "input_schema",
     "output_schema",
@@ -28,7 +28,7 @@ FIELDS = (
 def unified(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """A unified diff (difflib) of the sources, then of each other field as sorted JSON."""
     lines: list[str] = []
-    for field in FIELDS:
+    for field in COMPARED_FIELDS:
         if before[field] == after[field]:
             continue
         texts = [

@@ -23,11 +23,11 @@ from functory.engine.settings import Settings
 KINDS = ("secret", "host", "read", "write", "permission", "subprocess")
 PERMISSIONS = ("functions:read", "functions:write")
 # What authors may grant where many people save functions; files and programs of a machine wait for its operator.
-SERVED = frozenset({"secret", "host", "permission"})
+SERVER_AUTHOR_GRANTS = frozenset({"secret", "host", "permission"})
 
 FIELDS = ("hosts", "files", "subprocess")
 # Each entry is a rule that is looked at for each connection or a mount of each zygote.
-MOST = 100
+MAX_ENTRIES = 100
 
 # Where a kind stands in the record.
 _PLACES = {
@@ -55,7 +55,7 @@ class Grants:
     subprocess: bool = False
 
     @classmethod
-    def of(cls, items: Iterable[tuple[str, str]]) -> Grants:
+    def from_items(cls, items: Iterable[tuple[str, str]]) -> Grants:
         """The set of these (kind, value) pairs."""
         found: dict[str, set[str]] = {}
         for kind, value in items:
@@ -109,11 +109,15 @@ class Grants:
     def __or__(self, other: Grants) -> Grants:
         if not other or self == other:
             return self
-        return Grants.of(chain(self.items(), other.items())) if self else other
+        return Grants.from_items(chain(self.items(), other.items())) if self else other
 
     def only(self, kinds: Collection[str]) -> Grants:
         """Those of these kinds."""
-        return Grants.of((kind, value) for kind, value in self.items() if kind in kinds) if self else self
+        return (
+            Grants.from_items((kind, value) for kind, value in self.items() if kind in kinds)
+            if self
+            else self
+        )
 
     def covers(self, other: Grants) -> bool:
         """Whether whoever has this set could do everything that ``other`` allows."""
@@ -123,37 +127,37 @@ class Grants:
         """What ``other`` allows and this set does not."""
         tests: dict[str, Callable[[str], bool]] = {
             "secret": lambda name: name in self.secrets,
-            "host": lambda text: any(_spans(granted, text) for granted in self.hosts),
+            "host": lambda text: any(_host_covers(granted, text) for granted in self.hosts),
             # What may be written is mounted to be read as well.
             "read": lambda path: path_grants.inside(path, (*self.read, *self.write)),
             "write": lambda path: path_grants.inside(path, self.write),
             "permission": lambda name: name in self.permissions,
             "subprocess": lambda _: self.subprocess,
         }
-        return Grants.of((kind, value) for kind, value in other.items() if not tests[kind](value))
+        return Grants.from_items((kind, value) for kind, value in other.items() if not tests[kind](value))
 
 
 NOTHING = Grants()
 
 
-def kinds_of_authors(settings: Settings) -> frozenset[str]:
+def author_grant_kinds(settings: Settings) -> frozenset[str]:
     """The kinds that take effect as authors declare them."""
     if settings.author_grants is not None:
         return frozenset(settings.author_grants)
-    return frozenset(KINDS) if settings.embedded else SERVED
+    return frozenset(KINDS) if settings.embedded else SERVER_AUTHOR_GRANTS
 
 
-def effective(declared: Grants, kinds: Collection[str], widened: Grants = NOTHING) -> Grants:
+def effective(declared: Grants, kinds: Collection[str], approved: Grants = NOTHING) -> Grants:
     """What a version really has: what its author may grant, and what an operator allowed."""
-    return declared.only(kinds) | widened
+    return declared.only(kinds) | approved
 
 
-def pending(declared: Grants, kinds: Collection[str], widened: Grants = NOTHING) -> Grants:
+def pending(declared: Grants, kinds: Collection[str], approved: Grants = NOTHING) -> Grants:
     """What is declared and waits for an operator."""
-    return effective(declared, kinds, widened).missing(declared)
+    return effective(declared, kinds, approved).missing(declared)
 
 
-def advice(function: str, number: int, kind: str, value: str) -> str:
+def allow_command(function: str, number: int, kind: str, value: str) -> str:
     """The command that allows a grant."""
     return f'functory grant allow {function}@{number} {f"{kind} {value}".rstrip()} --reason "…"'
 
@@ -161,12 +165,12 @@ def advice(function: str, number: int, kind: str, value: str) -> str:
 def warnings(function: str, number: int, waiting: Grants) -> list[str]:
     """What to tell whoever saved a version of what it waits for, a line each."""
     return [
-        f"{f'{kind} {value}'.rstrip()} waits for an operator: {advice(function, number, kind, value)}"
+        f"{f'{kind} {value}'.rstrip()} waits for an operator: {allow_command(function, number, kind, value)}"
         for kind, value in waiting.items()
     ]
 
 
-def read(given: Mapping[str, Any]) -> dict[str, Any]:
+def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
     """Check the declared ``hosts``, ``files`` and ``subprocess``; returns them in one plain form.
 
     Raises :class:`Invalid`.
@@ -194,7 +198,7 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def value_of(kind: str, value: str) -> str:
+def normalize_value(kind: str, value: str) -> str:
     """One grant's value in the form that is stored. Raises :class:`Invalid` for a wrong kind or value."""
     if kind not in KINDS:
         raise Invalid(f"there is no kind of grant called {_short(kind)}", "known are " + ", ".join(KINDS))
@@ -225,19 +229,19 @@ def value_of(kind: str, value: str) -> str:
     return value
 
 
-def _spans(granted: str, wanted: str) -> bool:
+def _host_covers(granted: str, wanted: str) -> bool:
     """Whether one host grant allows all that another one does."""
     have, want = host_grants.parse(granted), host_grants.parse(wanted)
     if not set(want.ports) <= set(have.ports):
         return False
     if have.name == want.name:
         return True
-    if have.any:
+    if have.is_any_host:
         # It stands for public hosts only, and a name may lead to a private one.
         return _is_public(want.name)
     if want.name.startswith("*."):
         return have.name.startswith("*.") and want.name.endswith(have.name[1:])
-    return not want.any and all(have.covers(want.name, port) for port in want.ports)
+    return not want.is_any_host and all(have.covers(want.name, port) for port in want.ports)
 
 
 def _is_public(name: str) -> bool:
@@ -252,8 +256,8 @@ def _texts(value: Any, what: str, example: str) -> list[str]:
         return []
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection):
         raise Invalid(f"wrong {what}={_short(value)}", "it is a list of texts", example)
-    if len(value) > MOST:
-        raise Invalid(f"too many {what}: {len(value):,}", f"a version declares at most {MOST}")
+    if len(value) > MAX_ENTRIES:
+        raise Invalid(f"too many {what}: {len(value):,}", f"a version declares at most {MAX_ENTRIES}")
     listed = list(value)
     wrong = next((item for item in listed if not isinstance(item, str)), None)
     if wrong is not None or None in listed:

@@ -44,7 +44,7 @@ class HostGrant:
     ports: tuple[int, ...] = WEB_PORTS
 
     @property
-    def any(self) -> bool:
+    def is_any_host(self) -> bool:
         """Whether it names no host in particular: then it stands for public hosts only."""
         return self.name == "*"
 
@@ -54,7 +54,7 @@ class HostGrant:
             return False
         if self.name.startswith("*."):
             return host.endswith(self.name[1:]) and not is_address(host)
-        return self.any or host == self.name
+        return self.is_any_host or host == self.name
 
     def __str__(self) -> str:
         """The shortest way to write it; ``parse`` reads it back."""
@@ -87,12 +87,12 @@ def parse(text: str) -> HostGrant:
     return HostGrant(_name(name, text), port)
 
 
-def normal(host: str) -> str:
+def normalize(host: str) -> str:
     """A host as grants hold it: an address in its shortest form, or a name; ``Invalid`` for anything else."""
     return _name(host, host)
 
 
-def allowing(grants: Iterable[HostGrant], host: str, port: int) -> list[HostGrant]:
+def matching_grants(grants: Iterable[HostGrant], host: str, port: int) -> list[HostGrant]:
     """The grants that cover a connection to ``host``, as ``normal`` gives it."""
     return [grant for grant in grants if grant.covers(host, port)]
 
@@ -100,12 +100,12 @@ def allowing(grants: Iterable[HostGrant], host: str, port: int) -> list[HostGran
 def allows(grants: Iterable[HostGrant], host: str, port: int) -> bool:
     """Whether one of ``grants`` covers a connection to ``host``, in any spelling; False for what is no host."""
     try:
-        return bool(allowing(grants, normal(host), port))
+        return bool(matching_grants(grants, normalize(host), port))
     except Invalid:
         return False
 
 
-def written(host: str, port: int) -> str:
+def format_grant(host: str, port: int) -> str:
     """The grant that would cover this connection, as one writes it."""
     return str(HostGrant(host, WEB_PORTS if port in WEB_PORTS else (port,)))
 

@@ -19,7 +19,7 @@ from functory.engine.settings import Settings
 MAX_BYTES = 1024
 
 # The kernel's own trees, sockets of other services, and what holds the machine's passwords and keys.
-KEPT = (
+PROTECTED_PATHS = (
     "/proc", "/sys", "/dev", "/run", "/var/run", "/boot",
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
     "/etc/ssh", "/etc/ssl/private", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
@@ -54,7 +54,7 @@ def check(mode: str, path: str) -> str:
     plain = "/" + posixpath.normpath(path).lstrip("/")
     if plain == "/":
         raise Invalid("/ cannot be granted", "it is the whole machine", "grant the folder that is needed")
-    for place in (*KEPT, *(UNWRITABLE if mode == "write" else ())):
+    for place in (*PROTECTED_PATHS, *(UNWRITABLE if mode == "write" else ())):
         if inside(plain, (place,)) or inside(place, (plain,)):
             raise Invalid(f"{mode} {plain} cannot be granted", _reason(plain, place), "grant another folder")
     if plain in ("/root", "/home") or posixpath.dirname(plain) == "/home":
@@ -69,7 +69,7 @@ def check(mode: str, path: str) -> str:
     return plain
 
 
-class Places:
+class ProtectedPaths:
     """Paths of this machine and installation that no function may be granted, and none above or below."""
 
     def __init__(self, settings: Settings) -> None:

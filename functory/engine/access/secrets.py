@@ -68,7 +68,7 @@ class Secrets:
             tx.wake("sources")
             if not created:
                 data = {"secret": name, "version": version, "author": author}
-                event_store.add(
+                event_store.append(
                     tx, [event_store.record(tx, "secret.rotated", name, data, source="/functory/secrets")]
                 )
         return version

@@ -12,7 +12,7 @@ from functory.engine.database.schema import audit
 from functory.engine.database.transaction import Tx
 
 
-def note(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, Any] | None = None) -> None:
+def append(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, Any] | None = None) -> None:
     """Write one line of the audit."""
     tx.insert(
         audit,

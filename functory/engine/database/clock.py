@@ -60,7 +60,7 @@ class ServerClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
-    def roughly(self) -> datetime:
+    def cached_now(self) -> datetime:
         """The same without asking the server again, however long ago it was asked."""
         anchor = self._anchor
         return self.now() if anchor is None else anchor[1] + timedelta(seconds=time.monotonic() - anchor[0])
@@ -123,7 +123,7 @@ class ServerIds:
         self._last = 0
 
     def __call__(self) -> str:
-        microseconds = (self._clock.roughly() - _EPOCH) // timedelta(microseconds=1)
+        microseconds = (self._clock.cached_now() - _EPOCH) // timedelta(microseconds=1)
         moment = microseconds // 1000 << 12 | microseconds % 1000 * 4096 // 1000
         with self._lock:
             self._last = moment = max(moment, self._last + 1)
@@ -132,7 +132,7 @@ class ServerIds:
         return str(uuids.UUID(int=number))
 
 
-def first_id(at: datetime) -> str:
+def lowest_id(at: datetime) -> str:
     """The lowest UUIDv7 of a moment: what was made before it has a lower id, by the clock that made it."""
     milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
     return str(uuids.UUID(int=(milliseconds << 80) | (7 << 76) | (2 << 62)))

@@ -30,8 +30,8 @@ from sqlalchemy.engine import Connection, Engine, RootTransaction, make_url
 from sqlalchemy.exc import DBAPIError
 
 from functory.engine.database import clock as clocks
-from functory.engine.database.driver_errors import Translated, is_deadlock, unknown
-from functory.engine.database.notifications import Notifier, Watcher
+from functory.engine.database.driver_errors import DriverErrorTranslation, is_deadlock, unknown_commit_outcome
+from functory.engine.database.notifications import Notifier, WakeupListener
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
 from functory.engine.errors import Unavailable
@@ -43,7 +43,7 @@ SWITCH_SECONDS = 0.02
 # SQLite: statements that a connection keeps prepared. The engine has some 200; the driver's own 128 are not enough.
 PREPARED = 512
 # Transactions of one process that share a commit, at the most.
-GROUP = 64
+MAX_GROUP_SIZE = 64
 # PostgreSQL ends one of two transactions that wait for each other; it is tried again this often.
 DEADLOCK_TRIES = 3
 # PostgreSQL ends the session of a process that says nothing inside a transaction for this long: one that was stopped,
@@ -56,7 +56,7 @@ CLOCK_TRIES = 5
 T = TypeVar("T")
 
 
-class _Ticket:
+class _GroupedWork:
     """A piece of work that waits for its turn in a shared transaction."""
 
     def __init__(self, work: Callable[[Tx], Any]) -> None:
@@ -83,7 +83,7 @@ class Database:
         self.dialect = self._url.get_backend_name()
         # The URL without its password.
         self.name = self._url.render_as_string(hide_password=True)
-        self._translated = Translated(self.name)
+        self._driver_errors = DriverErrorTranslation(self.name)
         self.wakeup = wakeup or Wakeup()
         self._pool_size = pool_size
         self._idle_seconds = idle_seconds
@@ -96,11 +96,11 @@ class Database:
             clocks.SystemClock() if self.dialect == "sqlite" else clocks.ServerClock(self._server_time)
         )
         self.new_id = new_id or self._ids()
-        self._tickets: list[_Ticket] = []
-        self._tickets_lock = threading.Lock()
-        self._turn = threading.Lock()
+        self._grouped_work: list[_GroupedWork] = []
+        self._grouped_work_lock = threading.Lock()
+        self._group_commit_lock = threading.Lock()
         self._notifier: Notifier | None = None
-        self._watcher: Watcher | None = None
+        self._listener: WakeupListener | None = None
         _databases.add(self)
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class Database:
         if self._engine is None:
             with self._open_lock:
                 if self._engine is None:
-                    self._engine = self._connect()
+                    self._engine = self._create_engine()
         return self._engine
 
     def after_fork(self) -> None:
@@ -132,9 +132,13 @@ class Database:
         if self._engine is not None:
             # Never collected: closing them here would end the parent's sessions and file locks.
             _inherited.append(self._engine)
-        self._engine = self._notifier = self._watcher = None
+        self._engine = self._notifier = self._listener = None
         self._open_lock = threading.Lock()
-        self._tickets, self._tickets_lock, self._turn = [], threading.Lock(), threading.Lock()
+        self._grouped_work, self._grouped_work_lock, self._group_commit_lock = (
+            [],
+            threading.Lock(),
+            threading.Lock(),
+        )
         self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         self.wakeup = Wakeup()
         if isinstance(self.clock, clocks.ServerClock):
@@ -149,10 +153,10 @@ class Database:
         Where the connection is lost in the middle of the commit, that error says so: it may have been carried out.
         """
         # The clock may ask the server: before the transaction, so that it never waits inside one.
-        with self._translated:
+        with self._driver_errors:
             now = self.clock.now()
         with (
-            self._translated,
+            self._driver_errors,
             self._writer,
             self._connected(write=True) as connection,
             self._begin(connection) as transaction,
@@ -162,14 +166,14 @@ class Database:
             try:
                 transaction.commit()
             except BaseException as error:
-                _abandon(connection)
-                uncertain = unknown(self.name, error)
+                _roll_back_failed_commit(connection)
+                uncertain = unknown_commit_outcome(self.name, error)
                 if uncertain is not None:
                     raise uncertain from error
                 raise
         self._after_commit(tx)
 
-    def group(self, work: Callable[[Tx], T]) -> T:
+    def group_commit(self, work: Callable[[Tx], T]) -> T:
         """Run ``work`` in a transaction that it may share with the other threads of this process.
 
         A commit costs a disk sync; threads that arrive while one is committing queue up, and the next
@@ -177,34 +181,37 @@ class Database:
         savepoint of its own: what one raises undoes only its own writes, and is raised in its thread.
         Returns what ``work`` returned, once it is durable.
         """
-        ticket = _Ticket(work)
-        with self._tickets_lock:
-            self._tickets.append(ticket)
+        ticket = _GroupedWork(work)
+        with self._grouped_work_lock:
+            self._grouped_work.append(ticket)
         while not ticket.done:
-            with self._turn:
+            with self._group_commit_lock:
                 if ticket.done:
                     break
-                with self._tickets_lock:
-                    taken, self._tickets = self._tickets[:GROUP], self._tickets[GROUP:]
-                self._carry_out(taken)
+                with self._grouped_work_lock:
+                    taken, self._grouped_work = (
+                        self._grouped_work[:MAX_GROUP_SIZE],
+                        self._grouped_work[MAX_GROUP_SIZE:],
+                    )
+                self._run_group(taken)
         if ticket.error is not None:
             raise ticket.error
         return ticket.result
 
-    def _carry_out(self, tickets: list[_Ticket]) -> None:
+    def _run_group(self, tickets: list[_GroupedWork]) -> None:
         try:
-            self._share(tickets)
+            self._run_in_one_transaction(tickets)
             for _ in range(DEADLOCK_TRIES):
                 # Two processes that lock the same rows in another order: one by one, orders cannot cross.
                 for ticket in tickets:
                     if is_deadlock(ticket.error):
                         ticket.error = None
-                        self._share([ticket])
+                        self._run_in_one_transaction([ticket])
         finally:
             for ticket in tickets:
                 ticket.done = True
 
-    def _share(self, tickets: Sequence[_Ticket]) -> None:
+    def _run_in_one_transaction(self, tickets: Sequence[_GroupedWork]) -> None:
         """Do the work of ``tickets`` in one transaction; each ends with its result or its error."""
         if not tickets:
             return
@@ -217,7 +224,7 @@ class Database:
                     topics = set(tx.topics)
                     savepoint = tx.connection.begin_nested()
                     try:
-                        with self._translated:
+                        with self._driver_errors:
                             ticket.result = ticket.work(tx)
                             savepoint.commit()
                     except Unavailable:
@@ -237,7 +244,7 @@ class Database:
     def read(self, *, snapshot: bool = False) -> Iterator[Tx]:
         """A reading transaction: one consistent snapshot on SQLite; on PostgreSQL READ COMMITTED, or with ``snapshot``
         one as well."""
-        with self._translated:
+        with self._driver_errors:
             now = self.clock.now()
             with self._connected() as connection, self._begin(connection):
                 tx = Tx(connection, now, self.new_id, self.dialect)
@@ -248,16 +255,16 @@ class Database:
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:
         """A bare connection, for migrations. Raises :class:`Unavailable`."""
-        with self._translated, self._connected(write=write) as connection:
+        with self._driver_errors, self._connected(write=write) as connection:
             if self.dialect == "sqlite":
                 hooks.listen(connection, "begin", _begin_sqlite)
             yield connection
 
-    def watch(self) -> None:
+    def listen_for_wakeups(self) -> None:
         """Start to hear the wake-ups of other processes; until :meth:`close`."""
-        if self._watcher is None and self._url.database not in (None, "", ":memory:"):
-            self._watcher = Watcher(self)
-            self._watcher.start()
+        if self._listener is None and self._url.database not in (None, "", ":memory:"):
+            self._listener = WakeupListener(self)
+            self._listener.start()
 
     def ping(self) -> float:
         """Seconds of one round trip. Raises :class:`Unavailable`."""
@@ -268,9 +275,9 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; the object can be used again afterwards."""
-        if self._watcher is not None:
-            self._watcher.stop()
-            self._watcher = None
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
         if self._notifier is not None:
             self._notifier.stop()
             self._notifier = None
@@ -332,7 +339,7 @@ class Database:
         connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
         connection.autocommit = False
 
-    def _connect(self) -> Engine:
+    def _create_engine(self) -> Engine:
         if self.dialect == "postgresql":
             # Parameters hold inputs and results: they do not belong into the text of an error.
             engine = sa.create_engine(
@@ -379,7 +386,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # Transactions are begun by _begin_sqlite; the driver must not begin its own.
     connection.isolation_level = None
     cursor = connection.cursor()
-    _use_the_log(cursor)
+    _enable_wal(cursor)
     # FULL: a committed transaction survives a power cut, as the promise says.
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
@@ -387,7 +394,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     cursor.close()
 
 
-def _use_the_log(cursor: sqlite3.Cursor) -> None:
+def _enable_wal(cursor: sqlite3.Cursor) -> None:
     """Switch to the write-ahead log. For a file that another process writes to or switches just now, SQLite does not
     wait as it does for every other statement."""
     deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
@@ -415,7 +422,7 @@ def _begin_sqlite(connection: Connection) -> None:
         ) from error
 
 
-def _abandon(connection: Connection) -> None:
+def _roll_back_failed_commit(connection: Connection) -> None:
     """End a transaction whose commit failed. SQLAlchemy takes it for ended, and it may be open still (SQLite's is when
     the disk is full): its locks must not go into the pool."""
     with contextlib.suppress(Exception):

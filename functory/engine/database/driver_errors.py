@@ -20,7 +20,7 @@ from functory.engine.errors import FunctoryError, Invalid, Unavailable, Uncertai
 _CUT_OFF = frozenset({"57P", "080"})
 
 
-class Translated:
+class DriverErrorTranslation:
     """A context in which a driver's word for "cannot be used now" becomes :class:`Unavailable`, and its word for "no
     such value" (a NUL or a lone surrogate in a key, a number beyond 64 bits) :class:`Invalid`.
 
@@ -35,12 +35,12 @@ class Translated:
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         if error is not None:
-            meant = in_our_words(self._name, error)
+            meant = translate_driver_error(self._name, error)
             if meant is not None:
                 raise meant from (None if isinstance(error, PoolTimeout) else error)
 
 
-def in_our_words(name: str, error: BaseException) -> FunctoryError | None:
+def translate_driver_error(name: str, error: BaseException) -> FunctoryError | None:
     """What the engine says instead of ``error``; None for what it has no other word for."""
     if isinstance(error, PoolTimeout):
         return Unavailable(
@@ -54,17 +54,17 @@ def in_our_words(name: str, error: BaseException) -> FunctoryError | None:
         return None
     reason = str(error.orig).strip().splitlines()[0] if error.orig and str(error.orig).strip() else str(error)
     if isinstance(error, OperationalError | InterfaceError):
-        return Unavailable(f"the database {name} cannot be used", reason, _mend(reason))
+        return Unavailable(f"the database {name} cannot be used", reason, _hint(reason))
     if isinstance(error, DataError):
         return Invalid("the database cannot hold that value", reason)
     if error.connection_invalidated:
         return Unavailable(f"the connection to {name} was lost", str(error.orig), "it is retried")
     if isinstance(error, ProgrammingError) and "does not exist" in reason:
-        return Unavailable(f"the database {name} cannot be used", reason, _mend(reason))
+        return Unavailable(f"the database {name} cannot be used", reason, _hint(reason))
     return None
 
 
-def unknown(name: str, error: BaseException) -> Uncertain | None:
+def unknown_commit_outcome(name: str, error: BaseException) -> Uncertain | None:
     """What is said of a failed commit when nobody can know whether it was carried out: the server gave no answer."""
     if not isinstance(error, OperationalError | InterfaceError):
         return None
@@ -84,7 +84,7 @@ def is_deadlock(error: BaseException | None) -> bool:
     return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in ("40P01", "40001")
 
 
-def _mend(reason: str) -> str:
+def _hint(reason: str) -> str:
     lowered = reason.lower()
     if "full" in lowered or "no space" in lowered:
         return "free disk space; nothing was written"

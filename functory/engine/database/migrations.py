@@ -28,9 +28,9 @@ HEAD = "0006"
 
 # The oldest schema whose code works on this one as well: it is raised by a revision that takes something away, or
 # that wants something which older code does not write.
-SINCE = "0003"
+OLDEST_COMPATIBLE = "0003"
 # Where that is written down for code that does not know this schema; the name ends with the schema it speaks of.
-_SINCE = "oldest code for schema "
+_OLDEST_COMPATIBLE_KEY = "oldest code for schema "
 
 # A revision that PostgreSQL ended because it and a role waited for each other is tried again so often, after a pause.
 DEADLOCK_TRIES = 20
@@ -54,7 +54,7 @@ def upgrade(database: Database, revision: str = "head") -> str:
     """Migrate up to ``revision``. Returns the revision that is reached. Safe to run from many processes."""
     if revision == "head":
         found = current(database)
-        if found == HEAD and _since(database, HEAD) is not None:
+        if found == HEAD and _oldest_compatible(database, HEAD) is not None:
             return HEAD
         if found is not None and found > HEAD:
             check(database)
@@ -89,7 +89,7 @@ def check(database: Database) -> None:
             f"this version needs {HEAD}",
             "functory db upgrade",
         )
-    since = _since(database, found)
+    since = _oldest_compatible(database, found)
     if since is None or since > int(HEAD):
         raise Conflict(
             f"the database {database.name} has schema {found}",
@@ -100,7 +100,7 @@ def check(database: Database) -> None:
     log.info("the schema is newer than this version, and works with it", schema=found, known=HEAD)
 
 
-def works(database: Database) -> bool:
+def is_compatible(database: Database) -> bool:
     """Whether this code can work on the database's schema."""
     try:
         check(database)
@@ -109,22 +109,24 @@ def works(database: Database) -> bool:
     return True
 
 
-def _since(database: Database, revision: str) -> int | None:
+def _oldest_compatible(database: Database, revision: str) -> int | None:
     """The oldest code that works on schema ``revision``, by the schema that it was made for; None when nobody said."""
     with database.connection() as connection:
         return connection.execute(
-            sa.select(counter.c.value).where(counter.c.name == f"{_SINCE}{revision}")
+            sa.select(counter.c.value).where(counter.c.name == f"{_OLDEST_COMPATIBLE_KEY}{revision}")
         ).scalar()
 
 
-def _note(connection: Connection) -> None:
+def _record_compatibility(connection: Connection) -> None:
     """Write down which code works on the schema that was reached. One of a downgrade is for its own code only."""
     found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
     if found is None:
         return
-    connection.execute(sa.delete(counter).where(counter.c.name.startswith(_SINCE)))
+    connection.execute(sa.delete(counter).where(counter.c.name.startswith(_OLDEST_COMPATIBLE_KEY)))
     if found == HEAD:
-        connection.execute(sa.insert(counter), {"name": f"{_SINCE}{HEAD}", "value": int(SINCE)})
+        connection.execute(
+            sa.insert(counter), {"name": f"{_OLDEST_COMPATIBLE_KEY}{HEAD}", "value": int(OLDEST_COMPATIBLE)}
+        )
 
 
 def _run(database: Database, verb: str, revision: str) -> None:
@@ -154,7 +156,7 @@ def _run(database: Database, verb: str, revision: str) -> None:
             connection.begin()
         try:
             getattr(command, verb)(config, revision)
-            _note(connection)
+            _record_compatibility(connection)
             connection.commit()
         except BaseException:
             connection.rollback()

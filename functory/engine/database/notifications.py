@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 CHANNEL = "functory_wakeup"
 # SQLite: how often another process's commits are looked for. The promise is 200 ms.
-WATCH_SECONDS = 0.05
+DATA_VERSION_POLL_SECONDS = 0.05
 # How much longer roles may wait while wake-ups of other processes are heard. A version of the file cannot be missed, a
 # NOTIFY can: its sender may have lost its connection.
-SQLITE_SLACK, POSTGRES_SLACK = 10.0, 4.0
+SQLITE_POLL_MULTIPLIER, POSTGRES_POLL_MULTIPLIER = 10.0, 4.0
 # PostgreSQL: at most one NOTIFY in this time from one process.
 NOTIFY_SECONDS = 0.003
 
@@ -79,7 +79,7 @@ class Notifier:
             connection.close()
 
 
-class Watcher(threading.Thread):
+class WakeupListener(threading.Thread):
     """Hears other processes: ``LISTEN`` on PostgreSQL, the file's ``data_version`` on SQLite."""
 
     def __init__(self, database: Database) -> None:
@@ -98,20 +98,20 @@ class Watcher(threading.Thread):
                     if self._database.dialect == "postgresql":
                         self._listen(connection)
                     else:
-                        self._look(connection)
+                        self._poll_data_version(connection)
             except Exception:
                 # Whatever the driver raises, without wake-ups everything waits for its poll interval.
-                self._database.wakeup.slack = 1.0
+                self._database.wakeup.poll_multiplier = 1.0
                 self._database.wakeup.signal(TOPICS)
                 self._ended.wait(1.0)
-        self._database.wakeup.slack = 1.0
+        self._database.wakeup.poll_multiplier = 1.0
 
     def _listen(self, connection: Connection) -> None:
         raw: Any = connection.connection.driver_connection
         raw.autocommit = True
         try:
             raw.execute(f"LISTEN {CHANNEL}")
-            self._database.wakeup.slack = POSTGRES_SLACK
+            self._database.wakeup.poll_multiplier = POSTGRES_POLL_MULTIPLIER
             # Not select(): it refuses file numbers from 1024 on.
             readable = select.poll()
             readable.register(raw.fileno(), select.POLLIN)
@@ -123,14 +123,14 @@ class Watcher(threading.Thread):
             # A listening connection must not go back into the pool.
             connection.invalidate()
 
-    def _look(self, connection: Connection) -> None:
+    def _poll_data_version(self, connection: Connection) -> None:
         cursor = connection.connection.cursor()
         try:
             seen = None
-            while not self._ended.wait(WATCH_SECONDS):
+            while not self._ended.wait(DATA_VERSION_POLL_SECONDS):
                 cursor.execute("PRAGMA data_version")
                 (version,) = cursor.fetchone() or (None,)
-                self._database.wakeup.slack = SQLITE_SLACK
+                self._database.wakeup.poll_multiplier = SQLITE_POLL_MULTIPLIER
                 if seen is not None and version != seen:
                     self._database.wakeup.signal(TOPICS)
                 seen = version

@@ -15,17 +15,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.clock import first_id
+from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Database, Tx
 
-NAMES = ("span", "log")
+PARTITIONED_TABLES = ("span", "log")
 WEEK = timedelta(days=7)
 # The weeks that are made ahead: a scheduler that is away for so long costs nothing but a larger rest.
 AHEAD = 4
 # A partition is made or dropped under a lock that everybody who writes waits for: it is not waited for long.
 LOCK_MILLISECONDS = 2000
 # Rows in the rest that are moved into their own week at most in one go; more stay where they are.
-MOVED = 50_000
+MAX_MOVED_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Partition:
     name: str
     first: str | None
     end: str | None
-    rest: bool = False
+    is_default: bool = False
 
 
 def week(at: datetime) -> datetime:
@@ -45,7 +45,7 @@ def week(at: datetime) -> datetime:
     return day - timedelta(days=day.weekday())
 
 
-def found(tx: Tx) -> list[Partition]:
+def list_partitions(tx: Tx) -> list[Partition]:
     """The partitions of this database, the oldest first; none on SQLite."""
     if tx.dialect != "postgresql":
         return []
@@ -57,47 +57,47 @@ def found(tx: Tx) -> list[Partition]:
         )
     )
     parts = [_parsed(row) for row in rows]
-    return sorted(parts, key=lambda part: (part.table, part.rest, part.first or ""))
+    return sorted(parts, key=lambda part: (part.table, part.is_default, part.first or ""))
 
 
-def make(database: Database, ahead: int = AHEAD) -> list[str]:
+def create_missing(database: Database, ahead: int = AHEAD) -> list[str]:
     """Make the partitions of this week and of ``ahead`` more where they are missing. Returns their names."""
     if database.dialect != "postgresql":
         return []
     made: list[str] = []
     with database.read() as tx:
-        known = found(tx)
+        known = list_partitions(tx)
         starts = [week(tx.now) + WEEK * number for number in range(ahead + 1)]
-    for table in NAMES:
+    for table in PARTITIONED_TABLES:
         mine = [part for part in known if part.table == table]
         if not mine:
             continue
         for start in starts:
-            if not any(_overlaps(part, first_id(start), first_id(start + WEEK)) for part in mine):
-                made += _make(database, table, start)
+            if not any(_overlaps(part, lowest_id(start), lowest_id(start + WEEK)) for part in mine):
+                made += _create(database, table, start)
     return made
 
 
 def drop(tx: Tx, part: Partition) -> None:
     """Drop a partition with all that is in it."""
-    _hurry(tx)
+    _set_lock_timeout(tx)
     tx.execute(sa.text(f'DROP TABLE "{part.name}"'))
 
 
-def _make(database: Database, table: str, start: datetime) -> list[str]:
+def _create(database: Database, table: str, start: datetime) -> list[str]:
     name = f"{table}_{start:%Y%m%d}"
-    first, end = first_id(start), first_id(start + WEEK)
+    first, end = lowest_id(start), lowest_id(start + WEEK)
     with database.write() as tx:
-        _hurry(tx)
+        _set_lock_timeout(tx)
         # One scheduler at a time: whoever comes second finds it made.
         tx.execute(sa.text(f"LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"))
         if tx.scalar(sa.text("SELECT to_regclass(:name)"), {"name": name}) is not None:
             return []
         range_ = f"execution_id >= '{first}' AND execution_id < '{end}'"
-        few = f"SELECT 1 FROM {table}_rest WHERE {range_} LIMIT {MOVED + 1}"  # noqa: S608  (our own words)
+        few = f"SELECT 1 FROM {table}_rest WHERE {range_} LIMIT {MAX_MOVED_ROWS + 1}"  # noqa: S608  (our own words)
         inside = sa.select(sa.func.count()).select_from(sa.text(f"({few}) AS few"))
         count = int(tx.scalar(inside) or 0)
-        if count > MOVED:
+        if count > MAX_MOVED_ROWS:
             return []
         bounds = f"FOR VALUES FROM ('{first}') TO ('{end}')"
         if not count:
@@ -114,20 +114,22 @@ def _make(database: Database, table: str, start: datetime) -> list[str]:
     return [name]
 
 
-def _hurry(tx: Tx) -> None:
+def _set_lock_timeout(tx: Tx) -> None:
     tx.execute(sa.text(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}"))
 
 
 def _overlaps(part: Partition, first: str, end: str) -> bool:
     return (
-        not part.rest and (part.first is None or part.first < end) and (part.end is None or part.end > first)
+        not part.is_default
+        and (part.first is None or part.first < end)
+        and (part.end is None or part.end > first)
     )
 
 
 def _parsed(row: Mapping[str, Any]) -> Partition:
     """``FOR VALUES FROM ('…') TO ('…')``, with MINVALUE without a lower bound; or ``DEFAULT``."""
     if row["bound"] == "DEFAULT":
-        return Partition(row["table"], row["name"], None, None, rest=True)
+        return Partition(row["table"], row["name"], None, None, is_default=True)
     first, _, end = row["bound"].removeprefix("FOR VALUES FROM (").removesuffix(")").partition(") TO (")
     return Partition(row["table"], row["name"], _bound(first), _bound(end))
 

@@ -18,13 +18,13 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Unavailable
 
 # The moment of a row that was made only to be locked: over by everybody's clock.
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A sweep may take a row away once or twice; after that something is wrong.
 TRIES = 5
 
 
 def lock(
-    tx: Tx, table: sa.Table, rows: Sequence[dict[str, Any]], *, keep: bool = False
+    tx: Tx, table: sa.Table, rows: Sequence[dict[str, Any]], *, key_share: bool = False
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The rows of ``table`` with the primary keys of ``rows`` by their keys, locked until the commit.
 
@@ -39,7 +39,7 @@ def lock(
     asked = {"keys": keys if len(columns) > 1 else [key[0] for key in keys]}
     for _ in range(TRIES):
         tx.insert_missing(table, [wanted[key] for key in keys])
-        rows = tx.rows(_locking(table, keep), asked)
+        rows = tx.rows(_locking(table, key_share), asked)
         found = {tuple(row[column.name] for column in columns): row for row in rows}
         if len(found) == len(wanted):
             return found
@@ -47,8 +47,8 @@ def lock(
 
 
 @functools.cache
-def _locking(table: sa.Table, keep: bool) -> sa.Select[Any]:
+def _locking(table: sa.Table, key_share: bool) -> sa.Select[Any]:
     columns = list(table.primary_key.columns)
     one = columns[0] if len(columns) == 1 else sa.tuple_(*columns)
     mine = one.in_(sa.bindparam("keys", expanding=True))
-    return sa.select(table).where(mine).order_by(*columns).with_for_update(read=keep, key_share=True)
+    return sa.select(table).where(mine).order_by(*columns).with_for_update(read=key_share, key_share=True)

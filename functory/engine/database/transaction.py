@@ -31,7 +31,7 @@ class Tx:
         """All rows of a statement as dictionaries."""
         return [dict(row) for row in self.connection.execute(statement, values).mappings()]
 
-    def one(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
+    def first(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
         """The first row of a statement, or None."""
         row = self.connection.execute(statement, values).mappings().first()
         return dict(row) if row is not None else None
@@ -71,7 +71,7 @@ class Tx:
             self.connection.execute(_insert_returning(self.dialect, table, column), list(rows)).scalars()
         )
 
-    def upsert(self, table: sa.Table) -> Any:
+    def upsert_statement(self, table: sa.Table) -> Any:
         """The dialect's INSERT for ``table``, as :func:`insert_for` has it."""
         return insert_for(self.dialect)(table)
 

@@ -24,7 +24,7 @@ class Wakeup:
         self._generation: dict[str, int] = dict.fromkeys(TOPICS, 0)
         # How many times longer than its poll interval a role may wait: more than once only as long as other processes
         # are heard as well (``functory.engine.database.notifications``).
-        self.slack = 1.0
+        self.poll_multiplier = 1.0
 
     def signal(self, topics: Iterable[str]) -> None:
         """Wake every waiter of ``topics`` in this process."""

@@ -33,7 +33,7 @@ class Cause:
     function: str
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Cause:
+    def from_row(cls, row: Mapping[str, Any]) -> Cause:
         """The cause that an execution row stands for."""
         return cls(
             row["id"], row["fence"], row["root_id"], row["depth"], tuple(row["chain"]), row["function"]
@@ -52,7 +52,7 @@ _OWNED = (
 )
 
 
-def hold(tx: Tx, cause: Cause | None) -> None:
+def check_fence(tx: Tx, cause: Cause | None) -> None:
     """Make sure, inside the writing transaction, that the attempt still owns its execution.
 
     Raises :class:`Stale` for a zombie: its lease was lost, it was cancelled, or it has finished.

@@ -47,7 +47,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 @dataclass(frozen=True)
-class Incoming:
+class IncomingEvent:
     """A checked event from outside. ``extensions`` are attributes that have no column of their own."""
 
     type: str
@@ -59,12 +59,12 @@ class Incoming:
     extensions: Mapping[str, Any]
 
     @property
-    def key(self) -> str:
+    def dedup_key(self) -> str:
         """What it is known by: one text for each pair of source and id."""
         return "ce:" + hashlib.sha256(json_codec.encode([self.source, self.id])).hexdigest()
 
 
-def structured(value: Any) -> Incoming:
+def parse_structured(value: Any) -> IncomingEvent:
     """The event of a JSON object (JSON format 2 and 3.1). Raises :class:`Invalid`."""
     if not isinstance(value, dict):
         raise Invalid("this is no CloudEvent", "it is a JSON object")
@@ -84,7 +84,7 @@ def structured(value: Any) -> Incoming:
     return _of_bytes(given, body)
 
 
-def binary(headers: Sequence[tuple[str, str]], body: bytes) -> Incoming:
+def parse_binary(headers: Sequence[tuple[str, str]], body: bytes) -> IncomingEvent:
     """The event of a request whose headers (lower-case names) are its attributes (HTTP binding 3.1). Raises
     :class:`Invalid`."""
     given: dict[str, Any] = {}
@@ -110,21 +110,21 @@ class Inbox:
         self._database = database
         self._max_bytes = max_bytes
 
-    def check(self, one: Incoming) -> None:
+    def check(self, one: IncomingEvent) -> None:
         """Refuse an event whose data is too large. Raises :class:`Invalid`."""
         event_store.check_data(one.data, self._max_bytes)
 
-    def take(self, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
+    def ingest(self, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]:
         """Write all of them in one transaction. Returns the id of each, and whether it was known before."""
         for one in incoming:
             self.check(one)
-        return self._database.group(lambda tx: _take(tx, incoming))
+        return self._database.group_commit(lambda tx: _ingest(tx, incoming))
 
 
-def _take(tx: Tx, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
-    first: dict[str, Incoming] = {}
+def _ingest(tx: Tx, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]:
+    first: dict[str, IncomingEvent] = {}
     for one in incoming:
-        first.setdefault(one.key, one)
+        first.setdefault(one.dedup_key, one)
     # In sorted order: two batches with the same events must not wait for each other.
     rows = [
         event_store.record(
@@ -139,7 +139,7 @@ def _take(tx: Tx, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
         )
         for key, one in sorted(first.items())
     ]
-    written = event_store.add_new(tx, rows)
+    written = event_store.append_new(tx, rows)
     ids = {row["dedup_key"]: row["id"] for row in rows if row["id"] in written}
     fresh = set(ids)
     old = sorted(set(first) - fresh)
@@ -147,18 +147,18 @@ def _take(tx: Tx, incoming: Sequence[Incoming]) -> list[tuple[str, bool]]:
         ids |= tx.pairs(sa.select(event.c.dedup_key, event.c.id).where(event.c.dedup_key.in_(old)))
     answers: list[tuple[str, bool]] = []
     for one in incoming:
-        answers.append((str(ids[one.key]), one.key not in fresh))
+        answers.append((str(ids[one.dedup_key]), one.dedup_key not in fresh))
         # The same event once more in this batch is known by then.
-        fresh.discard(one.key)
+        fresh.discard(one.dedup_key)
     return answers
 
 
-def _of_bytes(given: dict[str, Any], body: bytes) -> Incoming:
+def _of_bytes(given: dict[str, Any], body: bytes) -> IncomingEvent:
     """An event whose data came as bytes: read by its content type, as JSON, text, or kept as bytes."""
     content_type = given.get("datacontenttype")
     try:
-        kind = media_types.parse(content_type) if isinstance(content_type, str) else ""
-    except media_types.Unsupported:
+        kind = media_types.media_type(content_type) if isinstance(content_type, str) else ""
+    except media_types.UnsupportedMediaType:
         kind = ""
     if not body:
         return _make(given, None, binary=False)
@@ -169,7 +169,7 @@ def _of_bytes(given: dict[str, Any], body: bytes) -> Incoming:
     return _make(given, base64.b64encode(body).decode(), binary=True)
 
 
-def _make(given: dict[str, Any], data: Any, *, binary: bool) -> Incoming:
+def _make(given: dict[str, Any], data: Any, *, binary: bool) -> IncomingEvent:
     if given.get("specversion") != "1.0":
         raise Invalid(f"wrong specversion {_shown(given.get('specversion'))}", "it is 1.0")
     source = _text(given, "source")
@@ -194,7 +194,7 @@ def _make(given: dict[str, Any], data: Any, *, binary: bool) -> Incoming:
         extensions[ENCODING] = "base64"
     id_ = _text(given, "id")
     extensions[SENDER_ID] = id_
-    return Incoming(type_, source, id_, subject, _time(given.get("time")), data, extensions)
+    return IncomingEvent(type_, source, id_, subject, _time(given.get("time")), data, extensions)
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:

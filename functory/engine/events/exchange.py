@@ -49,17 +49,17 @@ def connect(url: str) -> Connection:
     return Connection(url, transport_options=transport_options(url), **options)
 
 
-def exchange(namespace: str) -> Exchange:
+def topic_exchange(namespace: str) -> Exchange:
     """The durable topic exchange that all events go onto."""
     return Exchange(f"{namespace}.events", type="topic", durable=True)
 
 
-class Broker:
+class EventPublisher:
     """A publisher of envelopes; one connection, reopened after a failure. Not shared between threads."""
 
     def __init__(self, settings: Settings) -> None:
         self._url = settings.broker
-        self._exchange = exchange(settings.namespace)
+        self._exchange = topic_exchange(settings.namespace)
         self._connection: Connection | None = None
         self._producer: Producer | None = None
         self._lock = threading.Lock()

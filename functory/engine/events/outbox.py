@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import event, outbox
-from functory.engine.events.exchange import Broker
+from functory.engine.events.exchange import EventPublisher
 
 
 def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def drop_unpublished(tx: Tx, limit: int) -> int:
     return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount
 
 
-def publish_outbox(database: Database, broker: Broker, limit: int = 200) -> list[dict[str, Any]]:
+def publish_outbox(database: Database, publisher: EventPublisher, limit: int = 200) -> list[dict[str, Any]]:
     """Publish the oldest unpublished events and note it. Returns their rows.
 
     A crash between the two sends them again: subscribers tell doubles by the CloudEvents ``id``.
@@ -43,7 +43,7 @@ def publish_outbox(database: Database, broker: Broker, limit: int = 200) -> list
     with database.write() as tx:
         rows = take_unpublished(tx, limit)
         if rows:
-            broker.publish(rows)
+            publisher.publish(rows)
             mark_published(tx, [row["id"] for row in rows])
     return rows
 

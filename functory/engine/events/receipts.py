@@ -25,7 +25,7 @@ MAX_KEY = 255
 
 
 @dataclass(frozen=True)
-class Arrival:
+class IncomingEvent:
     """Something that happened outside, to become an event.
 
     ``key`` names it within its source: the second arrival with the same one becomes nothing; without one each is
@@ -42,7 +42,7 @@ class Arrival:
     source: str | None = None
 
 
-def take(tx: Tx, source_id: str, address: str, arrivals: Sequence[Arrival]) -> list[str | None]:
+def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEvent]) -> list[str | None]:
     """Write the events of ``arrivals``. Returns an event id each; None for what had arrived before.
 
     ``address`` is the envelope's ``source``. Types and data are not checked here: a source checks what comes from
@@ -63,7 +63,7 @@ def take(tx: Tx, source_id: str, address: str, arrivals: Sequence[Arrival]) -> l
     fresh: dict[str, str] = {}
     for one, row in zip(arrivals, rows, strict=True):
         if one.key is not None:
-            fresh.setdefault(_short(one.key), row["id"])
+            fresh.setdefault(_stored_key(one.key), row["id"])
     new = tx.insert_returning(
         receipt,
         [
@@ -76,18 +76,20 @@ def take(tx: Tx, source_id: str, address: str, arrivals: Sequence[Arrival]) -> l
         row["id"] if one.key is None or row["id"] in new else None
         for one, row in zip(arrivals, rows, strict=True)
     ]
-    event_store.add(tx, [row for row in rows if row["id"] in set(taken)])
+    event_store.append(tx, [row for row in rows if row["id"] in set(taken)])
     return taken
 
 
-def known(tx: Tx, source_id: str, key: str) -> str | None:
+def find_event_id(tx: Tx, source_id: str, key: str) -> str | None:
     """The event that the arrival with ``key`` became, if it has come before."""
     return tx.scalar(
-        sa.select(receipt.c.event_id).where(receipt.c.source_id == source_id, receipt.c.key == _short(key))
+        sa.select(receipt.c.event_id).where(
+            receipt.c.source_id == source_id, receipt.c.key == _stored_key(key)
+        )
     )
 
 
-def _short(key: str) -> str:
+def _stored_key(key: str) -> str:
     """A key as the table holds it: text that every database can store, at most 255 letters."""
     shown = key.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     return shown if 0 < len(shown) <= MAX_KEY and shown == key else f"sha256:{json_codec.digest(key)}"

@@ -24,18 +24,20 @@ def _any_before(table: sa.Table) -> sa.Select[Any]:
     return sa.select(sa.literal(1)).where(table.c.time < sa.bindparam("moment", type_=Instant)).limit(1)
 
 
-def forget(database: Database, older: timedelta, batch: int = BATCH) -> dict[str, int]:
+def delete_expired(database: Database, older_than: timedelta, batch: int = BATCH) -> dict[str, int]:
     """Delete up to ``batch`` receipts and as many ticks that are ``older``. Returns how many of each."""
     done: dict[str, int] = {}
     for table in (receipt, schedule_tick):
         keys = list(table.primary_key.columns)
         with database.read() as tx:
             # Most rounds find nothing: they should not take the one writer of SQLite.
-            if tx.scalar(_any_before(table), {"moment": tx.now - older}) is None:
+            if tx.scalar(_any_before(table), {"moment": tx.now - older_than}) is None:
                 done[table.name] = 0
                 continue
         with database.write() as tx:
-            old = sa.select(*keys).where(table.c.time < tx.now - older).order_by(table.c.time).limit(batch)
+            old = (
+                sa.select(*keys).where(table.c.time < tx.now - older_than).order_by(table.c.time).limit(batch)
+            )
             old = old.with_for_update(skip_locked=True)
             rows = [tuple(row.values()) for row in tx.rows(old)]
             if rows:

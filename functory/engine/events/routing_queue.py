@@ -14,7 +14,7 @@ from functory.engine.database.schema import Id, Instant, Words, event
 MAX_ROUTE_ATTEMPTS = 5
 
 
-def quarantined(tx: Tx) -> int:
+def count_quarantined(tx: Tx) -> int:
     """How many events no router could decide about."""
     count = sa.select(sa.func.count()).select_from(event).where(event.c.state == "quarantined")
     return int(tx.scalar(count) or 0)
@@ -36,13 +36,13 @@ _IDS = _pending(event.c.id).limit(_LIMIT)
 _ONE = _pending(event).where(event.c.id == sa.bindparam("id", type_=Id))
 
 
-def _taken(tx: Tx, statement: Any, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return tx.rows(statement, {"now": tx.now, **values})
 
 
 def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` events that the router has to decide about, in their order."""
-    return _taken(tx, _TAKE, {"limit": limit})
+    return _lock_pending(tx, _TAKE, {"limit": limit})
 
 
 def pending_ids(tx: Tx, limit: int) -> list[str]:
@@ -52,7 +52,7 @@ def pending_ids(tx: Tx, limit: int) -> list[str]:
 
 def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
     """Lock one event if it is still to be decided about: a list of it, or an empty one."""
-    return _taken(tx, _ONE, {"id": id_})
+    return _lock_pending(tx, _ONE, {"id": id_})
 
 
 _FIRST = (

@@ -89,7 +89,7 @@ def record(
     }
 
 
-def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
+def append(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
     """Write event rows into the outbox and wake router and publisher after the commit."""
     if rows:
         tx.insert(event, rows)
@@ -97,7 +97,7 @@ def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
         tx.wake("events", "outbox")
 
 
-def add_new(tx: Tx, rows: Sequence[dict[str, Any]]) -> set[str]:
+def append_new(tx: Tx, rows: Sequence[dict[str, Any]]) -> set[str]:
     """Write those event rows whose ``dedup_key`` was not used before. Returns the ids of those that were written."""
     written = tx.insert_returning(event, rows, event.c.id)
     if written:
@@ -159,20 +159,20 @@ class Events:
         check_key(dedup_key, "dedup_key")
 
         def work(tx: Tx) -> str:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             row = record(tx, type_, subject, data, source=source, cause=cause, dedup_key=dedup_key)
             if dedup_key is None:
-                add(tx, [row])
-            elif not add_new(tx, [row]):
+                append(tx, [row])
+            elif not append_new(tx, [row]):
                 return str(tx.scalar(sa.select(event.c.id).where(event.c.dedup_key == dedup_key)))
             return row["id"]
 
-        return self._database.group(work)
+        return self._database.group_commit(work)
 
     def get(self, id_: str) -> dict[str, Any]:
         """One event row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
-            row = tx.one(sa.select(event).where(event.c.id == as_id(id_, "event")))
+            row = tx.first(sa.select(event).where(event.c.id == as_id(id_, "event")))
             if row is None:
                 why = prune_watermarks.why_missing(tx, as_id(id_, "event"))
                 raise NotFound(f"event {id_} not found", why, "functory event list")
@@ -256,7 +256,7 @@ class Events:
                 .returning(event.c.id, event.c.type)
             )
             for row in rows:
-                audit.note(tx, author, "event.release", row["id"], {"type": row["type"]})
+                audit.append(tx, author, "event.release", row["id"], {"type": row["type"]})
             if rows:
                 tx.wake("events")
         return len(rows)
@@ -264,11 +264,11 @@ class Events:
 
 def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
     # The primary key finds the place, the time does the rest.
-    conditions = [event.c.id >= least_id(since), event.c.time >= since]
+    conditions = [event.c.id >= lowest_id_since(since), event.c.time >= since]
     return conditions if types is None else [*conditions, event.c.type.in_(sorted(types))]
 
 
-def least_id(since: datetime) -> str:
+def lowest_id_since(since: datetime) -> str:
     """What no id is below that was made from ``since`` on, or in the second before: a UUIDv7 begins with its time."""
     least = f"{max(0, int(since.timestamp() * 1000) - 1000):012x}"
     return f"{least[:8]}-{least[8:]}-7000-8000-000000000000"

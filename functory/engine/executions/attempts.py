@@ -24,8 +24,8 @@ from functory.engine.errors import FunctoryError, NotFound, Stale, Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.executions import completion, ready_queue
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import describe, event_of
-from functory.engine.executions.retry import Ending, Next, decide
+from functory.engine.executions.completion import event_data, execution_event
+from functory.engine.executions.retry import AttemptResult, NextState, decide
 from functory.engine.functions import dependencies, grant_approvals, limits, versions
 
 # A worker that stops again and again may give an execution back this often without it counting.
@@ -57,31 +57,31 @@ _CLAIMED = (
         worker_id=sa.bindparam("worker"),
         started_at=sa.func.coalesce(execution.c.started_at, _NOW),
     )
-    .returning(execution, grant_approvals.STAMP)
+    .returning(execution, grant_approvals.CHANGE_COUNTER)
 )
-_MINE = (
+_OWNED = (
     sa.tuple_(execution.c.id, execution.c.fence).in_(sa.bindparam("mine", expanding=True)),
     execution.c.state == "running",
 )
-_PULSE = (execution.c.id, execution.c.fence, execution.c.cancel_requested_at)
-_BEATEN = (
+_LEASE_COLUMNS = (execution.c.id, execution.c.fence, execution.c.cancel_requested_at)
+_RENEWED = (
     sa.update(execution)
-    .where(*_MINE)
+    .where(*_OWNED)
     .values(lease_until=sa.bindparam("lease", type_=Instant))
-    .returning(*_PULSE)
+    .returning(*_LEASE_COLUMNS)
 )
-_WANTED = sa.select(*_PULSE).where(*_MINE)
+_LEASE_STATUS = sa.select(*_LEASE_COLUMNS).where(*_OWNED)
 
 
 @dataclass
-class Pulse:
+class LeaseStatus:
     """The answer to a heartbeat: attempts that are no longer ours, and those that shall be cancelled.
 
     They are (id, fence) pairs: a worker may have claimed anew what a stopped thread of its own still runs.
     """
 
     lost: set[tuple[str, int]] = field(default_factory=set)
-    cancel: set[tuple[str, int]] = field(default_factory=set)
+    cancel_requested: set[tuple[str, int]] = field(default_factory=set)
 
 
 class Attempts:
@@ -94,7 +94,7 @@ class Attempts:
         *,
         lease_seconds: float,
         isolation: str = "none",
-        author_grants: Collection[str] = grants.SERVED,
+        author_grants: Collection[str] = grants.SERVER_AUTHOR_GRANTS,
         rng: random.Random | None = None,
     ) -> None:
         self._database = database
@@ -105,11 +105,11 @@ class Attempts:
         self._random = rng or random.Random()  # noqa: S311  (jitter)
         # Versions never change once written: what was read stays right.
         self._versions: dict[str, dict[str, Any]] = {}
-        self._widenings = grant_approvals.Remembered()
+        self._grant_approvals = grant_approvals.GrantApprovalCache()
         # What claims would own whose commit was reported as failed, with the moment of each.
-        self._unsure: dict[tuple[str, int], datetime] = {}
+        self._unknown_claims: dict[tuple[str, int], datetime] = {}
         # Endings whose commit was reported as failed: it may have been carried out.
-        self._doubtful: dict[tuple[str, int], Ending] = {}
+        self._unknown_results: dict[tuple[str, int], AttemptResult] = {}
 
     def claim(self, ids: Sequence[str]) -> list[Claim]:
         """queued → running for those of ``ids`` that are due. Others (taken, cancelled, early) are left
@@ -117,23 +117,25 @@ class Attempts:
         known = [id_ for id_ in map(_id_or_none, ids) if id_ is not None]
         if not known:
             return []
-        return self._surely(lambda tx, taken: self._claim(tx, known, taken))
+        return self._claim_or_remember(lambda tx, taken: self._claim(tx, known, taken))
 
-    def _surely(self, claim: Callable[[Tx, dict[tuple[str, int], datetime]], list[Claim]]) -> list[Claim]:
+    def _claim_or_remember(
+        self, claim: Callable[[Tx, dict[tuple[str, int], datetime]], list[Claim]]
+    ) -> list[Claim]:
         """Carry out a claim; what it has taken is remembered where it is not known whether it was committed."""
         taken: dict[tuple[str, int], datetime] = {}
         try:
-            return self._database.group(lambda tx: claim(tx, taken))
+            return self._database.group_commit(lambda tx: claim(tx, taken))
         except Unavailable:
-            self._unsure |= taken
+            self._unknown_claims |= taken
             raise
 
-    def settle(self) -> int:
+    def reconcile(self) -> int:
         """Give back what a claim took whose commit was reported as failed and was carried out: nobody runs it.
 
         Returns how many. Raises :class:`Unavailable`; what was not looked at then is looked at the next time.
         """
-        unsure = dict(self._unsure)
+        unsure = dict(self._unknown_claims)
         if not unsure:
             return 0
         back = 0
@@ -147,9 +149,9 @@ class Attempts:
                     attempt.c.started_at == moment,
                 )
                 if tx.scalar(mine) is not None:
-                    back += _give_back(tx, id_, fence, "its claim was reported as failed", begun=False)
+                    back += _release(tx, id_, fence, "its claim was reported as failed", started=False)
         for key in unsure:
-            self._unsure.pop(key, None)
+            self._unknown_claims.pop(key, None)
         return back
 
     def _claim(self, tx: Tx, ids: Sequence[str], taken: dict[tuple[str, int], datetime]) -> list[Claim]:
@@ -162,7 +164,7 @@ class Attempts:
         order = {id_: place for place, id_ in enumerate(ids)}
         stamp = {row.pop("grants_changed") for row in rows}.pop()
         claims = [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
-        claims = self._granted(tx, stamp, claims)
+        claims = self._with_grants(tx, stamp, claims)
         tx.insert(
             attempt,
             [
@@ -179,15 +181,15 @@ class Attempts:
                 for claim in claims
             ],
         )
-        event_store.add(
-            tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows]
+        event_store.append(
+            tx, [execution_event(tx, row, "execution.started", event_data(row, "running")) for row in rows]
         )
         return claims
 
-    def _granted(self, tx: Tx, stamp: int | None, claims: Sequence[Claim]) -> list[Claim]:
+    def _with_grants(self, tx: Tx, stamp: int | None, claims: Sequence[Claim]) -> list[Claim]:
         """The claims with their grants: what the authors of their codes may grant, and what operators allowed."""
         keys = {(code["name"], code["sha256"]) for claim in claims for code in claim.codes.values()}
-        widened = self._widenings.of(tx, stamp, keys)
+        widened = self._grant_approvals.get(tx, stamp, keys)
         found: list[Claim] = []
         for claim in claims:
             has, waiting = NOTHING, []
@@ -213,18 +215,20 @@ class Attempts:
     def any_due(self, *, waited: float = 0.0) -> bool:
         """Whether :meth:`claim_any` would find something: cheap enough to be asked every second."""
         with self._database.read() as tx:
-            return ready_queue.anything(tx, waited=waited)
+            return ready_queue.has_due(tx, waited=waited)
 
     def claim_any(self, limit: int, *, waited: float = 0.0) -> list[Claim]:
         """Claim up to ``limit`` due executions without a broker's hint: those that have waited ``waited`` seconds for
         one, sent or not, in the order of ``functory.engine.executions.ready_queue``."""
 
         def next_ones(tx: Tx, taken: dict[tuple[str, int], datetime]) -> list[Claim]:
-            ids = ready_queue.sent(tx, limit, waited=waited)
-            ids += ready_queue.take(tx, limit - len(ids), waited=waited).ids if len(ids) < limit else []
+            ids = ready_queue.select_unclaimed(tx, limit, waited=waited)
+            ids += (
+                ready_queue.select_next(tx, limit - len(ids), waited=waited).ids if len(ids) < limit else []
+            )
             return self._claim(tx, ids, taken) if ids else []
 
-        return self._surely(next_ones)
+        return self._claim_or_remember(next_ones)
 
     def _with_code(self, tx: Tx, row: dict[str, Any]) -> Claim:
         version = self._versions.get(row["version_id"])
@@ -253,66 +257,70 @@ class Attempts:
                 problem = error
         sent = row["dispatched_at"]
         queued = None if sent is None else max(0.0, (tx.now - sent).total_seconds())
-        return Claim(row, version, codes, limits.read(version["limits"]), problem, queued_seconds=queued)
+        return Claim(row, version, codes, limits.parse(version["limits"]), problem, queued_seconds=queued)
 
-    def heartbeat(self, claims: Iterable[tuple[str, int]]) -> Pulse:
+    def heartbeat(self, claims: Iterable[tuple[str, int]]) -> LeaseStatus:
         """running → running: extend the leases of (id, fence) pairs; what is lost or to be cancelled comes back."""
         wanted = set(claims)
         if not wanted:
-            return Pulse()
+            return LeaseStatus()
         with self._database.write() as tx:
-            rows = tx.rows(_BEATEN, {"mine": sorted(wanted), "lease": tx.now + self._lease})
-        return _pulse(wanted, rows)
+            rows = tx.rows(_RENEWED, {"mine": sorted(wanted), "lease": tx.now + self._lease})
+        return _lease_status(wanted, rows)
 
-    def wanted(self, claims: Iterable[tuple[str, int]]) -> Pulse:
+    def lease_status(self, claims: Iterable[tuple[str, int]]) -> LeaseStatus:
         """As :meth:`heartbeat`, but only looks: cheap enough to be asked every second."""
         wanted = set(claims)
         if not wanted:
-            return Pulse()
+            return LeaseStatus()
         with self._database.read() as tx:
-            rows = tx.rows(_WANTED, {"mine": sorted(wanted)})
-        return _pulse(wanted, rows)
+            rows = tx.rows(_LEASE_STATUS, {"mine": sorted(wanted)})
+        return _lease_status(wanted, rows)
 
-    def finish(self, claim: Claim, ending: Ending) -> Next:
+    def finish(self, claim: Claim, attempt_result: AttemptResult) -> NextState:
         """running → succeeded, failed, timed_out, cancelled, dead, or queued for another try.
 
         One transaction: the state, the attempt's end, spans, logs, exactly one event, and the
         ``output.matched`` events of a success. Raises :class:`Stale` when the attempt is a zombie.
         """
-        following = decide(claim.row, claim.limits, ending, self._random.random())
-        matched = completion.matched(claim, ending) if following.state == "succeeded" else []
+        following = decide(claim.row, claim.limits, attempt_result, self._random.random())
+        matched = completion.match_outputs(claim, attempt_result) if following.state == "succeeded" else []
         key = (claim.id, claim.fence)
         try:
-            done = self._database.group(lambda tx: completion.finish(tx, claim, ending, following, matched))
+            done = self._database.group_commit(
+                lambda tx: completion.finish(tx, claim, attempt_result, following, matched)
+            )
         except Unavailable:
-            self._doubtful[key] = ending
+            self._unknown_results[key] = attempt_result
             raise
         except Stale:
-            if self._doubtful.pop(key, None) == ending and self._is_stored(claim, ending):
+            if self._unknown_results.pop(key, None) == attempt_result and self._is_stored(
+                claim, attempt_result
+            ):
                 return following
             raise
-        self._doubtful.pop(key, None)
+        self._unknown_results.pop(key, None)
         return done
 
-    def _is_stored(self, claim: Claim, ending: Ending) -> bool:
+    def _is_stored(self, claim: Claim, attempt_result: AttemptResult) -> bool:
         """Whether this very ending is there already: its commit was carried out and reported as failed.
 
         Only a finish writes how long an attempt took; what the reaper or an operator ended has none.
         """
         with self._database.read() as tx:
-            row = tx.one(
+            row = tx.first(
                 sa.select(attempt.c.outcome, attempt.c.duration_seconds, attempt.c.waited_seconds).where(
                     attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence
                 )
             )
         return row is not None and row == {
-            "outcome": ending.outcome,
-            "duration_seconds": ending.duration_seconds,
-            "waited_seconds": ending.waited_seconds,
+            "outcome": attempt_result.outcome,
+            "duration_seconds": attempt_result.duration_seconds,
+            "waited_seconds": attempt_result.waited_seconds,
         }
 
     def release(
-        self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown", *, begun: bool = True
+        self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown", *, started: bool = True
     ) -> int:
         """running → queued without counting the attempt: the worker goes away. Returns how many.
 
@@ -321,29 +329,29 @@ class Attempts:
         released = 0
         with self._database.write() as tx:
             for id_, fence in claims:
-                released += _give_back(tx, id_, fence, reason, begun)
+                released += _release(tx, id_, fence, reason, started)
         return released
 
 
-def _pulse(wanted: set[tuple[str, int]], rows: Sequence[Mapping[str, Any]]) -> Pulse:
+def _lease_status(wanted: set[tuple[str, int]], rows: Sequence[Mapping[str, Any]]) -> LeaseStatus:
     """What the rows that were found say about those that were asked for."""
     found = {(row["id"], row["fence"]): row["cancel_requested_at"] for row in rows}
-    return Pulse(wanted - found.keys(), {key for key, moment in found.items() if moment is not None})
+    return LeaseStatus(wanted - found.keys(), {key for key, moment in found.items() if moment is not None})
 
 
-def _give_back(tx: Tx, id_: str, fence: int, reason: str, begun: bool) -> int:
+def _release(tx: Tx, id_: str, fence: int, reason: str, started: bool) -> int:
     changed = tx.execute(
         sa.update(execution)
         .where(
             execution.c.id == id_,
             execution.c.fence == fence,
             execution.c.state == "running",
-            execution.c.released < MAX_RELEASES if begun else sa.true(),
+            execution.c.released < MAX_RELEASES if started else sa.true(),
         )
         .values(
             state="queued",
             attempt=execution.c.attempt - 1,
-            released=execution.c.released + int(begun),
+            released=execution.c.released + int(started),
             run_at=tx.now,
             queue_at=tx.now,
             dispatched_at=None,

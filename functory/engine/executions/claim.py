@@ -27,7 +27,7 @@ class Claim:
     limits: Limits
     problem: FunctoryError | None = None
     grants: Grants = NOTHING
-    waiting: Sequence[str] = ()
+    grant_warnings: Sequence[str] = ()
     # Between its first sending and this claim; None for what no message was sent for.
     queued_seconds: float | None = None
 
@@ -42,4 +42,4 @@ class Claim:
     @property
     def cause(self) -> Cause:
         """What the attempt causes is stamped with this."""
-        return Cause.of(self.row)
+        return Cause.from_row(self.row)

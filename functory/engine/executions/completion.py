@@ -17,7 +17,7 @@ from functory.engine.events.causation import Cause
 from functory.engine.executions import file_writes
 from functory.engine.executions.claim import Claim
 from functory.engine.executions.compensation import plan
-from functory.engine.executions.retry import Ending, Next
+from functory.engine.executions.retry import AttemptResult, NextState
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import output_patterns
 
@@ -32,26 +32,34 @@ _ENDED = sa.update(attempt).where(attempt.c.execution_id == _OWN_ID, attempt.c.f
 
 
 def finish(
-    tx: Tx, claim: Claim, ending: Ending, following: Next, patterns: Sequence[tuple[str, dict[str, Any]]]
-) -> Next:
+    tx: Tx,
+    claim: Claim,
+    attempt_result: AttemptResult,
+    next_state: NextState,
+    patterns: Sequence[tuple[str, dict[str, Any]]],
+) -> NextState:
     """Write an ending and what becomes of the execution. Raises :class:`Stale` when the attempt is a zombie."""
-    if following.state == "queued" and _is_cancelled(tx, claim.id):
+    if next_state.state == "queued" and _is_cancel_requested(tx, claim.id):
         # Asked for while the last try ended: there is no other one.
-        following = Next("cancelled", "execution.cancelled", following.failures)
-    final = following.state != "queued"
+        next_state = NextState("cancelled", "execution.cancelled", next_state.failures)
+    final = next_state.state != "queued"
     values: dict[str, Any] = {
-        "state": following.state,
-        "failures": following.failures,
+        "state": next_state.state,
+        "failures": next_state.failures,
         "lease_until": None,
-        "error": dict(ending.error) if ending.error else None,
-        "warnings": list(ending.warnings),
+        "error": dict(attempt_result.error) if attempt_result.error else None,
+        "warnings": list(attempt_result.warnings),
     }
     if final:
-        values |= {"finished_at": tx.now, "result": ending.result, "result_kind": ending.result_kind}
+        values |= {
+            "finished_at": tx.now,
+            "result": attempt_result.result,
+            "result_kind": attempt_result.result_kind,
+        }
     else:
         values |= {
-            "run_at": tx.now + timedelta(seconds=following.delay),
-            "queue_at": tx.now + timedelta(seconds=following.delay),
+            "run_at": tx.now + timedelta(seconds=next_state.delay),
+            "queue_at": tx.now + timedelta(seconds=next_state.delay),
             "dispatched_at": None,
             "dispatch_count": 0,
             "worker_id": None,
@@ -61,42 +69,42 @@ def finish(
     if not changed:
         raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
     if claim.row["laned"]:
-        (concurrency.leave if final else concurrency.step_back)(tx, claim.id)
+        (concurrency.release if final else concurrency.release_for_retry)(tx, claim.id)
     tx.execute(
         _ENDED,
         own
         | {
             "ended_at": tx.now,
-            "outcome": ending.outcome,
+            "outcome": attempt_result.outcome,
             "error": values["error"],
-            "duration_seconds": ending.duration_seconds,
-            "waited_seconds": ending.waited_seconds,
+            "duration_seconds": attempt_result.duration_seconds,
+            "waited_seconds": attempt_result.waited_seconds,
         },
     )
     key = {"execution_id": claim.id, "fence": claim.fence}
-    tx.insert(span, [key | dict(item) for item in ending.spans])
-    tx.insert(log, [key | dict(item) for item in ending.logs])
-    file_writes.written(tx, claim.id, ending.written)
-    data = describe(claim.row, following.state) | {
-        "error": _short(ending.error),
-        "duration_seconds": round(ending.duration_seconds, 6),
+    tx.insert(span, [key | dict(item) for item in attempt_result.spans])
+    tx.insert(log, [key | dict(item) for item in attempt_result.logs])
+    file_writes.record_writes(tx, claim.id, attempt_result.file_writes)
+    data = event_data(claim.row, next_state.state) | {
+        "error": _short(attempt_result.error),
+        "duration_seconds": round(attempt_result.duration_seconds, 6),
         "metadata": claim.version["metadata"],
     }
-    if following.state == "succeeded":
-        data |= {"output": ending.result, "output_kind": ending.result_kind}
+    if next_state.state == "succeeded":
+        data |= {"output": attempt_result.result, "output_kind": attempt_result.result_kind}
     if not final:
-        data |= {"next_attempt_in": round(following.delay, 3)}
-    rows = [event_of(tx, claim.row, following.event, data)]
+        data |= {"next_attempt_in": round(next_state.delay, 3)}
+    rows = [execution_event(tx, claim.row, next_state.event_type, data)]
     for name, groups in patterns:
         rows.append(
-            event_of(
+            execution_event(
                 tx,
                 claim.row,
                 "output.matched",
                 {
                     "pattern": name,
                     "groups": groups,
-                    "output": ending.result,
+                    "output": attempt_result.result,
                     "function": claim.row["function"],
                     "version": claim.row["version"],
                     "execution_id": claim.id,
@@ -104,14 +112,14 @@ def finish(
                 },
             )
         )
-    event_store.add(tx, rows)
+    event_store.append(tx, rows)
     if final:
-        plan.begin(tx, claim.row, following.state)
+        plan.begin_if_failed(tx, claim.row, next_state.state)
     tx.wake("finished" if final else "executions")
-    return following
+    return next_state
 
 
-def describe(row: Mapping[str, Any], state: str) -> dict[str, Any]:
+def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:
     """What every event of an execution tells."""
     return {
         "execution_id": row["id"],
@@ -125,32 +133,37 @@ def describe(row: Mapping[str, Any], state: str) -> dict[str, Any]:
     }
 
 
-def event_of(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
+def execution_event(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """An event caused by an execution, with the function's name as its subject."""
     return event_store.record(
-        tx, type_, row["function"], data, source=f"/functory/executions/{row['id']}", cause=Cause.of(row)
+        tx,
+        type_,
+        row["function"],
+        data,
+        source=f"/functory/executions/{row['id']}",
+        cause=Cause.from_row(row),
     )
 
 
-_ASKED = (
+_CANCEL_REQUESTED = (
     sa.select(execution.c.cancel_requested_at)
     .where(execution.c.id == sa.bindparam("id", type_=Id))
     .with_for_update()
 )
 
 
-def _is_cancelled(tx: Tx, id_: str) -> bool:
+def _is_cancel_requested(tx: Tx, id_: str) -> bool:
     """Whether somebody asked for it; holds the row, so that nobody can ask between the look and the write."""
-    return tx.scalar(_ASKED, {"id": id_}) is not None
+    return tx.scalar(_CANCEL_REQUESTED, {"id": id_}) is not None
 
 
-def matched(claim: Claim, ending: Ending) -> list[tuple[str, dict[str, Any]]]:
+def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str, dict[str, Any]]]:
     """The output patterns of the function that its result matches, each with its groups."""
     patterns = claim.version["output_patterns"]
     if not patterns:
         return []
     try:
-        return output_patterns.match(patterns, ending.result)
+        return output_patterns.match(patterns, attempt_result.result)
     except Exception:
         # A pattern was valid when it was saved; one that no longer is must not undo a good result.
         log_.exception(

@@ -15,23 +15,23 @@ import sqlalchemy as sa
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Instant, attempt, execution, worker
 from functory.engine.executions import ready_queue
-from functory.engine.executions.ready_queue import SENT, WAITING
+from functory.engine.executions.ready_queue import DISPATCHED, UNDISPATCHED
 
 # Messages on the broker per worker slot, and the window as long as no worker is known.
 PER_SLOT = 4
-LEAST_WINDOW = 64
+MIN_WINDOW = 64
 # A redispatch is never later than this.
-LONGEST = 900.0
+MAX_REDISPATCH_SECONDS = 900.0
 # So many times longer than most others wait: then the message is believed to be lost.
-TIMES = 3
+LOST_AFTER_FACTOR = 3
 # The attempts that tell how long others wait, and how often they are asked, seconds.
-WAITS = 200
-WAITS_SECONDS = 10.0
+WAIT_SAMPLES = 200
+WAIT_SAMPLE_SECONDS = 10.0
 # While the window is full it is looked again after this, seconds: whatever a claim has freed is filled.
 REFILL_SECONDS = 0.03
 
 
-class Pace:
+class DispatchThrottle:
     """What a dispatcher need not ask in every round: the slots of the workers, and how long executions wait."""
 
     def __init__(self, every: float = 1.0) -> None:
@@ -39,28 +39,28 @@ class Pace:
         self._asked: datetime | None = None
         self._measured: datetime | None = None
         self.slots = 0
-        self.wait = 0.0
+        self.wait_p95 = 0.0
         # When there is something to do without a wake-up.
-        self.full = False
+        self.has_more = False
         self.next_at: datetime | None = None
 
-    def due(self, now: datetime) -> bool:
+    def should_read_slots(self, now: datetime) -> bool:
         """True once in a while."""
         if self._asked is None or (now - self._asked).total_seconds() >= self._every:
             self._asked = now
             return True
         return False
 
-    def measures(self, now: datetime) -> bool:
+    def should_measure_waits(self, now: datetime) -> bool:
         """True when it is time to ask how long executions wait."""
-        if self._measured is None or (now - self._measured).total_seconds() >= WAITS_SECONDS:
+        if self._measured is None or (now - self._measured).total_seconds() >= WAIT_SAMPLE_SECONDS:
             self._measured = now
             return True
         return False
 
-    def due_in(self, now: datetime) -> float | None:
+    def seconds_until_next_round(self, now: datetime) -> float | None:
         """Seconds after which another round is worth it; None when only a wake-up makes it so."""
-        if self.full:
+        if self.has_more:
             return REFILL_SECONDS
         return None if self.next_at is None else max(0.0, (self.next_at - now).total_seconds())
 
@@ -79,7 +79,7 @@ _SENT = (
 _UNCLAIMED = (
     sa.select(execution.c.id, execution.c.dispatched_at, execution.c.dispatch_count)
     .where(
-        SENT,
+        DISPATCHED,
         sa.not_(execution.c.held),
         execution.c.dispatched_at < sa.bindparam("until", type_=Instant),
     )
@@ -87,9 +87,9 @@ _UNCLAIMED = (
     .limit(1000)
     .with_for_update(skip_locked=True)
 )
-_WAITS = sa.select(attempt.c.queued_seconds).order_by(attempt.c.execution_id.desc()).limit(WAITS)
+_WAITS = sa.select(attempt.c.queued_seconds).order_by(attempt.c.execution_id.desc()).limit(WAIT_SAMPLES)
 _NEXT = sa.select(sa.func.min(execution.c.run_at)).where(
-    WAITING, execution.c.run_at > sa.bindparam("now", type_=Instant)
+    UNDISPATCHED, execution.c.run_at > sa.bindparam("now", type_=Instant)
 )
 
 
@@ -99,7 +99,7 @@ def dispatch(
     *,
     redispatch: float,
     worker_ttl: float,
-    pace: Pace,
+    throttle: DispatchThrottle,
     limit: int = 500,
 ) -> int:
     """Send due executions with ``send(ids)`` and note it. Returns how many.
@@ -109,16 +109,18 @@ def dispatch(
     with database.write() as tx:
         flight = ready_queue.in_flight(tx)
         again: list[str] = []
-        if pace.due(tx.now):
-            pace.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
-            if flight.sent:
-                if pace.measures(tx.now):
-                    pace.wait = _long_wait(tx)
-                busy = 0 < pace.slots <= flight.running
-                again = _overdue(tx, LONGEST if busy else patience(redispatch, pace.wait))
-        places = min(limit, (PER_SLOT * pace.slots or LEAST_WINDOW) - flight.sent)
-        taken = ready_queue.take(tx, max(0, places), flight)
-        pace.full, pace.next_at = taken.more, taken.next_at
+        if throttle.should_read_slots(tx.now):
+            throttle.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
+            if flight.dispatched:
+                if throttle.should_measure_waits(tx.now):
+                    throttle.wait_p95 = _wait_p95(tx)
+                busy = 0 < throttle.slots <= flight.running
+                again = _overdue_ids(
+                    tx, MAX_REDISPATCH_SECONDS if busy else redispatch_timeout(redispatch, throttle.wait_p95)
+                )
+        places = min(limit, (PER_SLOT * throttle.slots or MIN_WINDOW) - flight.dispatched)
+        taken = ready_queue.select_next(tx, max(0, places), flight)
+        throttle.has_more, throttle.next_at = taken.has_more, taken.next_at
         ids = [*again, *taken.ids]
         if not ids:
             return 0
@@ -127,42 +129,42 @@ def dispatch(
     return len(ids)
 
 
-def patience(redispatch: float, wait: float) -> float:
+def redispatch_timeout(redispatch: float, wait_p95: float) -> float:
     """Seconds until a message is believed to be lost, where ``wait`` is what most executions wait at the most.
 
     With less than others wait, every message would be sent twice without any fault, and with that each waits longer.
     """
-    return min(LONGEST, max(redispatch, TIMES * wait))
+    return min(MAX_REDISPATCH_SECONDS, max(redispatch, LOST_AFTER_FACTOR * wait_p95))
 
 
-def overdue(waited: float, count: int, patience: float) -> bool:
+def is_overdue(waited: float, count: int, timeout: float) -> bool:
     """Whether what was sent ``count`` times, first ``waited`` seconds ago, is to go again: the patience doubles."""
-    return waited > sum(min(LONGEST, patience * 2**n) for n in range(max(1, count)))
+    return waited > sum(min(MAX_REDISPATCH_SECONDS, timeout * 2**n) for n in range(max(1, count)))
 
 
-def _overdue(tx: Tx, patience: float) -> list[str]:
+def _overdue_ids(tx: Tx, timeout: float) -> list[str]:
     """Executions that were sent and that nobody has claimed."""
     return [
         row["id"]
-        for row in tx.rows(_UNCLAIMED, {"until": tx.now - timedelta(seconds=patience)})
-        if overdue((tx.now - row["dispatched_at"]).total_seconds(), row["dispatch_count"], patience)
+        for row in tx.rows(_UNCLAIMED, {"until": tx.now - timedelta(seconds=timeout)})
+        if is_overdue((tx.now - row["dispatched_at"]).total_seconds(), row["dispatch_count"], timeout)
     ][:100]
 
 
-def _long_wait(tx: Tx) -> float:
+def _wait_p95(tx: Tx) -> float:
     """What 95 of 100 of the newest attempts have waited at the most between sending and claim, seconds."""
     waits = sorted(seconds for seconds in tx.execute(_WAITS).scalars() if seconds is not None)
     return waits[int(len(waits) * 0.95)] if waits else 0.0
 
 
-def due_in(database: Database) -> float | None:
+def seconds_until_due(database: Database) -> float | None:
     """Seconds until the next queued execution that is not due yet; None when there is none."""
     with database.read() as tx:
         first = tx.scalar(_NEXT, {"now": tx.now})
     return None if first is None else max(0.0, (first - tx.now).total_seconds())
 
 
-def recall(database: Database, ids: Sequence[str] | None = None) -> int:
+def redispatch_now(database: Database, ids: Sequence[str] | None = None) -> int:
     """Let queued executions be sent again at once, because their message is known to be lost.
 
     ``ids`` None means all of them: the in-memory broker ended with its process. Returns how many.

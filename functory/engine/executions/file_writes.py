@@ -16,14 +16,14 @@ from functory.engine.events.causation import Cause
 from functory.engine.sources.file_watches import _key
 
 # A note of who wrote what is of use until the watch has looked, which takes seconds; a watcher may be away for longer.
-NOTE_AGE = timedelta(days=7)
+WRITE_RECORD_AGE = timedelta(days=7)
 
 # A file that was changed later than this after its note is somebody else's work, though its content is the same.
-NOTE_SLACK = timedelta(seconds=5)
+WRITE_TIME_TOLERANCE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
-class Writer:
+class FileWriter:
     """A running attempt that may write files: absolute ``folders`` (or files), from ``started_at`` on."""
 
     execution_id: str
@@ -31,7 +31,7 @@ class Writer:
     started_at: datetime
 
 
-def written(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
+def record_writes(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
     """Note what an execution left: (absolute real path, :func:`content_of`) pairs. Old notes go."""
     if not found:
         return
@@ -42,26 +42,28 @@ def written(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> No
             for key, content in sorted({(_key(path), content) for path, content in found})
         ],
     )
-    old = sa.select(file_written.c.time).where(file_written.c.time < tx.now - NOTE_AGE).limit(1)
+    old = sa.select(file_written.c.time).where(file_written.c.time < tx.now - WRITE_RECORD_AGE).limit(1)
     if tx.scalar(old) is not None:
-        tx.execute(sa.delete(file_written).where(file_written.c.time < tx.now - NOTE_AGE))
+        tx.execute(sa.delete(file_written).where(file_written.c.time < tx.now - WRITE_RECORD_AGE))
 
 
-def note(database: Database, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
+def record_writes_of_unfinished(
+    database: Database, execution_id: str, found: Sequence[tuple[bytes, str]]
+) -> None:
     """:func:`written`, for an attempt that does not finish. Raises :class:`Unavailable`."""
     if found:
         with database.write() as tx:
-            written(tx, execution_id, found)
+            record_writes(tx, execution_id, found)
 
 
-def causes(
-    tx: Tx, looked: Mapping[bytes, Sequence[str]], changed: Mapping[bytes, datetime]
+def find_causes(
+    tx: Tx, contents: Mapping[bytes, Sequence[str]], changed: Mapping[bytes, datetime]
 ) -> dict[bytes, Cause]:
     """Whose work these files are: absolute real path and what stands for its content, and when each changed.
 
     The latest execution that left the content there; none for what nobody noted.
     """
-    wanted = {_key(path): path for path in looked}
+    wanted = {_key(path): path for path in contents}
     statement = (
         sa.select(
             file_written.c.path_sha256.label("path_key"),
@@ -78,12 +80,12 @@ def causes(
     found: dict[bytes, Cause] = {}
     for row in tx.rows(statement):
         path = wanted[row["path_key"]]
-        if row["content"] in looked[path] and changed[path] <= row["noted_at"] + NOTE_SLACK:
-            found[path] = Cause.of(row)
+        if row["content"] in contents[path] and changed[path] <= row["noted_at"] + WRITE_TIME_TOLERANCE:
+            found[path] = Cause.from_row(row)
     return found
 
 
-def writers(tx: Tx) -> list[Writer]:
+def running_writers(tx: Tx) -> list[FileWriter]:
     """The running attempts that may write files."""
     rows = tx.rows(
         sa.select(attempt.c.execution_id, attempt.c.sandbox, attempt.c.started_at)
@@ -94,7 +96,7 @@ def writers(tx: Tx) -> list[Writer]:
         .where(execution.c.state == "running")
     )
     found = [
-        Writer(
+        FileWriter(
             row["execution_id"],
             Grants.from_json((row["sandbox"] or {}).get("grants")).write,
             row["started_at"],

@@ -31,7 +31,7 @@ from functory.engine.errors import NotFound
 from functory.engine.events.store import as_id
 
 # A tree larger than this is cut: nobody reads it, and a bomb must not fill the reader's memory.
-MOST = 5000
+MAX_ROWS = 5000
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Tree:
 
     root_id: str
     nodes: list[Node]
-    cut: bool
+    truncated: bool
     budget: tuple[int, int] | None
 
 
@@ -95,28 +95,30 @@ class Lineage:
             statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
                 trigger, trigger.c.id == firing.c.trigger_id
             )
-            firings = tx.rows(statement.where(firing.c.root_id == root).order_by(firing.c.time).limit(MOST))
+            firings = tx.rows(
+                statement.where(firing.c.root_id == root).order_by(firing.c.time).limit(MAX_ROWS)
+            )
             ids = [row["id"] for row in executions]
             spans = (
                 tx.rows(
                     sa.select(span)
                     .where(span.c.execution_id.in_(ids))
                     .order_by(span.c.execution_id, span.c.fence, span.c.seq)
-                    .limit(MOST)
+                    .limit(MAX_ROWS)
                 )
                 if ids
                 else []
             )
             gone = _missing(tx, {row["execution_id"] for row in firings if row["joint"]} - set(ids))
             firings = [row | {"pruned": row["execution_id"] in gone} for row in firings]
-            used = tx.one(sa.select(budget).where(budget.c.root_id == root))
-            joint = _joint(tx, [row["id"] for row in executions if row["trigger_id"] is not None])
-            undone = _undoings(tx, [row["id"] for row in executions if row["cause"] == "compensation"])
-        nodes = grow(events, executions, firings, spans, joint, undone)
+            used = tx.first(sa.select(budget).where(budget.c.root_id == root))
+            joint = _event_counts(tx, [row["id"] for row in executions if row["trigger_id"] is not None])
+            undone = _compensations(tx, [row["id"] for row in executions if row["cause"] == "compensation"])
+        nodes = build_tree(events, executions, firings, spans, joint, undone)
         if not whole:
             found = next((n for top in nodes for n in top.walk() if n.id == id_), None)
             nodes = [found] if found is not None else nodes
-        cut = any(len(rows) >= MOST for rows in (events, executions, firings, spans))
+        cut = any(len(rows) >= MAX_ROWS for rows in (events, executions, firings, spans))
         return Tree(root, nodes, cut, (used["used"], used["maximum"]) if used else None)
 
     def cause(self, execution_id: str) -> dict[str, Any]:
@@ -127,7 +129,7 @@ class Lineage:
         """
         execution_id = as_id(execution_id, "execution")
         with self._database.read() as tx:
-            row = tx.one(sa.select(execution).where(execution.c.id == execution_id))
+            row = tx.first(sa.select(execution).where(execution.c.id == execution_id))
             if row is None:
                 why = prune_watermarks.why_missing(tx, execution_id)
                 raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
@@ -140,8 +142,8 @@ class Lineage:
                 "waits_for": None,
             }
             if row["event_id"]:
-                found["event"] = tx.one(sa.select(event).where(event.c.id == row["event_id"]))
-                found["firing"] = tx.one(
+                found["event"] = tx.first(sa.select(event).where(event.c.id == row["event_id"]))
+                found["firing"] = tx.first(
                     sa.select(firing, trigger.c.name.label("trigger"))
                     .outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
                     .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"])
@@ -152,14 +154,14 @@ class Lineage:
                     .where(firing.c.execution_id == execution_id, sa.text("firing.joint"))
                     .order_by(event.c.id)
                 )
-            found["undoes"] = _undoings(tx, [execution_id]).get(execution_id)
+            found["undoes"] = _compensations(tx, [execution_id]).get(execution_id)
             found["plan"] = tx.rows(
                 sa.select(compensation)
                 .where(compensation.c.saga_id == execution_id)
                 .order_by(compensation.c.position)
             )
             if row["parent_id"]:
-                found["parent"] = tx.one(sa.select(execution).where(execution.c.id == row["parent_id"]))
+                found["parent"] = tx.first(sa.select(execution).where(execution.c.id == row["parent_id"]))
             found["pruned"] = _missing(tx, {row["replay_of"]} - {None})
             found["stopped"] = tx.rows(
                 sa.select(firing, trigger.c.name.label("trigger"), event.c.type)
@@ -190,7 +192,7 @@ class Lineage:
                 statement.where(firing.c.decision == "suppressed").order_by(firing.c.time.desc()).limit(limit)
             )
 
-    def observed(self, functions: Iterable[str]) -> dict[str, list[str]]:
+    def emitted_types(self, functions: Iterable[str]) -> dict[str, list[str]]:
         """The types of the events that executions of these functions have emitted themselves."""
         statement = (
             sa.select(execution.c.function, event.c.type)
@@ -220,12 +222,14 @@ class Lineage:
             "queued executions": _counted(execution, execution.c.state == "queued", root_id),
             "running executions": _counted(execution, execution.c.state == "running", root_id),
             "waiting matches": _counted(hold, sa.true(), root_id),
-            "open compensations": _undone(root_id),
+            "open compensations": _open_compensations(root_id),
         }
         with self._database.read() as tx:
             return {
                 name: int(count)
-                for name, count in (tx.one(sa.select(*(c.label(n) for n, c in counts.items()))) or {}).items()
+                for name, count in (
+                    tx.first(sa.select(*(c.label(n) for n, c in counts.items()))) or {}
+                ).items()
             }
 
     def totals(self) -> dict[str, int]:
@@ -241,13 +245,13 @@ class Lineage:
         return found
 
 
-def grow(
+def build_tree(
     events: Iterable[Mapping[str, Any]],
     executions: Iterable[Mapping[str, Any]],
     firings: Iterable[Mapping[str, Any]],
     spans: Iterable[Mapping[str, Any]],
-    joint: Mapping[str, int] | None = None,
-    undone: Mapping[str, Mapping[str, Any]] | None = None,
+    event_counts: Mapping[str, int] | None = None,
+    compensations: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Node]:
     """Put one root's rows together. An execution stands below the event that fired it or below its
     parent; an event below the execution that caused it; what has neither is a top of the tree.
@@ -262,13 +266,13 @@ def grow(
     for row in executions:
         by = fired.get((row["trigger_id"], row["event_id"]))
         extra = {"trigger": by["trigger"], "trigger_version": by["trigger_version"]} if by else {}
-        if joint and row["id"] in joint:
-            extra["event_count"] = joint[row["id"]]
-        if undone and row["id"] in undone:
-            step = undone[row["id"]]
+        if event_counts and row["id"] in event_counts:
+            extra["event_count"] = event_counts[row["id"]]
+        if compensations and row["id"] in compensations:
+            step = compensations[row["id"]]
             extra |= {"undoes": step["function"], "undoes_id": step["step_id"]}
         execution_nodes[row["id"]] = Node("execution", row["id"], {**row, **extra})
-    _hang_spans(execution_nodes, spans)
+    _attach_spans(execution_nodes, spans)
     tops: list[Node] = []
     children: dict[str, list[Node]] = defaultdict(list)
     for node in execution_nodes.values():
@@ -288,11 +292,11 @@ def grow(
             children[row["event_id"]].append(Node("joined", f"{row['trigger_id']}:{row['event_id']}", row))
     for id_, nodes in children.items():
         holder = execution_nodes.get(id_) or event_nodes[id_]
-        holder.children.extend(sorted(nodes, key=_moment))
-    return sorted(tops, key=_moment)
+        holder.children.extend(sorted(nodes, key=_sort_key))
+    return sorted(tops, key=_sort_key)
 
 
-def _hang_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]]) -> None:
+def _attach_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]]) -> None:
     known: dict[tuple[str, int, int], Node] = {}
     for row in spans:
         node = Node("span", f"{row['execution_id']}:{row['fence']}:{row['seq']}", row)
@@ -314,12 +318,12 @@ def _decided(executions: Mapping[str, Node], row: Mapping[str, Any]) -> bool:
     return node is not None and node.row["event_id"] == row["event_id"]
 
 
-def _moment(node: Node) -> str:
+def _sort_key(node: Node) -> str:
     # UUIDv7 sorts by time; a suppressed or joined firing stands where its event stands, after what fired.
     return node.id if node.kind not in ("suppressed", "joined") else "~" + str(node.row["trigger"])
 
 
-def _joint(tx: Tx, ids: list[str]) -> dict[str, int]:
+def _event_counts(tx: Tx, ids: list[str]) -> dict[str, int]:
     """How many events started each of these executions, where they were several."""
     if not ids:
         return {}
@@ -330,7 +334,7 @@ def _joint(tx: Tx, ids: list[str]) -> dict[str, int]:
     )
 
 
-def _undoings(tx: Tx, ids: list[str]) -> dict[str, dict[str, Any]]:
+def _compensations(tx: Tx, ids: list[str]) -> dict[str, dict[str, Any]]:
     """The compensations that these executions carry out."""
     if not ids:
         return {}
@@ -363,7 +367,7 @@ def _missing(tx: Tx, ids: set[str]) -> list[str]:
 
 
 def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list[dict[str, Any]]:
-    return tx.rows(sa.select(table).where(column == root).order_by(table.c.id).limit(MOST))
+    return tx.rows(sa.select(table).where(column == root).order_by(table.c.id).limit(MAX_ROWS))
 
 
 def _counted(table: sa.Table, condition: sa.ColumnElement[bool], root_id: str | None) -> sa.ScalarSelect[int]:
@@ -371,7 +375,7 @@ def _counted(table: sa.Table, condition: sa.ColumnElement[bool], root_id: str | 
     return (statement if root_id is None else statement.where(table.c.root_id == root_id)).scalar_subquery()
 
 
-def _undone(root_id: str | None) -> sa.ScalarSelect[int]:
+def _open_compensations(root_id: str | None) -> sa.ScalarSelect[int]:
     stuck = compensation.alias("stuck")
     open_ = sa.and_(
         compensation.c.state.in_(("waiting", "pending", "running")),

@@ -24,15 +24,17 @@ from functory.engine.database.schema import Id, Instant, execution
 from functory.engine.database.transaction import Tx
 
 # As the partial index has it: SQLite would not find it by `held = 0`.
-WAITING = sa.text("execution.state = 'queued' AND NOT execution.held AND execution.dispatched_at IS NULL")
-SENT = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
+UNDISPATCHED = sa.text(
+    "execution.state = 'queued' AND NOT execution.held AND execution.dispatched_at IS NULL"
+)
+DISPATCHED = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
 RUNNING = execution.c.state == "running"
 
 # A bound that holds for every row: without one, SQLite would not look into the index that has these rows only.
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 # How far a trigger's priority may move the place in the queue behind the moment that it is due (triggers.flow_control).
-FURTHEST = timedelta(seconds=600)
+MAX_PRIORITY_SHIFT = timedelta(seconds=600)
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,20 @@ class InFlight:
     """What is sent or running now: how many of each function, and how many of each kind in all."""
 
     functions: Mapping[str, int] = field(default_factory=dict)
-    sent: int = 0
+    dispatched: int = 0
     running: int = 0
 
 
 @dataclass(frozen=True)
-class Taken:
+class Selection:
     """The ``ids`` to go next, in their order; whether there are ``more`` that are due; else when the next one is."""
 
     ids: Sequence[str] = ()
-    more: bool = False
+    has_more: bool = False
     next_at: datetime | None = None
 
 
-def shares(places: int, heads: Mapping[str, Any], in_flight: Mapping[str, int]) -> dict[str, int]:
+def fair_shares(capacity: int, heads: Mapping[str, Any], in_flight: Mapping[str, int]) -> dict[str, int]:
     """How many of ``places`` each function gets; ``heads`` orders those that have equally many in flight.
 
     As if each had enough to fill its share: what one cannot fill is dealt out in the next round.
@@ -61,14 +63,14 @@ def shares(places: int, heads: Mapping[str, Any], in_flight: Mapping[str, int]) 
     given: dict[str, int] = {}
     line = [(in_flight.get(function, 0), head, function) for function, head in heads.items()]
     heapq.heapify(line)
-    for _ in range(places if line else 0):
+    for _ in range(capacity if line else 0):
         count, head, function = line[0]
         heapq.heapreplace(line, (count + 1, head, function))
         given[function] = given.get(function, 0) + 1
     return given
 
 
-def deal(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) -> list[str]:
+def interleave(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) -> list[str]:
     """The ids of ``rows`` in the order in which they go: by priority, fairly between functions, by age."""
     lines: dict[int, dict[str, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -103,7 +105,7 @@ _IN_FLIGHT = sa.union_all(
         # Not by the column itself: SQLite would read the index of all functions, finished ones included.
         .group_by(execution.c.function.concat(""))
         for kind, conditions in (
-            ("sent", (SENT, execution.c.dispatched_at > _EVER)),
+            ("sent", (DISPATCHED, execution.c.dispatched_at > _EVER)),
             ("running", (RUNNING, execution.c.lease_until > _EVER)),
         )
     )
@@ -113,27 +115,27 @@ _PLACES = sa.bindparam("places", type_=sa.Integer)
 _COLUMNS = (execution.c.id, execution.c.priority, execution.c.function, execution.c.queue_at)
 _EARLIEST = (
     sa.select(*_COLUMNS, execution.c.run_at)
-    .where(WAITING)
+    .where(UNDISPATCHED)
     .order_by(execution.c.run_at)
     .limit(_PLACES)
     .with_for_update(skip_locked=True)
 )
 _UNCLAIMED = (
     sa.select(execution.c.id)
-    .where(SENT, execution.c.dispatched_at <= _UNTIL)
+    .where(DISPATCHED, execution.c.dispatched_at <= _UNTIL)
     .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
     .limit(_PLACES)
     .with_for_update(skip_locked=True)
 )
 _FREE = (
     sa.select(execution.c.id)
-    .where(WAITING, execution.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .where(UNDISPATCHED, execution.c.id.in_(sa.bindparam("ids", expanding=True)))
     .with_for_update(skip_locked=True)
 )
-_ANYTHING = sa.select(
+_HAS_DUE = sa.select(
     sa.or_(
-        sa.exists().where(WAITING, execution.c.run_at <= _UNTIL),
-        sa.exists().where(SENT, execution.c.dispatched_at <= _UNTIL),
+        sa.exists().where(UNDISPATCHED, execution.c.run_at <= _UNTIL),
+        sa.exists().where(DISPATCHED, execution.c.dispatched_at <= _UNTIL),
     )
 )
 
@@ -148,50 +150,50 @@ def in_flight(tx: Tx) -> InFlight:
     return InFlight(functions, **totals)
 
 
-def take(tx: Tx, places: int, flight: InFlight | None = None, *, waited: float = 0.0) -> Taken:
+def select_next(tx: Tx, limit: int, flight: InFlight | None = None, *, waited: float = 0.0) -> Selection:
     """Lock up to ``places`` executions that nobody has sent and that have been due for ``waited`` seconds."""
     until = tx.now - timedelta(seconds=waited)
-    rows = tx.rows(_EARLIEST, {"places": places + 1})
+    rows = tx.rows(_EARLIEST, {"places": limit + 1})
     due = [row for row in rows if row["run_at"] <= until]
-    if len(due) <= places:
+    if len(due) <= limit:
         next_at = next((row["run_at"] for row in rows[len(due) :]), None)
-        return Taken(deal(due, flight.functions if flight else {}), next_at=next_at)
+        return Selection(interleave(due, flight.functions if flight else {}), next_at=next_at)
     flight = flight or in_flight(tx)
-    return Taken(_lock(tx, _best(tx, places, until, flight.functions)), more=True)
+    return Selection(_lock(tx, _select_fairly(tx, limit, until, flight.functions)), has_more=True)
 
 
-def sent(tx: Tx, limit: int, *, waited: float) -> list[str]:
+def select_unclaimed(tx: Tx, limit: int, *, waited: float) -> list[str]:
     """Lock up to ``limit`` executions that were sent ``waited`` seconds ago and that no message has brought anybody."""
     given = {"until": tx.now - timedelta(seconds=waited), "places": limit}
     return [row["id"] for row in tx.rows(_UNCLAIMED, given)]
 
 
-def anything(tx: Tx, *, waited: float) -> bool:
+def has_due(tx: Tx, *, waited: float) -> bool:
     """Whether :func:`take` or :func:`sent` would find something. One statement, and it locks nothing."""
-    return bool(tx.scalar(_ANYTHING, {"until": tx.now - timedelta(seconds=waited)}))
+    return bool(tx.scalar(_HAS_DUE, {"until": tx.now - timedelta(seconds=waited)}))
 
 
-def _best(tx: Tx, places: int, until: datetime, flight: Mapping[str, int]) -> list[str]:
+def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int]) -> list[str]:
     """The ids that go next where more are due than there are places."""
     statement = (
         sa.select(*_COLUMNS)
-        .where(WAITING, execution.c.run_at <= until, execution.c.queue_at <= until + FURTHEST)
+        .where(UNDISPATCHED, execution.c.run_at <= until, execution.c.queue_at <= until + MAX_PRIORITY_SHIFT)
         .order_by(execution.c.priority.desc(), execution.c.function, execution.c.queue_at, execution.c.id)
-        .limit(places + 1)
+        .limit(limit + 1)
     )
     rows = tx.rows(statement)
-    cut = rows[-1]["priority"] if len(rows) > places else None
+    cut = rows[-1]["priority"] if len(rows) > limit else None
     # Of higher priorities all fit; of the last one perhaps only the functions that the alphabet puts first.
-    sure = deal([row for row in rows if row["priority"] != cut], flight)
+    sure = interleave([row for row in rows if row["priority"] != cut], flight)
     if cut is None:
         return sure
     counts = dict(flight)
     for row in rows:
         if row["priority"] != cut:
             counts[row["function"]] = counts.get(row["function"], 0) + 1
-    given = {"priority": cut, "until": until, "horizon": until + FURTHEST}
+    given = {"priority": cut, "until": until, "horizon": until + MAX_PRIORITY_SHIFT}
     heads = {row["function"]: row["id"] for row in tx.rows(_HEADS, given) if row["id"] is not None}
-    share = shares(places - len(sure), heads, counts)
+    share = fair_shares(limit - len(sure), heads, counts)
     found = [
         {"priority": cut, "function": function, "queue_at": until, "id": heads[function]}
         for function, count in share.items()
@@ -200,7 +202,7 @@ def _best(tx: Tx, places: int, until: datetime, flight: Mapping[str, int]) -> li
     several = {function: count for function, count in share.items() if count > 1}
     for row in _first(tx, several, given):
         found.append(row | {"priority": cut})
-    return sure + deal(found, counts)
+    return sure + interleave(found, counts)
 
 
 def _first(tx: Tx, several: Mapping[str, int], given: Mapping[str, Any]) -> list[dict[str, Any]]:

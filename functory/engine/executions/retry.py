@@ -17,7 +17,7 @@ def backoff(limits: Limits, failures: int, jitter: float) -> float:
 
 
 @dataclass(frozen=True)
-class Ending:
+class AttemptResult:
     """How an attempt ended. ``outcome`` is succeeded, failed, timed_out, crashed or cancelled.
 
     ``retryable`` False ends the execution whatever retries are left (a wrong input stays wrong). ``written`` is what
@@ -32,35 +32,35 @@ class Ending:
     retryable: bool = True
     spans: Sequence[Mapping[str, Any]] = ()
     logs: Sequence[Mapping[str, Any]] = ()
-    written: Sequence[tuple[bytes, str]] = ()
+    file_writes: Sequence[tuple[bytes, str]] = ()
     duration_seconds: float = 0.0
     waited_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class Next:
+class NextState:
     """What becomes of the execution: its state, and for another try the delay in seconds."""
 
     state: str
-    event: str
+    event_type: str
     failures: int
     delay: float = 0.0
 
 
-def decide(row: Mapping[str, Any], limit: Limits, ending: Ending, jitter: float) -> Next:
+def decide(row: Mapping[str, Any], limit: Limits, attempt_result: AttemptResult, jitter: float) -> NextState:
     """The state machine's answer to an ending, as a pure function."""
-    failures = row["failures"] + (1 if ending.outcome in ("failed", "timed_out") else 0)
-    if ending.outcome == "succeeded":
-        return Next("succeeded", "execution.succeeded", failures)
-    if ending.outcome == "cancelled":
-        return Next("cancelled", "execution.cancelled", failures)
+    failures = row["failures"] + (1 if attempt_result.outcome in ("failed", "timed_out") else 0)
+    if attempt_result.outcome == "succeeded":
+        return NextState("succeeded", "execution.succeeded", failures)
+    if attempt_result.outcome == "cancelled":
+        return NextState("cancelled", "execution.cancelled", failures)
     tries_left = row["attempt"] < row["max_attempts"]
-    if ending.outcome == "crashed":
-        if tries_left and ending.retryable:
-            return Next(
+    if attempt_result.outcome == "crashed":
+        if tries_left and attempt_result.retryable:
+            return NextState(
                 "queued", "execution.attempt_failed", failures, backoff(limit, row["attempt"], jitter)
             )
-        return Next("dead", "execution.dead", failures)
-    if ending.retryable and tries_left and failures <= row["retries"]:
-        return Next("queued", "execution.attempt_failed", failures, backoff(limit, failures, jitter))
-    return Next(ending.outcome, f"execution.{ending.outcome}", failures)
+        return NextState("dead", "execution.dead", failures)
+    if attempt_result.retryable and tries_left and failures <= row["retries"]:
+        return NextState("queued", "execution.attempt_failed", failures, backoff(limit, failures, jitter))
+    return NextState(attempt_result.outcome, f"execution.{attempt_result.outcome}", failures)

@@ -50,7 +50,7 @@ def spend(tx: Tx, taken: Mapping[str, int]) -> None:
         tx.execute(_SPENT, raised)
 
 
-def raise_to(tx: Tx, root_id: str, maximum: int) -> None:
+def set_maximum(tx: Tx, root_id: str, maximum: int) -> None:
     """Give a root another budget; one below what it has caused already stops it there. Raises :class:`NotFound` when
     it has caused nothing yet."""
     least = sa.case((budget.c.used > maximum, budget.c.used), else_=maximum)

@@ -49,13 +49,13 @@ _STEP = sa.select(execution).where(
 )
 
 # Who waits for more executions than this asks about them at most every so often.
-MANY = 16
-MANY_SECONDS = 0.02
+BULK_WAIT_SIZE = 16
+BULK_WAIT_POLL_SECONDS = 0.02
 
 _RACED = "another execution has just taken this key"
 
 
-def row(
+def new_row(
     tx: Tx,
     version: Mapping[str, Any],
     input_: Mapping[str, Any],
@@ -76,7 +76,7 @@ def row(
     id_: str | None = None,
 ) -> dict[str, Any]:
     """A queued execution of ``version``, ready to insert. A root of its own without a ``root_id``."""
-    limit = limits.read(version["limits"])
+    limit = limits.parse(version["limits"])
     id_ = id_ or tx.new_id()
     return {
         "id": id_,
@@ -138,7 +138,7 @@ class Executions:
         priority: int | None = None,
         dispatched: bool = False,
         id_: str | None = None,
-        again: bool = False,
+        maybe_committed: bool = False,
     ) -> dict[str, Any]:
         """Queue one execution. Returns its row.
 
@@ -151,13 +151,13 @@ class Executions:
         Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
         """
 
-        look = again
+        look = maybe_committed
 
         def work(tx: Tx) -> dict[str, Any]:
-            causation.hold(tx, parent)
+            causation.check_fence(tx, parent)
             known = _by_key(tx, idempotency_key, function) or _of_step(tx, parent, step_key)
             if known is None and look:
-                known = tx.one(_STARTED, {"id": id_})
+                known = tx.first(_STARTED, {"id": id_})
             if known is not None:
                 return known
             found = versions.load(tx, function, version)
@@ -183,7 +183,7 @@ class Executions:
             json_schema.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
             if parent is not None:
                 self._guard(tx, parent, function)
-            new = row(
+            new = new_row(
                 tx,
                 found,
                 input_,
@@ -207,13 +207,13 @@ class Executions:
 
         event_store.check_key(idempotency_key, "idempotency_key")
         try:
-            return self._database.group(work)
+            return self._database.group_commit(work)
         except Conflict as error:
             if error.what != _RACED:
                 raise
             # The other one is committed by now: the second look finds it.
             look = id_ is not None
-            return self._database.group(work)
+            return self._database.group_commit(work)
 
     def _guard(self, tx: Tx, parent: Cause, function: str) -> None:
         if parent.depth + 1 > self._settings.max_depth:
@@ -234,7 +234,7 @@ class Executions:
     def get(self, id_: str) -> dict[str, Any]:
         """One execution row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
-            found = tx.one(sa.select(execution).where(execution.c.id == as_id(id_, "execution")))
+            found = tx.first(sa.select(execution).where(execution.c.id == as_id(id_, "execution")))
             if found is None:
                 why = prune_watermarks.why_missing(tx, as_id(id_, "execution"))
                 raise NotFound(f"execution {id_} not found", why, "functory execution list")
@@ -275,13 +275,13 @@ class Executions:
         """The log lines of an execution, all attempts, in their order."""
         return self._parts(log, id_, log.c.fence, log.c.seq)
 
-    def places(self, id_: str) -> list[dict[str, Any]]:
+    def slot_requests(self, id_: str) -> list[dict[str, Any]]:
         """The places in lanes that an open execution has or waits for
         (:func:`engine.flow_control.concurrency.of_execution`).
         """
         found = self.get(id_)
         with self._database.read() as tx:
-            return concurrency.of_execution(tx, found["id"]) if found["laned"] else []
+            return concurrency.slots_of_execution(tx, found["id"]) if found["laned"] else []
 
     def _parts(self, table: sa.Table, id_: str, *order: sa.Column[Any]) -> list[dict[str, Any]]:
         found = self.get(id_)
@@ -317,9 +317,9 @@ class Executions:
                     f"functory execution show {unfinished[0]}",
                 )
             self._database.wakeup.wait("finished", seen, min(self._settings.poll_seconds, left or 60.0))
-            if len(unfinished) > MANY:
+            if len(unfinished) > BULK_WAIT_SIZE:
                 # Each one that ends wakes us: asking about hundreds of others every time is most of the work.
-                time.sleep(MANY_SECONDS)
+                time.sleep(BULK_WAIT_POLL_SECONDS)
 
     def cancel(self, id_: str, *, author: str = "") -> dict[str, Any]:
         """queued → cancelled at once; for a running one, ask its worker to stop it.
@@ -328,7 +328,7 @@ class Executions:
         """
         with self._database.write() as tx:
             statement = sa.select(execution).where(execution.c.id == as_id(id_, "execution"))
-            found = tx.one(statement.with_for_update())
+            found = tx.first(statement.with_for_update())
             if found is None:
                 raise NotFound(f"execution {id_} not found", try_="functory execution list")
             if found["state"] in OPEN:
@@ -366,7 +366,7 @@ class Executions:
             json_schema.check(
                 version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}"
             )
-            new = row(
+            new = new_row(
                 tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=old["id"]
             )
             tx.insert(execution, [new])
@@ -377,7 +377,7 @@ class Executions:
 def cancel_open(tx: Tx, id_: str, author: str) -> str | None:
     """Cancel an execution if it is open, on behalf of ``author``. Returns its state before, None for a finished one."""
     statement = sa.select(execution).where(execution.c.id == id_, execution.c.state.in_(OPEN))
-    found = tx.one(statement.with_for_update())
+    found = tx.first(statement.with_for_update())
     if found is None:
         return None
     _cancel(tx, found, author)
@@ -410,14 +410,14 @@ def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
     ).rowcount
     if changed:
         if found["laned"]:
-            concurrency.leave(tx, found["id"])
-        data = completion.describe(found, "cancelled") | {"author": author}
-        event_store.add(tx, [completion.event_of(tx, found, "execution.cancelled", data)])
-        plan.begin(tx, found, "cancelled")
+            concurrency.release(tx, found["id"])
+        data = completion.event_data(found, "cancelled") | {"author": author}
+        event_store.append(tx, [completion.execution_event(tx, found, "execution.cancelled", data)])
+        plan.begin_if_failed(tx, found, "cancelled")
         tx.wake("finished")
 
 
-def value_of(finished: Mapping[str, Any]) -> Any:
+def result_or_raise(finished: Mapping[str, Any]) -> Any:
     """The result of a finished execution. Raises :class:`ExecutionFailed` unless it succeeded."""
     if finished["state"] == "succeeded":
         return finished["result"]
@@ -437,7 +437,7 @@ def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
     """The execution that was started with this key. Raises :class:`Conflict` when it is another function's."""
     if key is None:
         return None
-    known = tx.one(_KEYED, {"key": key})
+    known = tx.first(_KEYED, {"key": key})
     if known is not None and known["function"] != function:
         raise Conflict(
             "the idempotency_key was used for another function",
@@ -451,7 +451,7 @@ def _of_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, An
     """The open or succeeded execution of a durable call that some attempt of the parent has made."""
     if parent is None or step_key is None:
         return None
-    return tx.one(_STEP, {"parent": parent.execution_id, "key": step_key})
+    return tx.first(_STEP, {"parent": parent.execution_id, "key": step_key})
 
 
 def _inactive(tx: Tx, function: str) -> bool:

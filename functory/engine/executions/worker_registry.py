@@ -18,7 +18,7 @@ _SEEN = (
 )
 
 
-def seen(database: Database, id_: str, slots: int, isolation: str) -> None:
+def record_heartbeat(database: Database, id_: str, slots: int, isolation: str) -> None:
     """Note that a worker is alive."""
     with database.write() as tx:
         changed = tx.execute(
@@ -39,7 +39,7 @@ def seen(database: Database, id_: str, slots: int, isolation: str) -> None:
             )
 
 
-def gone(database: Database, id_: str) -> None:
+def deregister(database: Database, id_: str) -> None:
     """Note that a worker has ended in order."""
     with database.write() as tx:
         tx.execute(sa.delete(worker).where(worker.c.id == id_))

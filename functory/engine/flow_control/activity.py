@@ -9,33 +9,33 @@ import sqlalchemy as sa
 from functory.engine.database import counters
 from functory.engine.database.schema import bucket, cancellation, counter, execution
 from functory.engine.database.transaction import Tx
-from functory.engine.flow_control.concurrency import HELD
+from functory.engine.flow_control.concurrency import WAITING_FOR_SLOT
 
 
 @dataclass(frozen=True)
-class Standing:
+class Activity:
     """``version`` is the number of the trigger set; ``buckets`` and ``lines`` say whether there are matches that wait,
     and events to carry out or executions that are held."""
 
-    version: int
-    buckets: bool
-    lines: bool
+    trigger_set_version: int
+    has_buffers: bool
+    has_pending_releases: bool
 
 
 _VERSION = sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS).scalar_subquery()
 # Asked in every turn: built once.
-_LOOK = sa.select(
+_ACTIVITY = sa.select(
     sa.func.coalesce(_VERSION, 0).label("version"),
     sa.exists(sa.select(bucket.c.key)).label("buckets"),
     sa.or_(
         sa.exists(sa.select(cancellation.c.rule)),
-        sa.exists(sa.select(execution.c.id).where(HELD)),
+        sa.exists(sa.select(execution.c.id).where(WAITING_FOR_SLOT)),
     ).label("lines"),
 )
 
 
-def look(tx: Tx) -> Standing:
+def read(tx: Tx) -> Activity:
     """What there is. It locks nothing."""
-    row = tx.one(_LOOK)
+    row = tx.first(_ACTIVITY)
     assert row is not None
-    return Standing(int(row["version"]), bool(row["buckets"]), bool(row["lines"]))
+    return Activity(int(row["version"]), bool(row["buckets"]), bool(row["lines"]))

@@ -21,13 +21,13 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import Id, Instant, bucket, event, hold, trigger
 from functory.engine.database.transaction import Tx, insert_for
-from functory.engine.flow_control.controls import NONE, Controls, Key
+from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
 
 # Buckets that go by the events' own time: they wait until all events before their moment have been routed.
-TIMED = "composite"
+EVENT_TIME_KIND = "composite"
 
 # A bucket that is due sooner than this, or sooner than it was, wakes those who take turns; all others they know of.
-SOON = timedelta(seconds=1)
+WAKE_THRESHOLD = timedelta(seconds=1)
 
 # Rows that one statement names.
 CHUNK = 500
@@ -35,11 +35,11 @@ CHUNK = 500
 # What is read of the event of a match that waits: enough for a firing that tells why it does not fire.
 _LIGHT = ("id", "subject", "root_id", "cause_execution_id", "depth", "chain", "time")
 
-Place = tuple[str, str]
+BufferKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Bucket:
+class BufferState:
     """A bucket as a match finds it: how many matches and bytes wait in it, this one and those beside it among them."""
 
     opened_at: datetime
@@ -50,7 +50,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Hold:
+class BufferedMatch:
     """A match that waits. ``due`` says when its bucket is to be looked at, now that this one is in it.
 
     ``kind`` is the control that it waits for, ``parts`` has a bit for each part of a composite that it stands for,
@@ -59,16 +59,16 @@ class Hold:
 
     trigger: Mapping[str, Any]
     key: Key
-    due: Callable[[Bucket, datetime], datetime | None]
+    compute_due: Callable[[BufferState, datetime], datetime | None]
     kind: str = "debounce"
     parts: int = 1
     size: int = 0
-    controls: Controls = NONE
+    controls: Controls = NO_CONTROLS
     since: datetime | None = None
 
 
 @dataclass(frozen=True)
-class Left:
+class BufferUpdate:
     """What becomes of a bucket: the moment it is due, what it remembers, and the matches that stay in it; ``keep`` it
     even when there are none. ``opened_at`` is when those began to wait."""
 
@@ -79,35 +79,39 @@ class Left:
     opened_at: datetime
     kind: str
     changed: int
-    keep: bool = False
+    keep_when_empty: bool = False
 
 
-def put(tx: Tx, held: Sequence[tuple[Mapping[str, Any], Hold]]) -> None:
+def put(tx: Tx, matches: Sequence[tuple[Mapping[str, Any], BufferedMatch]]) -> None:
     """Let the matches of these event rows wait in their buckets."""
-    groups: dict[Place, list[tuple[Mapping[str, Any], Hold]]] = defaultdict(list)
-    for row, one in held:
+    groups: dict[BufferKey, list[tuple[Mapping[str, Any], BufferedMatch]]] = defaultdict(list)
+    for row, one in matches:
         groups[one.trigger["id"], one.key.hash].append((row, one))
     places = sorted(groups)
     rows: list[dict[str, Any]] = []
     due: list[dict[str, Any]] = []
     for start in range(0, len(places), CHUNK):
-        for found in _enter(tx, [groups[place] for place in places[start : start + CHUNK]]):
+        for found in _upsert_buffers(tx, [groups[place] for place in places[start : start + CHUNK]]):
             group = groups[found["trigger_id"], found["key"]]
             at = found["due_at"]
             for row, one in group:
-                known = Bucket(found["opened_at"], at, found["count"], found["bytes"], found["memory"])
-                at = one.due(known, tx.now)
+                known = BufferState(found["opened_at"], at, found["count"], found["bytes"], found["memory"])
+                at = one.compute_due(known, tx.now)
                 rows.append(_row(tx, row, one, found["round"]))
             if at != found["due_at"]:
                 due.append({"t": found["trigger_id"], "k": found["key"], "at": at})
-            if at is not None and (found["due_at"] is None or at < max(found["due_at"], tx.now + SOON)):
+            if at is not None and (
+                found["due_at"] is None or at < max(found["due_at"], tx.now + WAKE_THRESHOLD)
+            ):
                 tx.wake("flow")
     tx.insert(hold, rows)
     if due:
         tx.execute(_DUE_AT, sorted(due, key=lambda one: (one["t"], one["k"])))
 
 
-def _enter(tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], Hold]]]) -> list[dict[str, Any]]:
+def _upsert_buffers(
+    tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], BufferedMatch]]]
+) -> list[dict[str, Any]]:
     """Make or lock the buckets of these groups, with their matches counted in; the rows as they are then.
 
     An upsert and not a look before it: a bucket may be deleted by whoever has just emptied it.
@@ -151,7 +155,7 @@ def _entering(dialect: str) -> Any:
     return statement.returning(bucket)
 
 
-def _row(tx: Tx, row: Mapping[str, Any], one: Hold, round_: int) -> dict[str, Any]:
+def _row(tx: Tx, row: Mapping[str, Any], one: BufferedMatch, round_: int) -> dict[str, Any]:
     return {
         "trigger_id": one.trigger["id"],
         "event_id": row["id"],
@@ -168,7 +172,7 @@ def _row(tx: Tx, row: Mapping[str, Any], one: Hold, round_: int) -> dict[str, An
     }
 
 
-def known_to(tx: Tx) -> datetime:
+def routed_until(tx: Tx) -> datetime:
     """The moment up to which all events that were written have been routed: the present, or the time of the first one
     that waits for a router. Events that no router could decide about so far do not count.
 
@@ -183,37 +187,37 @@ def next_due(tx: Tx) -> datetime | None:
     return tx.scalar(_NEXT_DUE)
 
 
-def are_due(tx: Tx, known: datetime) -> bool:
+def are_due(tx: Tx, routed_until: datetime) -> bool:
     """Whether :func:`take_due` would find any. A look that locks nothing."""
-    return tx.scalar(_ANY_DUE, {"now": tx.now, "known": known}) is not None
+    return tx.scalar(_ANY_DUE, {"now": tx.now, "known": routed_until}) is not None
 
 
-def take_due(tx: Tx, known: datetime, limit: int) -> list[dict[str, Any]]:
+def lock_due(tx: Tx, routed_until: datetime, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` buckets that are due, those that nobody else has; ``known`` is what :func:`known_to` said.
 
     Each with its trigger's ``name``, ``version``, ``state``, ``changed_to`` (its ``changed`` now) and ``armed_at``.
     """
-    return tx.rows(_TAKE_DUE, {"now": tx.now, "known": known, "limit": limit})
+    return tx.rows(_TAKE_DUE, {"now": tx.now, "known": routed_until, "limit": limit})
 
 
-def take_changed(tx: Tx, limit: int) -> list[dict[str, Any]]:
+def lock_changed(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` buckets whose trigger has changed since they were decided about, or is deleted."""
     return tx.rows(_TAKE_CHANGED, {"limit": limit})
 
 
-def take(tx: Tx, place: Place) -> list[dict[str, Any]]:
+def lock_one(tx: Tx, place: BufferKey) -> list[dict[str, Any]]:
     """Lock one bucket if it is there and nobody else has it: a list of it, or an empty one."""
     return tx.rows(_TAKE_ONE, {"t": place[0], "k": place[1]})
 
 
-def arm(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
+def create_missing(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
     """Make the buckets of triggers that wait by themselves, where they are missing; they are due at once."""
     rows = [
         {
             "trigger_id": row["id"],
             "key": "",
             "text": "",
-            "kind": TIMED,
+            "kind": EVENT_TIME_KIND,
             "opened_at": tx.now,
             "due_at": tx.now,
             "memory": None,
@@ -224,21 +228,21 @@ def arm(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
     tx.insert_missing(bucket, sorted(rows, key=lambda row: row["trigger_id"]))
 
 
-def held(tx: Tx, places: Sequence[Place]) -> dict[Place, list[dict[str, Any]]]:
+def load_matches(tx: Tx, places: Sequence[BufferKey]) -> dict[BufferKey, list[dict[str, Any]]]:
     """The matches that wait in locked buckets, each with what a firing needs of its event."""
-    found: dict[Place, list[dict[str, Any]]] = {place: [] for place in places}
+    found: dict[BufferKey, list[dict[str, Any]]] = {place: [] for place in places}
     for start in range(0, len(places), CHUNK):
         chunk = set(sorted(places)[start : start + CHUNK])
         # Not pairs: SQLite would read the whole table for them. What other buckets have is left out below.
         asked = {"ids": sorted({place[0] for place in chunk}), "keys": sorted({place[1] for place in chunk})}
-        for row in tx.rows(_HELD, asked):
+        for row in tx.rows(_MATCHES, asked):
             place = (row["trigger_id"], row["key"])
             if place in chunk:
                 found[place].append(row)
     return found
 
 
-def whole(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+def load_events(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """The events of these ids, with everything."""
     found: dict[str, dict[str, Any]] = {}
     wanted = sorted(set(ids))
@@ -247,13 +251,19 @@ def whole(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def settle(tx: Tx, over: Mapping[str, Collection[str]], left: Mapping[Place, Left]) -> None:
+def write_decisions(
+    tx: Tx, decided: Mapping[str, Collection[str]], updates: Mapping[BufferKey, BufferUpdate]
+) -> None:
     """Delete the matches that are decided (event ids by trigger), and write what is ``left`` of locked buckets."""
-    for trigger_id, ids in sorted(over.items()):
+    for trigger_id, ids in sorted(decided.items()):
         gone = sorted(ids)
         for start in range(0, len(gone), CHUNK):
             tx.execute(_OVER, {"t": trigger_id, "ids": gone[start : start + CHUNK]})
-    empty = [{"t": t, "k": k} for (t, k), one in sorted(left.items()) if not one.count and not one.keep]
+    empty = [
+        {"t": t, "k": k}
+        for (t, k), one in sorted(updates.items())
+        if not one.count and not one.keep_when_empty
+    ]
     if empty:
         tx.execute(_EMPTIED, empty)
     stay = [
@@ -268,14 +278,14 @@ def settle(tx: Tx, over: Mapping[str, Collection[str]], left: Mapping[Place, Lef
             "of": one.kind,
             "seen": one.changed,
         }
-        for (t, k), one in sorted(left.items())
-        if one.count or one.keep
+        for (t, k), one in sorted(updates.items())
+        if one.count or one.keep_when_empty
     ]
     if stay:
         tx.execute(_DECIDED, stay)
 
 
-def postpone(tx: Tx, places: Sequence[Place], until: datetime) -> None:
+def postpone(tx: Tx, places: Sequence[BufferKey], until: datetime) -> None:
     """Look at locked buckets again only then: nothing could be decided about them."""
     if places:
         tx.execute(_POSTPONED, [{"t": t, "k": k, "at": until} for t, k in sorted(places)])
@@ -316,7 +326,7 @@ _NEXT_DUE = _live(bucket.c.due_at).where(bucket.c.due_at.is_not(None)).order_by(
 # The moment is said twice: with the first the index finds them, with the second it leaves out those too early.
 _DUE = (
     bucket.c.due_at <= sa.bindparam("now", type_=Instant),
-    sa.or_(bucket.c.kind != TIMED, bucket.c.due_at <= sa.bindparam("known", type_=Instant)),
+    sa.or_(bucket.c.kind != EVENT_TIME_KIND, bucket.c.due_at <= sa.bindparam("known", type_=Instant)),
 )
 _ANY_DUE = _live(sa.literal(1)).where(*_DUE).limit(1)
 _TAKE_DUE = (
@@ -334,7 +344,7 @@ _TAKE_CHANGED = (
     .with_for_update(of=bucket)
 )
 _TAKE_ONE = _live(*_COLUMNS).where(*_PLACE).with_for_update(of=bucket, skip_locked=True)
-_HELD = (
+_MATCHES = (
     sa.select(
         *(hold.c[name] for name in ("trigger_id", "key", "trigger_version", "parts", "bytes", "round")),
         hold.c.event_time,
@@ -350,7 +360,7 @@ _WHOLE = sa.select(event).where(event.c.id.in_(_IDS))
 _DUE_AT = sa.update(bucket).where(*_PLACE).values(due_at=_AT)
 _OVER = sa.delete(hold).where(_OF, hold.c.event_id.in_(_IDS))
 _EMPTIED = sa.delete(bucket).where(*_PLACE)
-_LEFT = {
+_UPDATE_PARAMETERS = {
     "due_at": "due",
     "memory": "what",
     "count": "n",
@@ -364,7 +374,7 @@ _DECIDED = (
     .where(*_PLACE)
     .values(
         round=bucket.c.round + 1,
-        **{name: sa.bindparam(key, type_=bucket.c[name].type) for name, key in _LEFT.items()},
+        **{name: sa.bindparam(key, type_=bucket.c[name].type) for name, key in _UPDATE_PARAMETERS.items()},
     )
 )
 _POSTPONED = (

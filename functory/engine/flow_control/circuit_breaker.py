@@ -22,7 +22,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.serialization import json_codec
 
 # Trips within the window that open the breaker, and how long it stays open (seconds).
-TRIPS = 5
+VIOLATIONS_TO_OPEN = 5
 WINDOW = 300.0
 COOL_DOWN = 300.0
 
@@ -35,18 +35,20 @@ class Allowance:
     limit: int
 
 
-def key(trigger_id: str, subject: str | None) -> tuple[str, str]:
+def subject_key(trigger_id: str, subject: str | None) -> tuple[str, str]:
     """The rate's key: a trigger and the subject that it fires for."""
     return trigger_id, json_codec.digest(subject)[:32] if subject is not None else ""
 
 
-def conform(next_at: datetime | None, now: datetime, per_minute: int, wanted: int) -> tuple[int, datetime]:
+def count_allowed(
+    next_allowed_at: datetime | None, now: datetime, per_minute: int, requested: int
+) -> tuple[int, datetime]:
     """GCRA as a pure function: how many of ``wanted`` conform, and the new moment."""
     step = timedelta(seconds=60.0 / per_minute)
     burst = step * (per_minute - 1)
-    moment = max(next_at or now, now)
+    moment = max(next_allowed_at or now, now)
     granted = 0
-    while granted < wanted and moment - now <= burst:
+    while granted < requested and moment - now <= burst:
         moment += step
         granted += 1
     return granted, moment
@@ -59,7 +61,7 @@ _LOCKED = (
     .order_by(rate.c.trigger_id, rate.c.subject)
     .with_for_update()
 )
-_MOVED = (
+_UPDATE_SUBJECT_RATE = (
     sa.update(rate)
     .where(rate.c.trigger_id == sa.bindparam("t", type_=Id), rate.c.subject == sa.bindparam("s"))
     .values(next_at=sa.bindparam("at", type_=Instant))
@@ -70,11 +72,11 @@ _OPEN = sa.select(breaker).where(
 )
 
 
-def take(tx: Tx, wanted: Mapping[tuple[str, str], tuple[int, int]]) -> dict[tuple[str, str], Allowance]:
+def acquire(tx: Tx, requests: Mapping[tuple[str, str], tuple[int, int]]) -> dict[tuple[str, str], Allowance]:
     """Take from the rates of ``(trigger, subject)`` keys; ``wanted`` gives (how many, limit a minute) each."""
-    if not wanted:
+    if not requests:
         return {}
-    keys = sorted(wanted)
+    keys = sorted(requests)
     if tx.dialect == "postgresql":
         # Missing rows first: what does not exist cannot be locked.
         tx.insert_missing(rate, [{"trigger_id": t, "subject": s, "next_at": tx.now} for t, s in keys])
@@ -82,11 +84,11 @@ def take(tx: Tx, wanted: Mapping[tuple[str, str], tuple[int, int]]) -> dict[tupl
     known = {(row["trigger_id"], row["subject"]): row["next_at"] for row in rows}
     result: dict[tuple[str, str], Allowance] = {}
     for place in keys:
-        count, limit = wanted[place]
-        granted, moment = conform(known.get(place), tx.now, limit, count)
+        count, limit = requests[place]
+        granted, moment = count_allowed(known.get(place), tx.now, limit, count)
         result[place] = Allowance(granted, limit)
         if place in known:
-            tx.execute(_MOVED, {"t": place[0], "s": place[1], "at": moment})
+            tx.execute(_UPDATE_SUBJECT_RATE, {"t": place[0], "s": place[1], "at": moment})
         else:
             tx.insert(rate, [{"trigger_id": place[0], "subject": place[1], "next_at": moment}])
     return result
@@ -100,14 +102,14 @@ def open_breakers(tx: Tx, trigger_ids: Sequence[str]) -> dict[str, datetime]:
     return {row["trigger_id"]: row["open_until"] for row in rows}
 
 
-def trip(tx: Tx, trigger_id: str) -> datetime | None:
+def record_violation(tx: Tx, trigger_id: str) -> datetime | None:
     """Count a trip of the rate. Returns until when the breaker is open if this one opened it."""
     statement = sa.select(breaker).where(breaker.c.trigger_id == trigger_id)
-    row = tx.one(statement.with_for_update())
+    row = tx.first(statement.with_for_update())
     fresh = row is None or (tx.now - row["since"]).total_seconds() > WINDOW
     trips = 1 if row is None or fresh else row["trips"] + 1
     values: dict[str, Any] = {"trips": trips, "since": tx.now if row is None or fresh else row["since"]}
-    until = tx.now + timedelta(seconds=COOL_DOWN) if trips == TRIPS else None
+    until = tx.now + timedelta(seconds=COOL_DOWN) if trips == VIOLATIONS_TO_OPEN else None
     if until is not None:
         values["open_until"] = until
     if row is None:

@@ -33,7 +33,7 @@ from functory.engine.flow_control.controls import Controls, Key
 from functory.engine.serialization import json_codec
 
 # The rule of a slot: 0 and 1 are the trigger's concurrency limits, in their order.
-OVERLAP = 2
+OVERLAP_RULE = 2
 # The capacity of what may run beside anything.
 UNLIMITED = 2**31 - 1
 
@@ -42,40 +42,40 @@ _LATEST = 253_402_300_799_000
 
 _OPEN = execution.c.state.in_(("queued", "running"))
 # What stands in line; as the partial index has it.
-HELD = sa.text("execution.held AND execution.state = 'queued'")
+WAITING_FOR_SLOT = sa.text("execution.held AND execution.state = 'queued'")
 
 
 @dataclass(frozen=True)
-class Place:
+class SlotRequest:
     """A place that an execution needs: in which lane, for which limit of its trigger, beside how many others."""
 
-    lane: str
+    group_key: str
     text: str
     rule: int
     capacity: int
 
 
-def places(trigger: Mapping[str, Any], function: str, controls: Controls) -> list[Place]:
+def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls) -> list[SlotRequest]:
     """The places that a trigger's concurrency limits ask for; two limits that come to one lane are one place."""
-    found: dict[str, Place] = {}
-    for rule, limit in enumerate(controls.lanes):
+    found: dict[str, SlotRequest] = {}
+    for rule, limit in enumerate(controls.concurrency_limits):
         owner, name = {
             "trigger": (f"{trigger['id']}/{rule}", trigger["name"]),
             "function": (function, function),
             "global": ("", ""),
         }[limit.scope]
         text = " ".join(filter(None, (limit.scope, name, limit.key.text)))
-        place = Place(_hash(limit.scope, owner, limit.key), text, rule, limit.capacity)
-        other = found.get(place.lane)
+        place = SlotRequest(_hash(limit.scope, owner, limit.key), text, rule, limit.capacity)
+        other = found.get(place.group_key)
         if other is None or other.capacity > place.capacity:
-            found[place.lane] = place
+            found[place.group_key] = place
     return list(found.values())
 
 
-def overlap_place(trigger: Mapping[str, Any], key: Key, capacity: int) -> Place:
+def overlap_slot_request(trigger: Mapping[str, Any], key: Key, capacity: int) -> SlotRequest:
     """The place that shows that an execution of this key is open."""
     text = " ".join(filter(None, ("overlap", trigger["name"], key.text)))
-    return Place(_hash("overlap", trigger["id"], key), text, OVERLAP, capacity)
+    return SlotRequest(_hash("overlap", trigger["id"], key), text, OVERLAP_RULE, capacity)
 
 
 def queue_at(event_id: str, priority: float) -> datetime:
@@ -86,22 +86,24 @@ def queue_at(event_id: str, priority: float) -> datetime:
     )
 
 
-def make(tx: Tx, wanted: Iterable[Place], *, keep: bool = False) -> None:
+def lock_groups(tx: Tx, wanted: Iterable[SlotRequest], *, keep: bool = False) -> None:
     """Lock the rows of these lanes; with ``keep`` only against being swept away."""
-    rows = {one.lane: {"key": one.lane, "text": one.text, "capacity": one.capacity} for one in wanted}
-    found = row_locks.lock(tx, lane, list(rows.values()), keep=keep)
+    rows = {
+        one.group_key: {"key": one.group_key, "text": one.text, "capacity": one.capacity} for one in wanted
+    }
+    found = row_locks.lock(tx, lane, list(rows.values()), key_share=keep)
     for key in sorted(rows):
         if found[key,]["capacity"] != rows[key]["capacity"]:
             tx.execute(sa.update(lane).where(lane.c.key == key).values(capacity=rows[key]["capacity"]))
 
 
-def enter(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], Place, datetime, bool]]) -> None:
+def enqueue(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], SlotRequest, datetime, bool]]) -> None:
     """Put executions in line: (row, place, queue_at, whether it is in at once) each. The lanes must be made."""
     tx.insert(
         slot,
         [
             {
-                "lane": place.lane,
+                "lane": place.group_key,
                 "execution_id": row["id"],
                 "rule": place.rule,
                 "capacity": place.capacity,
@@ -115,17 +117,17 @@ def enter(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], Place, datetime, boo
     tx.wake("flow")
 
 
-def leave(tx: Tx, execution_id: str) -> None:
+def release(tx: Tx, execution_id: str) -> None:
     """An execution has ended: give all its places back."""
-    tx.execute(_LEFT, {"id": execution_id})
+    tx.execute(_RELEASE, {"id": execution_id})
     tx.wake("flow")
 
 
-def step_back(tx: Tx, execution_id: str) -> None:
+def release_for_retry(tx: Tx, execution_id: str) -> None:
     """An execution waits for its next try: what it holds by concurrency limits is free, and it stands in line again."""
     freed = tx.execute(
         sa.update(slot)
-        .where(slot.c.execution_id == execution_id, slot.c.rule != OVERLAP)
+        .where(slot.c.execution_id == execution_id, slot.c.rule != OVERLAP_RULE)
         .values(taken_at=None)
     ).rowcount
     if freed:
@@ -139,64 +141,64 @@ def next_due(tx: Tx) -> datetime | None:
 
 
 @dataclass(frozen=True)
-class _Waiter:
+class _Candidate:
     """One that could start now, as the line stands: its places as (lane, how many are in, capacity)."""
 
     id: str
-    lanes: tuple[tuple[str, int, int], ...]
+    groups: tuple[tuple[str, int, int], ...]
 
 
-def is_ready(tx: Tx) -> bool:
+def can_assign_slots(tx: Tx) -> bool:
     """Whether somebody could be let in. A look that locks nothing."""
-    return bool(_waiters(tx, routing_queue.first_unrouted(tx), 1))
+    return bool(_find_candidates(tx, routing_queue.first_unrouted(tx), 1))
 
 
-def triggers(tx: Tx) -> list[str]:
+def waiting_trigger_ids(tx: Tx) -> list[str]:
     """The ids of the triggers whose executions are held."""
     return list(tx.execute(_TRIGGERS).scalars())
 
 
-def grant(tx: Tx, limit: int) -> list[str]:
+def assign_slots(tx: Tx, limit: int) -> list[str]:
     """Let in up to ``limit`` of those that wait. Returns their ids."""
     # Before the line is read: who is routed in between is then seen in it.
     first = routing_queue.first_unrouted(tx)
     locked = None
     if tx.dialect == "postgresql":
-        keys = sorted({key for one in _waiters(tx, first, limit) for key, _, _ in one.lanes})
+        keys = sorted({key for one in _find_candidates(tx, first, limit) for key, _, _ in one.groups})
         locked = set(tx.execute(_LOCKED, {"keys": keys}).scalars()) if keys else set()
     # Read again under the locks: nobody else lets anybody in now.
-    chosen = _fitting(_waiters(tx, first, limit), locked)
-    return _let_in(tx, chosen)
+    chosen = _fitting(_find_candidates(tx, first, limit), locked)
+    return _assign_slots(tx, chosen)
 
 
-def _fitting(waiters: Sequence[_Waiter], locked: set[str] | None) -> list[str]:
+def _fitting(waiters: Sequence[_Candidate], locked: set[str] | None) -> list[str]:
     """Those that fit in together, in their order. A pure function."""
     more: dict[str, int] = defaultdict(int)
     chosen: list[str] = []
     for one in waiters:
-        if locked is not None and not all(key in locked for key, _, _ in one.lanes):
+        if locked is not None and not all(key in locked for key, _, _ in one.groups):
             continue
-        if all(taken + more[key] < capacity for key, taken, capacity in one.lanes):
+        if all(taken + more[key] < capacity for key, taken, capacity in one.groups):
             chosen.append(one.id)
-            for key, _, _ in one.lanes:
+            for key, _, _ in one.groups:
                 more[key] += 1
     return chosen
 
 
-def _let_in(tx: Tx, ids: Sequence[str]) -> list[str]:
+def _assign_slots(tx: Tx, ids: Sequence[str]) -> list[str]:
     if not ids:
         return []
     # Those that somebody else is changing (cancelling, expiring) are left for the next time. Executions before
     # slots, as everybody who ends one takes them.
-    mine = list(tx.execute(_STILL_HELD, {"ids": ids}).scalars())
+    mine = list(tx.execute(_LOCK_WAITING, {"ids": ids}).scalars())
     if mine:
-        tx.execute(_SLOTS_IN, {"ids": mine, "now": tx.now})
-        tx.execute(_LET_GO, {"ids": mine})
+        tx.execute(_ASSIGN_SLOTS, {"ids": mine, "now": tx.now})
+        tx.execute(_MARK_READY, {"ids": mine})
         tx.wake("executions")
     return mine
 
 
-def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
+def _find_candidates(tx: Tx, first: str | None, limit: int) -> list[_Candidate]:
     """Those that are due and for whom every lane has room, in their order; the lanes are not locked by this.
 
     ``first`` is the first event that is not routed: who comes after it may not start yet.
@@ -206,7 +208,7 @@ def _waiters(tx: Tx, first: str | None, limit: int) -> list[_Waiter]:
     found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for row in rows:
         found[row["execution_id"]].append((row["lane"], row["taken"], row["capacity"]))
-    return [_Waiter(id_, tuple(lanes)) for id_, lanes in found.items()]
+    return [_Candidate(id_, tuple(lanes)) for id_, lanes in found.items()]
 
 
 def _free(*, behind: bool) -> Any:
@@ -233,7 +235,7 @@ def _free(*, behind: bool) -> Any:
     due = [
         sa.text("slot.taken_at IS NULL"),
         slot.c.lane.in_(sa.select(room.c.lane)),
-        HELD,
+        WAITING_FOR_SLOT,
         execution.c.run_at <= _NOW,
         sa.or_(
             execution.c.expires_at.is_(None),
@@ -292,12 +294,14 @@ _IDS = sa.bindparam("ids", expanding=True, type_=Id)
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 _FREE = _free(behind=False)
 _FREE_BEFORE = _free(behind=True)
-_LEFT = sa.delete(slot).where(slot.c.execution_id == sa.bindparam("id", type_=Id))
-_RETUNED = (
+_RELEASE = sa.delete(slot).where(slot.c.execution_id == sa.bindparam("id", type_=Id))
+_UPDATE_CAPACITY = (
     sa.update(slot)
     .where(
         slot.c.execution_id.in_(
-            sa.select(execution.c.id).where(execution.c.trigger_id == sa.bindparam("trigger", type_=Id), HELD)
+            sa.select(execution.c.id).where(
+                execution.c.trigger_id == sa.bindparam("trigger", type_=Id), WAITING_FOR_SLOT
+            )
         ),
         slot.c.rule == sa.bindparam("of"),
         slot.c.taken_at.is_(None),
@@ -321,32 +325,32 @@ _EMPTY = (
     .limit(_LIMIT)
     .with_for_update(skip_locked=True)
 )
-_NEXT_DUE = sa.select(sa.func.min(execution.c.run_at)).where(HELD, execution.c.run_at > _NOW)
-_TRIGGERS = sa.select(execution.c.trigger_id).distinct().where(HELD)
+_NEXT_DUE = sa.select(sa.func.min(execution.c.run_at)).where(WAITING_FOR_SLOT, execution.c.run_at > _NOW)
+_TRIGGERS = sa.select(execution.c.trigger_id).distinct().where(WAITING_FOR_SLOT)
 _LOCKED = (
     sa.select(lane.c.key)
     .where(lane.c.key.in_(sa.bindparam("keys", expanding=True)))
     .order_by(lane.c.key)
     .with_for_update(key_share=True, skip_locked=True)
 )
-_STILL_HELD = (
+_LOCK_WAITING = (
     sa.select(execution.c.id)
-    .where(execution.c.id.in_(_IDS), HELD)
+    .where(execution.c.id.in_(_IDS), WAITING_FOR_SLOT)
     .order_by(execution.c.id)
     .with_for_update(skip_locked=True)
 )
-_SLOTS_IN = (
+_ASSIGN_SLOTS = (
     sa.update(slot).where(slot.c.execution_id.in_(_IDS), slot.c.taken_at.is_(None)).values(taken_at=_NOW)
 )
-_LET_GO = sa.update(execution).where(execution.c.id.in_(_IDS)).values(held=False)
+_MARK_READY = sa.update(execution).where(execution.c.id.in_(_IDS)).values(held=False)
 
 
-def retune(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
+def update_capacities(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
     """A trigger's limits are now these, by rule: they hold for what waits already. A rule that is not there any more
     holds nobody back."""
-    for rule in (0, 1, OVERLAP):
+    for rule in (0, 1, OVERLAP_RULE):
         given = {"trigger": trigger_id, "of": rule, "most": capacities.get(rule, UNLIMITED)}
-        if tx.execute(_RETUNED, given).rowcount:
+        if tx.execute(_UPDATE_CAPACITY, given).rowcount:
             tx.wake("flow")
 
 
@@ -363,15 +367,15 @@ def sweep(tx: Tx, limit: int) -> int:
     return done
 
 
-def waiting(tx: Tx) -> dict[str, int]:
+def count_waiting(tx: Tx) -> dict[str, int]:
     """How many stand in line, for ``concurrency`` and for ``overlap``."""
-    control = sa.case((slot.c.rule == OVERLAP, "overlap"), else_="concurrency")
+    control = sa.case((slot.c.rule == OVERLAP_RULE, "overlap"), else_="concurrency")
     return tx.pairs(
         sa.select(control, sa.func.count()).where(sa.text("slot.taken_at IS NULL")).group_by(control)
     )
 
 
-def of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
+def slots_of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
     """The places of an execution: ``lane`` as people read it, ``capacity``, ``taken_at``, and ``ahead``, the number of
     those that stand before it."""
     other = slot.alias()

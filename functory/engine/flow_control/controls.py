@@ -17,10 +17,10 @@ from typing import Literal
 from functory.engine.serialization import json_codec
 
 # Temporal's six (CANCEL_OTHER and TERMINATE_OTHER act on what is open; the others on the newcomer).
-Policy = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"]
+OverlapPolicy = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"]
 
 # Whose executions count together in a concurrency limit.
-Scope = Literal["trigger", "function", "global"]
+ConcurrencyScope = Literal["trigger", "function", "global"]
 
 # What a BUFFER_ALL line holds at the most (Temporal's limit of buffered starts).
 MAX_BUFFERED = 1000
@@ -46,7 +46,7 @@ NO_KEY = Key("", "")
 
 
 @dataclass(frozen=True)
-class Once:
+class IdempotencyKey:
     """Idempotency: one firing a key within ``window`` seconds; the first wins."""
 
     key: Key
@@ -54,7 +54,7 @@ class Once:
 
 
 @dataclass(frozen=True)
-class Pace:
+class RateLimit:
     """A rate as GCRA has it: ``limit`` in ``period`` seconds, ``burst`` of them at once."""
 
     key: Key
@@ -64,12 +64,12 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Lane:
+class ConcurrencyLimit:
     """A concurrency limit: of all executions with this key in its scope, ``capacity`` run at a time."""
 
     key: Key
     capacity: int
-    scope: Scope = "trigger"
+    scope: ConcurrencyScope = "trigger"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Overlap:
     """What to do when an execution of the same key is still open. ``reason`` is recorded where one is skipped."""
 
     key: Key
-    policy: Policy
+    policy: OverlapPolicy
     reason: Literal["overlap", "singleton"] = "overlap"
 
 
@@ -85,13 +85,13 @@ class Overlap:
 class Controls:
     """All that a trigger's flow control says of one match."""
 
-    once: Once | None = None
-    rate_limit: Pace | None = None
-    throttle: Pace | None = None
-    lanes: tuple[Lane, ...] = ()
+    idempotency: IdempotencyKey | None = None
+    rate_limit: RateLimit | None = None
+    throttle: RateLimit | None = None
+    concurrency_limits: tuple[ConcurrencyLimit, ...] = ()
     overlap: Overlap | None = None
     priority: float = 0.0  # seconds by which it goes before others (Inngest: -600 to 600)
-    expires: float | None = None  # seconds after which it is not started any more
+    expires_after: float | None = None  # seconds after which it is not started any more
 
 
-NONE = Controls()
+NO_CONTROLS = Controls()

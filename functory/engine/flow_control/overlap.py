@@ -16,52 +16,56 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from functory.engine.flow_control.controls import MAX_BUFFERED, Policy
+from functory.engine.flow_control.controls import MAX_BUFFERED, OverlapPolicy
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenExecution:
     """An open execution of a key: the event that it was started by, and whether it may run or still waits in line."""
 
     id: str
     position: str
-    runs: bool
+    has_slot: bool
 
 
 @dataclass(frozen=True)
-class Answer:
+class OverlapDecision:
     """``now``: it starts. ``wait``: it stands in line. ``drop``: it does not run, because of ``detail``.
 
     Whatever it is, ``cancel`` are the open executions that have to end.
     """
 
-    what: Literal["now", "wait", "drop"]
-    cancel: tuple[str, ...] = ()
+    action: Literal["now", "wait", "drop"]
+    cancel_ids: tuple[str, ...] = ()
     detail: str = ""
 
 
-def decide(policy: Policy, position: str, others: Sequence[Open]) -> Answer:
+def decide(policy: OverlapPolicy, position: str, others: Sequence[OpenExecution]) -> OverlapDecision:
     """The answer for a match of the event ``position`` beside the ``others`` of its key. A pure function."""
     if policy == "allow_all":
-        return Answer("now")
-    running = [one for one in others if one.runs]
-    waiting = [one for one in others if not one.runs]
+        return OverlapDecision("now")
+    running = [one for one in others if one.has_slot]
+    waiting = [one for one in others if not one.has_slot]
     if policy == "skip":
-        return Answer("drop", detail=_because(others[0], "is open")) if others else Answer("now")
+        return (
+            OverlapDecision("drop", detail=_because(others[0], "is open"))
+            if others
+            else OverlapDecision("now")
+        )
     if policy == "buffer_one":
         # Where nothing runs the first of the line is about to.
         if len(waiting) > (0 if running else 1):
-            return Answer("drop", detail=_because(waiting[-1], "waits already"))
-        return Answer("wait")
+            return OverlapDecision("drop", detail=_because(waiting[-1], "waits already"))
+        return OverlapDecision("wait")
     if policy == "buffer_all":
         if len(waiting) >= MAX_BUFFERED + (0 if running else 1):
-            return Answer("drop", detail=f"{MAX_BUFFERED} wait already")
-        return Answer("wait")
+            return OverlapDecision("drop", detail=f"{MAX_BUFFERED} wait already")
+        return OverlapDecision("wait")
     newer = [one for one in others if one.position > position]
     if newer:
-        return Answer("drop", detail=_because(newer[0], "is of a newer event"))
-    return Answer("wait" if policy == "cancel_other" else "now", tuple(one.id for one in others))
+        return OverlapDecision("drop", detail=_because(newer[0], "is of a newer event"))
+    return OverlapDecision("wait" if policy == "cancel_other" else "now", tuple(one.id for one in others))
 
 
-def _because(other: Open, what: str) -> str:
+def _because(other: OpenExecution, what: str) -> str:
     return f"execution {other.id} {what}"

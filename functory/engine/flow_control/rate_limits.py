@@ -18,20 +18,22 @@ import sqlalchemy as sa
 from functory.engine.database import row_locks
 from functory.engine.database.schema import pace as table
 from functory.engine.database.transaction import Tx
-from functory.engine.flow_control.controls import Pace
+from functory.engine.flow_control.controls import RateLimit
 
-Control = Literal["throttle", "rate_limit"]
+RateLimitKind = Literal["throttle", "rate_limit"]
 
 
-def step(pace: Pace) -> timedelta:
+def emission_interval(limit: RateLimit) -> timedelta:
     """The time between two, rounded up to the microsecond: a limit is never exceeded by rounding."""
-    return timedelta(microseconds=math.ceil(pace.period * 1_000_000 / pace.limit))
+    return timedelta(microseconds=math.ceil(limit.period * 1_000_000 / limit.limit))
 
 
-def reserve(next_at: datetime | None, now: datetime, pace: Pace) -> tuple[datetime, datetime]:
+def reserve(next_allowed_at: datetime | None, now: datetime, limit: RateLimit) -> tuple[datetime, datetime]:
     """When one more may start, at the earliest now, and the new moment. A pure function."""
-    expected = max(next_at or now, now)
-    return max(now, expected - step(pace) * (pace.burst - 1)), expected + step(pace)
+    expected = max(next_allowed_at or now, now)
+    return max(now, expected - emission_interval(limit) * (limit.burst - 1)), expected + emission_interval(
+        limit
+    )
 
 
 _OLD = (
@@ -41,7 +43,7 @@ _OLD = (
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True)
 )
-_MOVED = (
+_UPDATE_RATE_LIMIT = (
     sa.update(table)
     .where(
         table.c.trigger_id == sa.bindparam("t", type_=table.c.trigger_id.type),
@@ -54,14 +56,14 @@ _MOVED = (
 
 @dataclass
 class _State:
-    next_at: datetime
+    next_allowed_at: datetime
     dropped: int = 0
 
 
-class Paces:
+class RateLimits:
     """The moments of some keys of one control, locked until the commit; :meth:`write` stores what became of them."""
 
-    def __init__(self, tx: Tx, control: Control, wanted: Iterable[tuple[str, Pace]]) -> None:
+    def __init__(self, tx: Tx, control: RateLimitKind, wanted: Iterable[tuple[str, RateLimit]]) -> None:
         """``wanted`` are triggers' ids with what they ask for."""
         self._tx = tx
         self._control = control
@@ -71,7 +73,7 @@ class Paces:
                 "control": control,
                 "key": pace.key.hash,
                 "text": pace.key.text,
-                "next_at": row_locks.LONG_AGO,
+                "next_at": row_locks.EPOCH,
                 "dropped": 0,
             }
             for trigger, pace in wanted
@@ -82,45 +84,45 @@ class Paces:
         }
         self._changed: set[tuple[str, str]] = set()
 
-    def reserve(self, trigger_id: str, pace: Pace) -> datetime:
+    def reserve(self, trigger_id: str, limit: RateLimit) -> datetime:
         """The moment at which one more may start."""
-        state = self._of(trigger_id, pace)
-        moment, state.next_at = reserve(state.next_at, self._tx.now, pace)
+        state = self._of(trigger_id, limit)
+        moment, state.next_allowed_at = reserve(state.next_allowed_at, self._tx.now, limit)
         return moment
 
-    def conforms(self, trigger_id: str, pace: Pace) -> bool:
+    def try_acquire(self, trigger_id: str, limit: RateLimit) -> bool:
         """Whether one more may start now; one that may not is counted as dropped."""
-        state = self._of(trigger_id, pace)
-        moment, following = reserve(state.next_at, self._tx.now, pace)
+        state = self._of(trigger_id, limit)
+        moment, following = reserve(state.next_allowed_at, self._tx.now, limit)
         if moment > self._tx.now:
             state.dropped += 1
             return False
-        state.next_at = following
+        state.next_allowed_at = following
         return True
 
     def write(self) -> None:
         """Store the moments and counts that have changed."""
         if self._changed:
             self._tx.execute(
-                _MOVED,
+                _UPDATE_RATE_LIMIT,
                 [
                     {
                         "t": key[0],
                         "c": self._control,
                         "k": key[1],
-                        "at": self._known[key].next_at,
+                        "at": self._known[key].next_allowed_at,
                         "n": self._known[key].dropped,
                     }
                     for key in sorted(self._changed)
                 ],
             )
 
-    def _of(self, trigger_id: str, pace: Pace) -> _State:
-        self._changed.add((trigger_id, pace.key.hash))
-        return self._known[trigger_id, pace.key.hash]
+    def _of(self, trigger_id: str, limit: RateLimit) -> _State:
+        self._changed.add((trigger_id, limit.key.hash))
+        return self._known[trigger_id, limit.key.hash]
 
 
-def forget(tx: Tx, before: datetime, limit: int) -> int:
+def delete_expired(tx: Tx, before: datetime, limit: int) -> int:
     """Delete keys whose moment was ``before``: they are as good as new. Returns how many."""
     rows = tx.execute(_OLD, {"before": before, "limit": limit}).all()
     if rows:

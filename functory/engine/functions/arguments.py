@@ -35,7 +35,7 @@ def bind(
     return bound
 
 
-def first(parameters: Sequence[Mapping[str, Any]], value: Any) -> dict[str, Any]:
+def bind_first(parameters: Sequence[Mapping[str, Any]], value: Any) -> dict[str, Any]:
     """The input that passes ``value`` as the first argument; an empty one for a function without any."""
     for parameter in parameters:
         if parameter["kind"] in ("positional_only", "positional", "keyword"):

@@ -33,7 +33,7 @@ class Dependency:
         return self.name if self.pin is None else f"{self.name}@{self.pin}"
 
 
-def reference(text: str, what: str = "function") -> tuple[str, int | None]:
+def parse_reference(text: str, what: str = "function") -> tuple[str, int | None]:
     """Read ``name`` or ``name@version``. Raises :class:`Invalid`."""
     match = _PINNED.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -43,7 +43,7 @@ def reference(text: str, what: str = "function") -> tuple[str, int | None]:
     return match[1], int(match[2]) if match[2] else None
 
 
-def read(declared: Iterable[Any] | None) -> tuple[Dependency, ...]:
+def parse(declared: Iterable[Any] | None) -> tuple[Dependency, ...]:
     """Read a declaration: names, pinned names, or mappings as stored. Raises :class:`Invalid`."""
     if isinstance(declared, str):
         raise Invalid(
@@ -53,9 +53,9 @@ def read(declared: Iterable[Any] | None) -> tuple[Dependency, ...]:
     for item in declared or ():
         if isinstance(item, Mapping):
             pin = item.get("pin")
-            name, pin = reference(f"{item.get('name')}" + (f"@{pin}" if pin else ""), "dependency")
+            name, pin = parse_reference(f"{item.get('name')}" + (f"@{pin}" if pin else ""), "dependency")
         else:
-            name, pin = reference(item, "dependency")
+            name, pin = parse_reference(item, "dependency")
         names.check_name(name)
         if name in found and found[name].pin != pin:
             raise Invalid(f"the dependency {name} is declared twice", f"as {found[name]} and as {name}@{pin}")
@@ -102,7 +102,7 @@ def closure(
     waiting = [entry]
     while waiting:
         current = waiting.pop()
-        for dependency in read(current["dependencies"]):
+        for dependency in parse(current["dependencies"]):
             row = load(dependency.name, dependency.pin)
             if row is None:
                 raise NotFound(

@@ -12,10 +12,10 @@ from functory.engine.errors import Invalid
 from functory.engine.functions import dependencies, undoing, versions
 
 
-def resolved(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def resolve_dependencies(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mark each dependency as existing or not, and refuse a cycle with its path."""
     graph: dict[str, list[str]] = {name: []}
-    waiting = list(dependencies.read(declared))
+    waiting = list(dependencies.parse(declared))
     known: dict[str, bool] = {}
     graph[name] = [str(d) for d in waiting]
     while waiting:
@@ -25,31 +25,31 @@ def resolved(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str
         for dependency in wanted:
             row = rows.get((dependency.name, dependency.pin))
             known[str(dependency)] = row is not None
-            below = dependencies.read(row["dependencies"]) if row else ()
+            below = dependencies.parse(row["dependencies"]) if row else ()
             graph[str(dependency)] = [str(d) for d in below]
             waiting.extend(below)
     dependencies.check_acyclic(name, graph)
-    return [d.as_json() | {"resolved": known.get(str(d), False)} for d in dependencies.read(declared)]
+    return [d.as_json() | {"resolved": known.get(str(d), False)} for d in dependencies.parse(declared)]
 
 
-def undoing_of(tx: Tx, name: str, reference: str | None) -> list[str]:
+def compensation_problems(tx: Tx, name: str, reference: str | None) -> list[str]:
     """What is wrong with the function that undoes ``name``, as warnings. Raises :class:`Invalid` for itself."""
     if reference is None:
         return []
-    other, pin = dependencies.reference(reference, "compensation")
+    other, pin = dependencies.parse_reference(reference, "compensation")
     if other == name:
         raise Invalid(
             f"{name} cannot undo itself", f"its compensation is {reference}", "name another function"
         )
-    return undoing.warnings(versions.load(tx, other, pin), reference)
+    return undoing.compensation_warnings(versions.load(tx, other, pin), reference)
 
 
-def users(tx: Tx, name: str) -> list[str]:
+def dependents(tx: Tx, name: str) -> list[str]:
     """Who needs a function: functions and triggers, as text."""
-    return _dependents(tx, name) + _triggers(tx, name)
+    return _dependent_functions(tx, name) + _triggers(tx, name)
 
 
-def _dependents(tx: Tx, name: str) -> list[str]:
+def _dependent_functions(tx: Tx, name: str) -> list[str]:
     rows = tx.rows(
         sa.select(
             function.c.name,
@@ -67,12 +67,12 @@ def _dependents(tx: Tx, name: str) -> list[str]:
         .where(function.c.state != "deleted", function.c.name != name)
         .order_by(function.c.name)
     )
-    return [f"function {row['name']}" for row in rows if name in _needed(row)]
+    return [f"function {row['name']}" for row in rows if name in _referenced_functions(row)]
 
 
-def _needed(row: dict[str, Any]) -> set[str]:
+def _referenced_functions(row: dict[str, Any]) -> set[str]:
     """The functions that a version names: its dependencies and what undoes it."""
-    undone_by = {dependencies.reference(row["compensate"])[0]} if row["compensate"] else set()
+    undone_by = {dependencies.parse_reference(row["compensate"])[0]} if row["compensate"] else set()
     return {d["name"] for d in row["dependencies"]} | undone_by
 
 
@@ -91,5 +91,5 @@ def _triggers(tx: Tx, name: str) -> list[str]:
     return [
         f"trigger {row['name']}"
         for row in rows
-        if dependencies.reference(row["definition"]["function"])[0] == name
+        if dependencies.parse_reference(row["definition"]["function"])[0] == name
     ]

@@ -25,7 +25,7 @@ from functory.engine.serialization import json_codec
 
 
 @dataclass(frozen=True)
-class Needs:
+class PackageNeeds:
     """What a version asks for: requirements, and the imports that its author declared (not those found)."""
 
     requirements: tuple[str, ...] = ()
@@ -35,7 +35,9 @@ class Needs:
         return bool(self.requirements or self.imports)
 
     @classmethod
-    def of(cls, declared: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Needs:
+    def from_declaration(
+        cls, declared: Mapping[str, Any], base: Mapping[str, Any] | None = None
+    ) -> PackageNeeds:
         """The needs of the version that ``declared`` makes of ``base``."""
         requirements = declared.get("requirements", base["requirements"] if base else ())
         kept = base["imports"] if base and base["declared"].get("imports") else ()
@@ -60,33 +62,33 @@ class Resolve(Protocol):
     What cannot be had is an ``error`` of the answer; raises :class:`Invalid` for what is no requirement.
     """
 
-    def __call__(self, needs: Needs, *, renew: bool = False) -> Resolved: ...
+    def __call__(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved: ...
 
 
-NOTHING = Resolved()
+NO_PACKAGES = Resolved()
 
 
-def key_of(lock: str, python: str, platform: str) -> str:
+def environment_key(lock: str, python: str, platform: str) -> str:
     """The key of a lock for a Python (``3.11``) and a platform (``linux-x86_64``): 64 hexadecimal digits."""
     return hashlib.sha256("\0".join((python, platform, lock)).encode()).hexdigest()
 
 
-def request_of(requirements: Sequence[str], python: str, platform: str, index: str, newest: str) -> str:
+def request_hash(requirements: Sequence[str], python: str, platform: str, index: str, newest: str) -> str:
     """The hash of a request; ``requirements`` are normalised, ``index`` holds no credentials."""
     return json_codec.digest([list(requirements), python, platform, index, newest])
 
 
-def find(database: Database, request: str) -> dict[str, Any] | None:
+def find_by_request(database: Database, request: str) -> dict[str, Any] | None:
     """The environment that answered this request before."""
     statement = sa.select(environment).join(resolution, resolution.c.environment == environment.c.key)
     with database.read() as tx:
-        return tx.one(statement.where(resolution.c.request == request))
+        return tx.first(statement.where(resolution.c.request == request))
 
 
 def load(database: Database, key: str) -> dict[str, Any]:
     """An environment by its key. Raises :class:`NotFound`."""
     with database.read() as tx:
-        row = tx.one(sa.select(environment).where(environment.c.key == key))
+        row = tx.first(sa.select(environment).where(environment.c.key == key))
     if row is None:
         raise NotFound(f"environment {key[:12]} not found", try_="functory environment list")
     return row
@@ -96,7 +98,7 @@ def store(
     database: Database, request: str, requirements: Sequence[str], lock: str, python: str, platform: str
 ) -> str:
     """Keep a lock as the answer to ``request``. Returns its key."""
-    key = key_of(lock, python, platform)
+    key = environment_key(lock, python, platform)
     row = {
         "key": key,
         "requirements": list(requirements),
@@ -130,7 +132,7 @@ def by_prefix(database: Database, prefix: str) -> dict[str, Any]:
     return found[0]
 
 
-def forget(database: Database, older: timedelta, author: str) -> list[str]:
+def delete_unused(database: Database, min_age: timedelta, author: str) -> list[str]:
     """Delete the environments that no version names (not of deleted functions either) and that are as old.
 
     One that was just resolved is named by its version only a moment later, hence ``older``. Returns the keys.
@@ -138,35 +140,35 @@ def forget(database: Database, older: timedelta, author: str) -> list[str]:
     named = sa.select(function_version.c.environment).where(function_version.c.environment.is_not(None))
     with database.write() as tx:
         # Asked for again a moment ago is as good as made a moment ago.
-        recent = sa.select(resolution.c.environment).where(resolution.c.created_at > tx.now - older)
+        recent = sa.select(resolution.c.environment).where(resolution.c.created_at > tx.now - min_age)
         keys = [
             row["key"]
             for row in tx.rows(
                 sa.select(environment.c.key).where(
                     environment.c.key.not_in(named),
                     environment.c.key.not_in(recent),
-                    environment.c.created_at <= tx.now - older,
+                    environment.c.created_at <= tx.now - min_age,
                 )
             )
         ]
         if keys:
             tx.execute(sa.delete(resolution).where(resolution.c.environment.in_(keys)))
             tx.execute(sa.delete(environment).where(environment.c.key.in_(keys)))
-            audit.note(tx, author, "environment.prune", "environments", {"keys": keys})
+            audit.append(tx, author, "environment.prune", "environments", {"keys": keys})
     return keys
 
 
-def equip(tx: Tx, version: Mapping[str, Any], resolved: Resolved, author: str) -> dict[str, Any]:
+def set_environment(tx: Tx, version: Mapping[str, Any], resolved: Resolved, author: str) -> dict[str, Any]:
     """Give a stored version its environment, or the reason why there is none. Returns the version as it is now."""
     values = {"environment": resolved.environment, "environment_error": resolved.error}
     if any(version[name] != value for name, value in values.items()):
         statement = sa.update(function_version).where(function_version.c.id == version["id"])
         tx.execute(statement.values(**values))
-        audit.note(tx, author, "environment.build", f"{version['name']}@{version['number']}", values)
+        audit.append(tx, author, "environment.build", f"{version['name']}@{version['number']}", values)
     return dict(version) | values
 
 
-def renewed(version: Mapping[str, Any], resolved: Resolved, renew: bool) -> bool:
+def packages_changed(version: Mapping[str, Any], resolved: Resolved, renew: bool) -> bool:
     """Whether newer packages make a new version of this one.
 
     Raises :class:`Conflict` when newer ones were wanted and cannot be had: the version stays as it is.
@@ -188,7 +190,7 @@ def check_ready(version: Mapping[str, Any]) -> None:
         )
 
 
-def keys_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def environment_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The environments of several versions in their order, each once."""
     return list(dict.fromkeys(row["environment"] for row in rows if row["environment"]))
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from functory.engine.access import grants
 from functory.engine.access.grants import NOTHING, Grants
-from functory.engine.access.path_grants import Places
+from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database import audit, counters
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import counter, function, function_version, widening
@@ -24,14 +24,14 @@ from functory.engine.events import store as event_store
 from functory.engine.functions import versions
 from functory.engine.settings import Settings
 
-MOST = 200
+MAX_APPROVALS = 200
 MAX_REASON = 2000
 
-Key = tuple[str, str]
+VersionKey = tuple[str, str]
 """A function's name, and the hash of a version's content."""
 
 # Selected along by a claim: raised whenever a widening comes or goes, NULL before the first one.
-STAMP = (
+CHANGE_COUNTER = (
     sa.select(counter.c.value)
     .where(counter.c.name == counters.GRANTS)
     .scalar_subquery()
@@ -39,13 +39,13 @@ STAMP = (
 )
 
 
-class Widenings:
+class GrantApprovals:
     """Allow, revoke and list grants; ``author`` is who does it."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._kinds = grants.kinds_of_authors(settings)
-        self._places = Places(settings)
+        self._kinds = grants.author_grant_kinds(settings)
+        self._places = ProtectedPaths(settings)
 
     def allow(
         self, name: str, number: int | None, kind: str, value: str = "", *, reason: str, author: str = ""
@@ -62,16 +62,16 @@ class Widenings:
             version = _version(tx, name, number)
             key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
             count = sa.select(sa.func.count()).select_from(widening).where(*_of(version))
-            if int(tx.scalar(count)) >= MOST:
+            if int(tx.scalar(count)) >= MAX_APPROVALS:
                 raise Invalid(
-                    f"{name} v{version['number']} has {MOST} grants already",
+                    f"{name} v{version['number']} has {MAX_APPROVALS} grants already",
                     "no version takes more",
                     f"functory grant list {name}",
                 )
             row = key | {"id": tx.new_id(), "author": author, "reason": reason, "created_at": tx.now}
             created = tx.insert_new(widening, row)
             if created:
-                _tell(tx, "allow", version, kind, value, author, reason)
+                _record_change(tx, "allow", version, kind, value, author, reason)
         return key | {"version": version["number"], "created": created}
 
     def revoke(
@@ -83,7 +83,7 @@ class Widenings:
         stays in effect by the author's declaration. Raises as :meth:`allow`, and :class:`Conflict` for what
         nothing but the declaration gives.
         """
-        value = _spelled(kind, value)
+        value = _stored_value(kind, value)
         reason = _text(reason, "reason", MAX_REASON) if reason else ""
         with self._database.write() as tx:
             counters.bump(tx, counters.GRANTS)
@@ -93,7 +93,7 @@ class Widenings:
             ).rowcount
             declared = (kind, value) in Grants.declared(version).only(self._kinds).items()
             if removed:
-                _tell(tx, "revoke", version, kind, value, author, reason)
+                _record_change(tx, "revoke", version, kind, value, author, reason)
             elif declared:
                 raise Conflict(
                     f"{name} v{version['number']} has {f'{kind} {value}'.rstrip()} by its author's declaration",
@@ -103,7 +103,7 @@ class Widenings:
         key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
         return key | {"version": version["number"], "removed": bool(removed), "declared": declared}
 
-    def of(self, version: Mapping[str, Any]) -> tuple[Grants, Grants]:
+    def effective_and_pending(self, version: Mapping[str, Any]) -> tuple[Grants, Grants]:
         """What a version row has in effect, and what it declares and waits for."""
         with self._database.read() as tx:
             widened = load(tx, [(version["name"], version["sha256"])])[version["name"], version["sha256"]]
@@ -138,7 +138,9 @@ class Widenings:
                 if (entry["function"], entry["sha256"]) == (row["name"], row["sha256"])
             ]
             stored = {(entry["kind"], entry["value"]) for entry in own}
-            waiting = set(grants.pending(Grants.declared(row), self._kinds, Grants.of(stored)).items())
+            waiting = set(
+                grants.pending(Grants.declared(row), self._kinds, Grants.from_items(stored)).items()
+            )
             for kind, value in Grants.declared(row).items():
                 if (kind, value) not in stored:
                     found.append(
@@ -158,47 +160,47 @@ class Widenings:
         return sorted(found, key=lambda e: (e["function"], -(e["version"] or 0), e["kind"], e["value"]))
 
     def _checked(self, kind: str, value: str) -> str:
-        checked = grants.value_of(kind, value)
+        checked = grants.normalize_value(kind, value)
         if kind in ("read", "write"):
             self._places.check(kind, checked)
         return checked
 
 
-class Remembered:
+class GrantApprovalCache:
     """The widenings of versions that a worker has met, read again when the counter says that some changed."""
 
-    def __init__(self, most: int = 2000) -> None:
-        self._most = most
+    def __init__(self, max_size: int = 2000) -> None:
+        self._max_size = max_size
         # Replaced as a whole: threads that claim at the same time must not pair one's stamp with another's rows.
-        self._kept: tuple[int | None, dict[Key, Grants]] = (None, {})
+        self._kept: tuple[int | None, dict[VersionKey, Grants]] = (None, {})
 
-    def of(self, tx: Tx, stamp: int | None, keys: Iterable[Key]) -> dict[Key, Grants]:
+    def get(self, tx: Tx, change_count: int | None, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
         """What was granted to each of ``keys``; ``stamp`` is what this transaction has read as :data:`STAMP`.
 
         At most one statement, and none when nothing was ever granted or all is known.
         """
         wanted = set(keys)
-        if stamp is None:
+        if change_count is None:
             return dict.fromkeys(wanted, NOTHING)
         kept, known = self._kept
-        if stamp != kept or len(known) > self._most:
+        if change_count != kept or len(known) > self._max_size:
             known = {}
         unknown = [key for key in wanted if key not in known]
         if unknown:
             known = known | load(tx, unknown)
-            self._kept = (stamp, known)
+            self._kept = (change_count, known)
         return {key: known[key] for key in wanted}
 
 
-def load(tx: Tx, keys: Iterable[Key]) -> dict[Key, Grants]:
+def load(tx: Tx, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
     """What was granted to each of these (function, hash)."""
-    found: dict[Key, list[tuple[str, str]]] = {key: [] for key in keys}
+    found: dict[VersionKey, list[tuple[str, str]]] = {key: [] for key in keys}
     names = sorted({name for name, _ in found})
     for row in tx.rows(sa.select(widening).where(widening.c.function.in_(names))):
         key = (row["function"], row["sha256"])
         if key in found:
             found[key].append((row["kind"], row["value"]))
-    return {key: Grants.of(items) for key, items in found.items()}
+    return {key: Grants.from_items(items) for key, items in found.items()}
 
 
 def _allowed(tx: Tx, version: Mapping[str, Any] | None, name: str | None) -> list[dict[str, Any]]:
@@ -232,8 +234,8 @@ def _version(tx: Tx, name: str, number: int | None) -> dict[str, Any]:
     return row
 
 
-def _tell(
-    tx: Tx, deed: str, version: Mapping[str, Any], kind: str, value: str, author: str, reason: str
+def _record_change(
+    tx: Tx, action: str, version: Mapping[str, Any], kind: str, value: str, author: str, reason: str
 ) -> None:
     data = {
         "version": version["number"],
@@ -243,16 +245,16 @@ def _tell(
         "reason": reason,
     }
     name = version["name"]
-    audit.note(tx, author, f"grant.{deed}", name, data)
-    type_ = "function.granted" if deed == "allow" else "function.revoked"
+    audit.append(tx, author, f"grant.{action}", name, data)
+    type_ = "function.granted" if action == "allow" else "function.revoked"
     told = {"function": name, "author": author} | data
-    event_store.add(tx, [event_store.record(tx, type_, name, told, source=f"/functory/functions/{name}")])
+    event_store.append(tx, [event_store.record(tx, type_, name, told, source=f"/functory/functions/{name}")])
 
 
-def _spelled(kind: str, value: str) -> str:
+def _stored_value(kind: str, value: str) -> str:
     """The value as it was stored: also of a path that nobody could be granted any more."""
     try:
-        return grants.value_of(kind, value)
+        return grants.normalize_value(kind, value)
     except Invalid:
         if kind in ("read", "write") and isinstance(value, str):
             return value

@@ -10,7 +10,7 @@ from functory.engine.errors import Invalid
 
 # Attempts that end by no fault of the function (a killed worker, a crash) are repeated up to this,
 # even for a function that asks for no retries.
-LEAST_ATTEMPTS = 3
+MIN_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Limits:
 
     def attempts(self) -> int:
         """How often an execution may be tried in all."""
-        return self.max_attempts or max(self.retries + 1, LEAST_ATTEMPTS)
+        return self.max_attempts or max(self.retries + 1, MIN_ATTEMPTS)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,7 +61,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-def read(value: Mapping[str, Any] | None) -> Limits:
+def parse(value: Mapping[str, Any] | None) -> Limits:
     """Check a mapping of limits. Raises :class:`Invalid` naming the wrong one and its bounds."""
     known = {field.name for field in fields(Limits)}
     if value is not None and not isinstance(value, Mapping):

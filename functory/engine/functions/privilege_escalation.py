@@ -37,8 +37,8 @@ def check(tx: Tx, cause: Cause | None, version: Mapping[str, Any], *, active: bo
     """
     if cause is None:
         return
-    has = _held(tx, cause)
-    for node, declared in _reached(tx, version, active):
+    has = _grants_of_cause(tx, cause)
+    for node, declared in _linked_versions(tx, version, active):
         missing = has.missing(declared)
         if missing:
             own = f"{version['name']} v{version['number']}"
@@ -50,8 +50,8 @@ def check(tx: Tx, cause: Cause | None, version: Mapping[str, Any], *, active: bo
             )
 
 
-def _held(tx: Tx, cause: Cause) -> Grants:
-    row = tx.one(
+def _grants_of_cause(tx: Tx, cause: Cause) -> Grants:
+    row = tx.first(
         sa.select(attempt.c.sandbox).where(
             attempt.c.execution_id == cause.execution_id, attempt.c.fence == cause.fence
         )
@@ -59,7 +59,7 @@ def _held(tx: Tx, cause: Cause) -> Grants:
     return Grants.from_json((row["sandbox"] or {}).get("grants")) if row else NOTHING
 
 
-def _reached(tx: Tx, version: Mapping[str, Any], active: bool) -> Iterable[tuple[Node, Grants]]:
+def _linked_versions(tx: Tx, version: Mapping[str, Any], active: bool) -> Iterable[tuple[Node, Grants]]:
     """Every version that may share a process with ``version``, itself first, with all that it may ever have."""
     own: Node = (version["name"], version["number"])
     needs, current = _graph(tx)

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.access.path_grants import Places
+from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database import counters
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import function, function_version
@@ -26,7 +26,7 @@ from functory.engine.events.causation import Cause
 from functory.engine.functions import dependents as dependent_rows
 from functory.engine.functions import environments, privilege_escalation, versions
 from functory.engine.functions.analysis import findings
-from functory.engine.functions.environments import NOTHING, Needs, Resolve, Resolved
+from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve, Resolved
 from functory.engine.functions.source import declaration, parser
 from functory.engine.functions.source.declaration import Inspect
 from functory.engine.settings import Settings
@@ -45,7 +45,7 @@ class Functions:
         self._database = database
         self._inspect = inspect
         self._resolve = resolve
-        self._places = Places(settings) if settings is not None else None
+        self._places = ProtectedPaths(settings) if settings is not None else None
         self._refused = findings.check_kinds(settings.refuse_findings if settings is not None else ())
 
     def save(
@@ -148,16 +148,16 @@ class Functions:
         Raises :class:`NotFound` for a version that does not exist, :class:`Conflict` for one whose packages
         could not be had: nothing changes then.
         """
-        self.equip(name, number, author=author, again=False)
+        self.build_environment(name, number, author=author, again=False)
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
             _check_expected(row, expected_version)
             version = versions.load(tx, name, number)
             if version is None:
                 raise self._missing(tx, name, number)
-            self._turn_on(tx, row, version, author, cause)
+            self._activate_version(tx, row, version, author, cause)
         return self.get(name, number)
 
     def rollback(self, name: str, *, author: str = "", cause: Cause | None = None) -> dict[str, Any]:
@@ -186,10 +186,10 @@ class Functions:
         Raises :class:`Conflict` while others depend on it or triggers run it, unless ``force``.
         """
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
-            users = dependent_rows.users(tx, name)
+            users = dependent_rows.dependents(tx, name)
             if users and not force:
                 raise Conflict(
                     f"{name} is in use",
@@ -202,12 +202,12 @@ class Functions:
                 .values(state="deleted", active=None, updated_at=tx.now)
             )
             data = {"function": name, "version": row["active"], "author": author, "forced": bool(users)}
-            event_store.add(
+            event_store.append(
                 tx,
                 [event_store.record(tx, "function.deleted", name, data, source=_source(name), cause=cause)],
             )
 
-    def equip(
+    def build_environment(
         self, name: str, number: int | None = None, *, author: str = "", again: bool = True
     ) -> dict[str, Any]:
         """Find and build the packages of a stored version that has none yet. Returns the version.
@@ -217,17 +217,17 @@ class Functions:
         version = self.get(name, number)
         if self._resolve is None or version["environment"] or (version["environment_error"] and not again):
             return version
-        resolved = self._resolved(Needs.of({}, version), False)
-        if resolved == NOTHING and not version["environment_error"]:
+        resolved = self._resolve_packages(PackageNeeds.from_declaration({}, version), False)
+        if resolved == NO_PACKAGES and not version["environment_error"]:
             return version
         with self._database.write() as tx:
             counters.bump(tx, counters.FUNCTIONS)
-            return environments.equip(tx, version, resolved, author)
+            return environments.set_environment(tx, version, resolved, author)
 
     def dependents(self, name: str) -> list[str]:
         """Who needs ``name``: functions and triggers, as text."""
         with self._database.read() as tx:
-            return dependent_rows.users(tx, name)
+            return dependent_rows.dependents(tx, name)
 
     def _write(
         self,
@@ -241,7 +241,7 @@ class Functions:
         renew: bool,
     ) -> dict[str, Any]:
         """Store the next version; ``known`` is the one that a partial change is made of."""
-        declared = declaration.read(declared)
+        declared = declaration.parse(declared)
         if self._places is not None:
             for mode, paths in declared.get("grants.files", {}).items():
                 for path in paths:
@@ -250,37 +250,37 @@ class Functions:
         partial = known is not None
         # Packages and the child process are asked for before the transaction, so that no lock waits for them;
         # the latter not at all when the source is the one that is stored already.
-        needs = Needs.of(declared, known)
-        resolved = self._resolved(needs, renew)
+        needs = PackageNeeds.from_declaration(declared, known)
+        resolved = self._resolve_packages(needs, renew)
         signature = None
         if (
             isinstance(parsed, parser.Source)
             and self._inspect is not None
-            and not self._known(parsed, resolved)
+            and not self._already_inspected(parsed, resolved)
         ):
             signature = self._inspect(parsed.text, parsed.name, packages=resolved.packages)
         review = findings.review(
-            declaration.content(parsed, declared, dict(known) if known else None, None, None)
+            declaration.version_content(parsed, declared, dict(known) if known else None, None, None)
         )
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
-            row = tx.one(sa.select(function).where(function.c.name == name))
+            row = tx.first(sa.select(function).where(function.c.name == name))
             alive = row is not None and row["state"] != "deleted"
             _check_expected(row if alive else None, expected_version)
             base = (versions.load(tx, name, None) or versions.load_latest(tx, name)) if alive else None
             if partial and base is None:
                 raise self._missing(tx, name, None)
-            content = declaration.content(
+            content = declaration.version_content(
                 parsed, declared, base if partial else None, versions.same_source(tx, parsed), signature
             )
-            if self._resolve is not None and needs != Needs.of({}, content):
+            if self._resolve is not None and needs != PackageNeeds.from_declaration({}, content):
                 raise _changed_meanwhile("its packages are others now")
             warnings = content.pop("warnings")
-            content["dependencies"] = dependent_rows.resolved(tx, name, content["dependencies"])
+            content["dependencies"] = dependent_rows.resolve_dependencies(tx, name, content["dependencies"])
             unresolved = [d["name"] for d in content["dependencies"] if not d["resolved"]]
             warnings = [*warnings, *(f"the dependency {d} does not exist yet" for d in unresolved)]
-            warnings += dependent_rows.undoing_of(tx, name, content["compensate"])
+            warnings += dependent_rows.compensation_problems(tx, name, content["compensate"])
             sha256 = declaration.digest(content)
             twin = base if base and (base["sha256"], base["active"]) == (sha256, base["number"]) else None
             if twin is None and alive and (needs or not activate):
@@ -288,17 +288,21 @@ class Functions:
                 # What could not be built is tried again in its place: nothing is new about it.
                 if latest and latest["sha256"] == sha256 and (latest["environment_error"] or not activate):
                     twin = latest
-            if row is not None and twin is not None and not environments.renewed(twin, resolved, renew):
+            if (
+                row is not None
+                and twin is not None
+                and not environments.packages_changed(twin, resolved, renew)
+            ):
                 if self._resolve is not None and not twin["environment"]:
-                    twin = environments.equip(tx, twin, resolved, author)
+                    twin = environments.set_environment(tx, twin, resolved, author)
                 if activate and resolved.error is None and twin["active"] != twin["number"]:
-                    twin = self._turn_on(tx, row, twin, author, cause)
+                    twin = self._activate_version(tx, row, twin, author, cause)
                 return twin | {"created": False}
             number = (row["latest"] if row else 0) + 1
             made = content | {"name": name, "number": number, "sha256": sha256}
             privilege_escalation.check(tx, cause, made, active=activate)
             review = findings.review(content, review)
-            findings.refuse(name, review.findings, self._refused)
+            findings.check_allowed(name, review.findings, self._refused)
             activate = activate and resolved.error is None
             active = number if activate else row["active"] if row else None
             values = {
@@ -336,26 +340,26 @@ class Functions:
                 "author": author,
                 "active": active == number,
                 "warnings": warnings,
-                "findings": findings.counts(version["findings"]),
+                "findings": findings.count_by_kind(version["findings"]),
                 "environment_error": resolved.error,
             }
             type_ = "function.updated" if alive else "function.created"
-            event_store.add(
+            event_store.append(
                 tx, [event_store.record(tx, type_, name, data, source=_source(name), cause=cause)]
             )
         return self.get(name, number) | {"created": True}
 
-    def _resolved(self, needs: Needs, renew: bool) -> Resolved:
-        return self._resolve(needs, renew=renew) if self._resolve is not None and needs else NOTHING
+    def _resolve_packages(self, needs: PackageNeeds, renew: bool) -> Resolved:
+        return self._resolve(needs, renew=renew) if self._resolve is not None and needs else NO_PACKAGES
 
-    def _known(self, parsed: parser.Source, resolved: Resolved) -> bool:
+    def _already_inspected(self, parsed: parser.Source, resolved: Resolved) -> bool:
         """Whether this source was inspected before, with the same packages."""
         with self._database.read() as tx:
             same = versions.same_source(tx, parsed)
         return same is not None and same["environment"] == resolved.environment
 
     @staticmethod
-    def _turn_on(
+    def _activate_version(
         tx: Tx, row: Mapping[str, Any], version: dict[str, Any], author: str, cause: Cause | None
     ) -> dict[str, Any]:
         """Make ``version`` the active one of function ``row``. Returns it as it is now."""
@@ -363,7 +367,7 @@ class Functions:
         if row["active"] == number and row["state"] == "enabled":
             return version
         # What this version needs may need it by now: a version that slept was not asked.
-        dependent_rows.resolved(tx, name, version["dependencies"])
+        dependent_rows.resolve_dependencies(tx, name, version["dependencies"])
         privilege_escalation.check(tx, cause, version)
         environments.check_ready(version)
         tx.execute(
@@ -372,14 +376,14 @@ class Functions:
             .values(active=number, state="enabled", updated_at=tx.now)
         )
         data = _data(version) | {"previous_version": row["active"], "author": author}
-        event_store.add(
+        event_store.append(
             tx, [event_store.record(tx, "function.activated", name, data, source=_source(name), cause=cause)]
         )
         return version | {"active": number, "state": "enabled"}
 
     def _set_state(self, name: str, state: str, type_: str, author: str, cause: Cause | None) -> None:
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
             if row["state"] == state:
@@ -388,12 +392,12 @@ class Functions:
                 sa.update(function).where(function.c.id == row["id"]).values(state=state, updated_at=tx.now)
             )
             data = {"function": name, "version": row["active"], "author": author}
-            event_store.add(
+            event_store.append(
                 tx, [event_store.record(tx, type_, name, data, source=_source(name), cause=cause)]
             )
 
     def _existing(self, tx: Tx, name: str) -> dict[str, Any]:
-        row = tx.one(sa.select(function).where(function.c.name == name, function.c.state != "deleted"))
+        row = tx.first(sa.select(function).where(function.c.name == name, function.c.state != "deleted"))
         if row is None:
             raise self._missing(tx, name, None)
         return row

@@ -25,7 +25,7 @@ class State:
     def get(self, function: str, key: str) -> tuple[Any, int] | None:
         """(value, version), or None."""
         with self._database.read() as tx:
-            row = tx.one(sa.select(state).where(state.c.function == function, state.c.key == key))
+            row = tx.first(sa.select(state).where(state.c.function == function, state.c.key == key))
         return None if row is None else (row["value"], row["version"])
 
     def set(
@@ -46,10 +46,10 @@ class State:
         event_store.check_key(key, "state key")
         event_store.check_data(value, MAX_BYTES, f"state value {key!r}")
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             place = sa.and_(state.c.function == function, state.c.key == key)
             statement = sa.select(state.c.version).where(place)
-            row = tx.one(statement.with_for_update())
+            row = tx.first(statement.with_for_update())
             version = row["version"] if row else 0
             if expected_version is not None and expected_version != version:
                 raise Conflict(
@@ -75,7 +75,7 @@ class State:
     def delete(self, function: str, key: str, *, cause: Cause | None = None) -> bool:
         """Forget a key. True when it was there."""
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             return (
                 tx.execute(sa.delete(state).where(state.c.function == function, state.c.key == key)).rowcount
                 > 0

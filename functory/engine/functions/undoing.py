@@ -6,44 +6,44 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 # By the names of its parameters: what the step was called with and returned, its execution, why it is undone.
-GIVEN = ("input", "result", "execution_id", "error")
+COMPENSATION_ARGUMENTS = ("input", "result", "execution_id", "error")
 
 # What a worker puts into the place of a secret's value (functory.workers.execution.redaction).
-_SECRET = "***"  # noqa: S105
+_REDACTED = "***"
 
 
-def wanted(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
+def accepted_compensation_arguments(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
     """Those of ``GIVEN`` that a function declares as parameters; all of them for ``**named``."""
     if any(p["kind"] == "var_keyword" for p in parameters):
-        return list(GIVEN)
-    return [name for name in GIVEN if any(p["name"] == name for p in parameters)]
+        return list(COMPENSATION_ARGUMENTS)
+    return [name for name in COMPENSATION_ARGUMENTS if any(p["name"] == name for p in parameters)]
 
 
-def unfilled(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
+def missing_compensation_arguments(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
     """The required parameters that nobody fills."""
-    return [p["name"] for p in parameters if p["required"] and p["name"] not in GIVEN]
+    return [p["name"] for p in parameters if p["required"] and p["name"] not in COMPENSATION_ARGUMENTS]
 
 
-def warnings(version: Mapping[str, Any] | None, reference: str) -> list[str]:
+def compensation_warnings(version: Mapping[str, Any] | None, reference: str) -> list[str]:
     """What is wrong with a function as the one that undoes another; ``version`` is None when there is none."""
     if version is None:
         return [f"the compensation {reference} does not exist yet"]
-    missing = unfilled(version["parameters"])
+    missing = missing_compensation_arguments(version["parameters"])
     if not missing:
         return []
     return [
         f"the compensation {reference} needs {', '.join(missing)}: "
-        f"it is given {', '.join(GIVEN)} and nothing else"
+        f"it is given {', '.join(COMPENSATION_ARGUMENTS)} and nothing else"
     ]
 
 
-def whole(value: Any) -> bool:
+def is_complete(value: Any) -> bool:
     """Whether a recorded value is the one that there was: no repr in the place of a part, no secret taken out."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
         if isinstance(one, str):
-            if _SECRET in one:
+            if _REDACTED in one:
                 return False
         elif isinstance(one, Mapping):
             if set(one) == {"$type", "$repr"}:

@@ -20,13 +20,13 @@ from functory.engine.functions.source import parser
 def load(tx: Tx, name: str, number: int | None) -> dict[str, Any] | None:
     """A version of a function that is not deleted, the active one without ``number``; None when missing."""
     if number is None:
-        return tx.one(_ACTIVE, {"name": name})
-    return tx.one(_PINNED, {"name": name, "number": number})
+        return tx.first(_ACTIVE, {"name": name})
+    return tx.first(_PINNED, {"name": name, "number": number})
 
 
 def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
     """The newest version of a function that is not deleted; None when missing."""
-    return tx.one(
+    return tx.first(
         joined().where(
             function.c.name == name,
             function.c.state != "deleted",
@@ -37,7 +37,7 @@ def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
 
 def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
     """The version that ``name`` or ``name@3`` stands for. Raises :class:`NotFound`."""
-    name, pin = dependencies.reference(reference)
+    name, pin = dependencies.parse_reference(reference)
     row = load(tx, name, pin)
     if row is None:
         raise NotFound(f"function {reference!r} not found", try_="functory function list")
@@ -62,7 +62,7 @@ def load_many(
 
 def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
     """The version with this id, whatever became of its function. Raises :class:`NotFound`."""
-    row = tx.one(_BY_ID, {"version_id": version_id})
+    row = tx.first(_BY_ID, {"version_id": version_id})
     if row is None:
         raise NotFound(f"function version {version_id} not found")
     return row
@@ -83,7 +83,7 @@ def same_source(tx: Tx, parsed: parser.Source | str) -> dict[str, Any] | None:
     """The newest version with exactly this source: what its hints said need not be asked again."""
     if isinstance(parsed, str):
         return None
-    return tx.one(
+    return tx.first(
         joined()
         .where(function.c.name == parsed.name, function_version.c.source_sha256 == parsed.sha256)
         .order_by(function_version.c.number.desc())

@@ -38,7 +38,7 @@ OPEN = ("waiting", "pending", "running")
 
 
 @dataclass
-class _Turn:
+class _SagaProgress:
     """What one turn changed: rows by the state that they came to, and how the saga ended or stopped."""
 
     states: Counter[str] = field(default_factory=Counter)
@@ -52,10 +52,10 @@ def advance(database: Database, settings: Settings) -> int:
     moved = 0
     for saga_id in ready:
         with database.write() as tx:
-            turn = _Turn()
+            turn = _SagaProgress()
             saga = _locked(tx, saga_id, skip=True)
             if saga is not None:
-                _take_turn(tx, saga, turn)
+                _advance_saga(tx, saga, turn)
         _count(turn)
         moved += saga is not None
     return moved
@@ -67,12 +67,12 @@ class Compensations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of(self, id_: str) -> list[dict[str, Any]]:
+    def plan(self, id_: str) -> list[dict[str, Any]]:
         """The plan of an execution that failed, in the order of the undoing; empty when there is none."""
         with self._database.read() as tx:
             return _plan(tx, as_id(id_, "execution"))
 
-    def again(self, id_: str, *, author: str = "") -> dict[str, Any]:
+    def retry(self, id_: str, *, author: str = "") -> dict[str, Any]:
         """Try the step again that stopped a saga, as a new execution. Returns the step's row.
 
         Raises :class:`NotFound`, and :class:`Conflict` when nothing has stopped.
@@ -88,7 +88,7 @@ class Compensations:
 
     def _decide(self, id_: str, state: str, author: str, reason: str) -> dict[str, Any]:
         id_ = as_id(id_, "execution")
-        turn = _Turn()
+        turn = _SagaProgress()
         with self._database.write() as tx:
             saga = _locked(tx, id_)
             if saga is None:
@@ -101,14 +101,14 @@ class Compensations:
             _change(tx, row, turn, state, problem=problem)
             action = "execution.compensate" if state == "pending" else "execution.compensate.skip"
             data = {"step": row["step_id"], "function": row["function"], "position": row["position"]}
-            audit.note(tx, author, action, id_, data | ({"reason": reason} if reason else {}))
-            _take_turn(tx, saga, turn)
+            audit.append(tx, author, action, id_, data | ({"reason": reason} if reason else {}))
+            _advance_saga(tx, saga, turn)
             (row,) = (one for one in _plan(tx, id_) if one["position"] == row["position"])
         _count(turn)
         return row
 
 
-def follow(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | None, str | None]:
+def next_step(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | None, str | None]:
     """What comes next of a plan: the row to be started, or how the saga stands ("stuck", "compensated").
 
     Strictly in order: nothing is started while a step is still open, or another one is being undone.
@@ -122,16 +122,16 @@ def follow(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | None,
     return pending, None if pending is not None else "compensated"
 
 
-def _take_turn(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
+def _advance_saga(tx: Tx, saga: Mapping[str, Any], turn: _SagaProgress) -> None:
     """One turn of a locked saga."""
-    _note_ended(tx, saga, turn)
+    _record_finished(tx, saga, turn)
     plan = _plan(tx, saga["id"])
     if any(row["compensate"] for row in plan):
         because = f"the failure of {saga['function']}, execution {saga['id']}"
         for row in plan:
             if row["state"] == "waiting":
                 execution_store.cancel_open(tx, row["step_id"], because)
-    following, result = follow(plan)
+    following, result = next_step(plan)
     if following is not None:
         try:
             started = _start(tx, saga, following)
@@ -140,7 +140,7 @@ def _take_turn(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
             _stop(tx, saga, following, turn, str(error).replace("\n", "; "))
     elif result == "compensated" and turn.states and any(row["compensate"] for row in plan):
         counted = Counter(row["state"] for row in plan if row["compensate"])
-        compensation_plan.tell(
+        compensation_plan.emit_event(
             tx, saga, "saga.compensated", {"done": counted["done"], "skipped": counted["skipped"]}
         )
         turn.result = result
@@ -149,7 +149,7 @@ def _take_turn(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
         tx.wake("finished")
 
 
-def _note_ended(tx: Tx, saga: Mapping[str, Any], turn: _Turn) -> None:
+def _record_finished(tx: Tx, saga: Mapping[str, Any], turn: _SagaProgress) -> None:
     """Bring what waits for an execution's end up to date with it."""
     plan = _plan(tx, saga["id"])
     watched = {
@@ -206,14 +206,14 @@ def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> in
         .values(position=-compensation.c.position)
     )
     known = any(one["compensate"] for one in _plan(tx, saga["id"]))
-    if compensation_plan.write(tx, saga["id"], found, row["position"] + 1) and not known:
-        compensation_plan.tell(tx, saga, "saga.started", {"state": saga["state"]})
+    if compensation_plan.add_steps(tx, saga["id"], found, row["position"] + 1) and not known:
+        compensation_plan.emit_event(tx, saga, "saga.started", {"state": saga["state"]})
     return len(found)
 
 
 def _start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """Queue the execution that undoes a step. Returns its id. Raises :class:`FunctoryError` when that cannot be."""
-    name, pin = dependencies.reference(row["compensate"])
+    name, pin = dependencies.parse_reference(row["compensate"])
     version = versions.load(tx, name, pin)
     if version is None:
         raise NotFound(f"the compensation {row['compensate']} does not exist", try_="save it")
@@ -225,7 +225,7 @@ def _start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
         )
     input_ = _input(tx, saga, row, version)
     json_schema.check(version["input_schema"], input_, f"input of {name} v{version['number']}")
-    new = execution_store.row(
+    new = execution_store.new_row(
         tx,
         version,
         input_,
@@ -245,15 +245,15 @@ def _input(
     tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], version: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the undoing function is called with: those of the names that it declares as parameters."""
-    missing = undoing.unfilled(version["parameters"])
+    missing = undoing.missing_compensation_arguments(version["parameters"])
     if missing:
         raise Invalid(
             f"the compensation {row['compensate']} needs {', '.join(missing)}",
-            f"it is given {', '.join(undoing.GIVEN)} and nothing else",
+            f"it is given {', '.join(undoing.COMPENSATION_ARGUMENTS)} and nothing else",
             f"save {version['name']} with parameters of these names",
         )
     if row["step_seq"]:
-        step = tx.one(
+        step = tx.first(
             sa.select(span.c.input, span.c.output.label("result")).where(
                 span.c.execution_id == row["step_id"],
                 span.c.fence == row["step_fence"],
@@ -261,7 +261,7 @@ def _input(
             )
         )
     else:
-        step = tx.one(
+        step = tx.first(
             sa.select(execution.c.input, execution.c.result).where(execution.c.id == row["step_id"])
         )
     if step is None:
@@ -272,9 +272,9 @@ def _input(
         "execution_id": row["step_id"],
         "error": saga["error"],
     }
-    wanted = undoing.wanted(version["parameters"])
+    wanted = undoing.accepted_compensation_arguments(version["parameters"])
     for name in ("input", "result"):
-        if name in wanted and not undoing.whole(known[name]):
+        if name in wanted and not undoing.is_complete(known[name]):
             raise Invalid(
                 f"the {name} of {row['function']} was not recorded whole",
                 "it was too large, no JSON, or held a secret",
@@ -284,7 +284,7 @@ def _input(
     return {name: known[name] for name in wanted}
 
 
-def _stop(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], turn: _Turn, problem: str) -> None:
+def _stop(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], turn: _SagaProgress, problem: str) -> None:
     """A step could not be undone: nothing further is, until somebody looks."""
     _change(tx, row, turn, "failed", problem=problem)
     told = {
@@ -294,11 +294,11 @@ def _stop(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], turn: _Turn, 
         "compensate": row["compensate"],
         "problem": problem,
     }
-    compensation_plan.tell(tx, saga, "saga.stuck", told)
+    compensation_plan.emit_event(tx, saga, "saga.stuck", told)
     turn.result = "stuck"
 
 
-def _change(tx: Tx, row: Mapping[str, Any], turn: _Turn, state: str, **values: Any) -> None:
+def _change(tx: Tx, row: Mapping[str, Any], turn: _SagaProgress, state: str, **values: Any) -> None:
     tx.execute(
         sa.update(compensation)
         .where(compensation.c.saga_id == row["saga_id"], compensation.c.position == row["position"])
@@ -318,7 +318,7 @@ def _locked(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | Non
     """
     statement = sa.select(execution).where(execution.c.id == saga_id)
     statement = statement.with_for_update(key_share=True, skip_locked=skip)
-    return tx.one(statement)
+    return tx.first(statement)
 
 
 def _ready(tx: Tx, limit: int) -> list[str]:
@@ -340,13 +340,13 @@ def _not_stuck(tx: Tx, saga: Mapping[str, Any]) -> Conflict:
         )
     why = (
         "it did nothing that is to be undone"
-        if saga["state"] in steps.UNDONE_AFTER
+        if saga["state"] in steps.COMPENSATED_STATES
         else f"it is {saga['state']}"
     )
     return Conflict(what, why)
 
 
-def _count(turn: _Turn) -> None:
+def _count(turn: _SagaProgress) -> None:
     for state, count in turn.states.items():
         metrics.compensations.labels(state).inc(count)
     if turn.result is not None:

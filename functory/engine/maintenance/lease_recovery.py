@@ -22,7 +22,7 @@ BATCH = 200
 
 
 def reap(
-    database: Database, *, cancel_grace: float, believe: Callable[[], bool] = lambda: True
+    database: Database, *, cancel_grace: float, leases_trusted: Callable[[], bool] = lambda: True
 ) -> dict[str, int]:
     """End what nobody owns any more. Returns how many were lost, dead, cancelled, expired.
 
@@ -31,7 +31,7 @@ def reap(
     """
     done = {"lost": 0, "dead": 0, "cancelled": 0, "expired": 0}
     with database.write() as tx:
-        if not believe():
+        if not leases_trusted():
             return done
         for row in _locked(tx, "lost", tx.now):
             if row["cancel_requested_at"] is not None:
@@ -59,7 +59,7 @@ _ANYTHING = sa.select(sa.literal(1))
 _AGE = sa.select(sa.extract("epoch", sa.func.clock_timestamp() - sa.func.pg_postmaster_start_time()))
 
 
-def server_age(database: Database) -> float | None:
+def server_uptime(database: Database) -> float | None:
     """Seconds since the database server was started. None for SQLite, which has no server, and where the time is not
     the server's own. Raises :class:`Unavailable`."""
     with database.read() as tx:
@@ -70,11 +70,11 @@ def server_age(database: Database) -> float | None:
         return float(tx.scalar(_AGE))
 
 
-def forget_workers(database: Database, after: float) -> list[str]:
+def remove_lost_workers(database: Database, after: float) -> list[str]:
     """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each."""
     with database.write() as tx:
         rows = tx.rows(_UNSEEN, {"until": tx.now - timedelta(seconds=after)})
-        event_store.add(
+        event_store.append(
             tx,
             [
                 event_store.record(
@@ -149,8 +149,8 @@ def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
     if changed:
         error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
         _end_attempt(tx, row, "lost", error)
-        data = completion.describe(row, "queued") | {"error": error, "next_attempt_in": 0}
-        event_store.add(tx, [completion.event_of(tx, row, "execution.attempt_failed", data)])
+        data = completion.event_data(row, "queued") | {"error": error, "next_attempt_in": 0}
+        event_store.append(tx, [completion.execution_event(tx, row, "execution.attempt_failed", data)])
         tx.wake("executions")
     return changed
 
@@ -166,12 +166,12 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
     ).rowcount
     if changed:
         if row["laned"]:
-            concurrency.leave(tx, row["id"])
+            concurrency.release(tx, row["id"])
         if row["state"] == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
-        data = completion.describe(row, state) | {"error": error}
-        event_store.add(tx, [completion.event_of(tx, row, f"execution.{state}", data)])
-        plan.begin(tx, row, state)
+        data = completion.event_data(row, state) | {"error": error}
+        event_store.append(tx, [completion.execution_event(tx, row, f"execution.{state}", data)])
+        plan.begin_if_failed(tx, row, state)
         tx.wake("finished")
     return changed
 

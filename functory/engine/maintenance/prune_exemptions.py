@@ -21,10 +21,10 @@ from functory.engine.database.schema import (
 )
 
 OPEN = ("queued", "running")
-UNDONE = ("done", "skipped")
+SETTLED_COMPENSATIONS = ("done", "skipped")
 
 # Of several reasons the one that is told: what has to be done first; what only takes time comes last.
-_RANKS = {
+_REASON_PRIORITY = {
     reason: rank
     for rank, reason in enumerate(
         (
@@ -43,7 +43,7 @@ _RANKS = {
 }
 
 
-def held(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
+def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
     """Those of ``roots`` that may not go, each with the reason."""
     if not roots:
         return {}
@@ -69,7 +69,7 @@ def held(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
             execution.c.root_id,
             own_execution,
             sa.or_(compensation.c.saga_id == execution.c.id, compensation.c.step_id == execution.c.id),
-            compensation.c.state.not_in(UNDONE),
+            compensation.c.state.not_in(SETTLED_COMPENSATIONS),
         ),
         # Events that started something together may be of several trees: each keeps those that it is beside of.
         _why(
@@ -79,7 +79,7 @@ def held(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
             firing.c.joint,
             other.c.id == firing.c.execution_id,
             other.c.root_id != firing.c.root_id,
-            _busy(other.c.root_id, cutoff),
+            _is_recent_or_open(other.c.root_id, cutoff),
         ),
         _why(
             "it fired together with what is young",
@@ -88,13 +88,13 @@ def held(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
             far.c.execution_id == execution.c.id,
             far.c.joint,
             far.c.root_id != execution.c.root_id,
-            _busy(far.c.root_id, cutoff),
+            _is_recent_or_open(far.c.root_id, cutoff),
         ),
     ]
     found: dict[str, str] = {}
     for row in tx.rows(sa.union(*reasons)):
         root, reason = str(row["root"]), row["reason"]
-        if root not in found or _RANKS[reason] < _RANKS[found[root]]:
+        if root not in found or _REASON_PRIORITY[reason] < _REASON_PRIORITY[found[root]]:
             found[root] = reason
     return found
 
@@ -103,7 +103,7 @@ def _why(reason: str, root: Any, *conditions: Any) -> Any:
     return sa.select(root.label("root"), sa.literal(reason, sa.Text).label("reason")).where(*conditions)
 
 
-def _busy(root: Any, cutoff: datetime) -> Any:
+def _is_recent_or_open(root: Any, cutoff: datetime) -> Any:
     """Whether a tree is young or open by what is in it."""
     events, executions = event.alias("its_event"), execution.alias("its_execution")
     return sa.or_(

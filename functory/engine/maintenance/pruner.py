@@ -21,7 +21,7 @@ from functory.engine.telemetry import metrics
 log = structlog.get_logger("functory.pruner")
 
 # From the end of a pass to the next one. What is kept for days need not go to the minute.
-PASS_SECONDS = 300.0
+PASS_INTERVAL_SECONDS = 300.0
 
 
 class Pruner:
@@ -29,7 +29,7 @@ class Pruner:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._limits = pruning.Limits(_days(settings.keep_days), _days(settings.keep_log_days))
+        self._limits = pruning.RetentionLimits(_days(settings.keep_days), _days(settings.keep_log_days))
         self._steps: Iterator[Counter[str]] | None = None
         self._rest: float | None = None
         self._gone: Counter[str] = Counter()
@@ -39,7 +39,7 @@ class Pruner:
         start = time.monotonic()
         steps, self._steps, self._rest = self._steps, None, None
         if steps is None:
-            partitions.make(self._database)
+            partitions.create_missing(self._database)
             steps = pruning.prune(self._database, self._limits)
         gone = next(steps, None)
         if gone is None:

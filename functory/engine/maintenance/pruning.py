@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import partitions, prune_watermarks
-from functory.engine.database.clock import first_id
+from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import (
     attempt,
@@ -48,19 +48,19 @@ LINES = 20_000
 STATEMENT_MILLISECONDS = 30_000
 
 # What a root's budget counts, as in invariant I13.
-COUNTED = ("trigger", "parent")
+BUDGETED_CAUSES = ("trigger", "parent")
 _LEAST = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True)
-class Limits:
+class RetentionLimits:
     """What is old: trees whose end, and logs of executions whose end, is longer ago than this. None: nothing is."""
 
     trees: timedelta | None = None
     logs: timedelta | None = None
 
 
-def prune(database: Database, limits: Limits) -> Iterator[Counter[str]]:
+def prune(database: Database, limits: RetentionLimits) -> Iterator[Counter[str]]:
     """One pass: the rows that each transaction deleted, by table, trees as ``trees``. Take as many as you like.
 
     Raises :class:`Unavailable`; another pass begins anew.
@@ -70,10 +70,10 @@ def prune(database: Database, limits: Limits) -> Iterator[Counter[str]]:
         yield from _logs(database, now - limits.logs)
     if limits.trees is not None:
         yield from _trees(database, now - limits.trees)
-        yield from _empty(database, now - limits.trees)
+        yield from _drop_empty_partitions(database, now - limits.trees)
 
 
-def survey(database: Database, limits: Limits) -> tuple[Counter[str], Counter[str]]:
+def preview(database: Database, limits: RetentionLimits) -> tuple[Counter[str], Counter[str]]:
     """What a pass would delete (by table, as :func:`prune`), and the old trees that it would keep, by the reason."""
     now = database.clock.now()
     going: Counter[str] = Counter()
@@ -83,7 +83,9 @@ def survey(database: Database, limits: Limits) -> tuple[Counter[str], Counter[st
         ended = (execution.c.state.not_in(prune_exemptions.OPEN), execution.c.finished_at < cutoff)
         with database.read() as tx:
             lines = sa.select(sa.func.count()).select_from(log.join(execution))
-            going["log"] += int(tx.scalar(lines.where(execution.c.id < _latest(tx, cutoff), *ended)) or 0)
+            going["log"] += int(
+                tx.scalar(lines.where(execution.c.id < _log_cutoff_id(tx, cutoff), *ended)) or 0
+            )
     if limits.trees is not None:
         cutoff, after = now - limits.trees, _LEAST
         while True:
@@ -92,7 +94,7 @@ def survey(database: Database, limits: Limits) -> tuple[Counter[str], Counter[st
                 if not page:
                     break
                 after = page[-1]
-                held = prune_exemptions.held(tx, page, cutoff)
+                held = prune_exemptions.find_exempt(tx, page, cutoff)
                 kept.update(held.values())
                 free = [root for root in page if root not in held]
                 going["trees"] += len(free)
@@ -100,13 +102,13 @@ def survey(database: Database, limits: Limits) -> tuple[Counter[str], Counter[st
     return +going, kept
 
 
-def sizes(database: Database) -> list[dict[str, Any]]:
+def table_sizes(database: Database) -> list[dict[str, Any]]:
     """The tables that grow, with their rows (PostgreSQL: about) and their bytes with indexes (None on SQLite)."""
     found = []
     with database.read() as tx:
         for table in (event, firing, execution, attempt, span, log):
             if tx.dialect == "postgresql":
-                row = tx.one(
+                row = tx.first(
                     sa.text(
                         "SELECT sum(greatest(reltuples, 0))::bigint AS rows, sum(pg_total_relation_size(oid)) AS bytes"
                         " FROM pg_class WHERE oid = to_regclass(:name)"
@@ -128,7 +130,7 @@ def _trees(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
             page = _page(tx, after, cutoff)
             if not page:
                 return
-            held = prune_exemptions.held(tx, page, cutoff)
+            held = prune_exemptions.find_exempt(tx, page, cutoff)
             free = [root for root in page if root not in held]
             size = tx.pairs(
                 sa.select(event.c.root_id, sa.func.count())
@@ -152,12 +154,12 @@ def _small(database: Database, roots: Sequence[str], cutoff: datetime) -> Iterat
     yield from _lines(database, execution.c.root_id.in_(roots))
     with database.write() as tx:
         free = _locked(tx, roots)
-        held = prune_exemptions.held(tx, free, cutoff)
+        held = prune_exemptions.find_exempt(tx, free, cutoff)
         free = [root for root in free if root not in held]
         if free:
-            prune_watermarks.reach(tx, prune_watermarks.TREES, cutoff)
+            prune_watermarks.advance(tx, prune_watermarks.TREES, cutoff)
             gone = _delete(tx, _ids(tx, execution, free), _ids(tx, event, free))
-            gone.update(_uproot(tx, free))
+            gone.update(_delete_tree_rows(tx, free))
             yield gone
 
 
@@ -175,8 +177,8 @@ def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[
     rest = sa.select(event.c.id).where(event.c.root_id == root).order_by(event.c.id.desc()).limit(CHUNK)
     while True:
         with database.write() as tx:
-            _bound(tx)
-            if prune_exemptions.held(tx, [root], cutoff):
+            _set_timeouts(tx)
+            if prune_exemptions.find_exempt(tx, [root], cutoff):
                 return
             ids = list(tx.execute(deepest.with_for_update(skip_locked=True)).scalars())
             if ids:
@@ -188,10 +190,10 @@ def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[
             events = list(tx.execute(caused.with_for_update(skip_locked=True)).scalars())
             if len(events) < int(tx.scalar(sa.select(sa.func.count()).select_from(caused.subquery())) or 0):
                 return
-            prune_watermarks.reach(tx, prune_watermarks.TREES, cutoff)
+            prune_watermarks.advance(tx, prune_watermarks.TREES, cutoff)
             gone = _delete(tx, ids, events)
             if not ids and len(events) < CHUNK:
-                gone.update(_uproot(tx, [root]))
+                gone.update(_delete_tree_rows(tx, [root]))
         yield gone
         if gone["trees"]:
             return
@@ -210,19 +212,19 @@ def _lines(database: Database, of: Any) -> Iterator[Counter[str]]:
         taken: list[str] = []
         for id_, count in counts.items():
             if taken and sum(counts[one] for one in taken) + count > LINES:
-                yield _cut(database, table, taken)
+                yield _delete_by_execution(database, table, taken)
                 taken = []
             taken.append(id_)
         if taken:
-            yield _cut(database, table, taken)
+            yield _delete_by_execution(database, table, taken)
 
 
 def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
     """Log lines of executions that ended before ``cutoff``. On PostgreSQL by the week, once it is over."""
     with database.read() as tx:
-        parts = [part for part in partitions.found(tx) if part.table == "log"]
+        parts = [part for part in partitions.list_partitions(tx) if part.table == "log"]
     for part in parts:
-        if part.rest or part.end is None or part.end > first_id(cutoff):
+        if part.is_default or part.end is None or part.end > lowest_id(cutoff):
             continue
         mine = sa.and_(execution.c.id < part.end, execution.c.id >= (part.first or _LEAST))
         young = sa.or_(execution.c.state.in_(prune_exemptions.OPEN), execution.c.finished_at >= cutoff)
@@ -232,11 +234,11 @@ def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
             count = 0 if needed else int(tx.scalar(lines) or 0)
         if not needed:
             with database.write() as tx:
-                prune_watermarks.reach(tx, prune_watermarks.LOGS, cutoff)
+                prune_watermarks.advance(tx, prune_watermarks.LOGS, cutoff)
                 partitions.drop(tx, part)
             yield Counter(log=count)
     with database.read() as tx:
-        latest = _latest(tx, cutoff)
+        latest = _log_cutoff_id(tx, cutoff)
     after = _LEAST
     while True:
         with database.read() as tx:
@@ -261,24 +263,24 @@ def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
             return
         after = max(counts)
         if ended:
-            yield _cut(database, log, sorted(ended), cutoff)
+            yield _delete_by_execution(database, log, sorted(ended), cutoff)
 
 
-def _latest(tx: Tx, cutoff: datetime) -> str:
+def _log_cutoff_id(tx: Tx, cutoff: datetime) -> str:
     """Log lines of executions below this id may go. A week that is not over yet goes as a whole later: to delete its
     rows now would be the dearer way."""
-    parts = [part for part in partitions.found(tx) if part.table == "log" and not part.rest]
-    later = [part.first or _LEAST for part in parts if part.end is not None and part.end > first_id(cutoff)]
-    return min([first_id(cutoff), *later])
+    parts = [part for part in partitions.list_partitions(tx) if part.table == "log" and not part.is_default]
+    later = [part.first or _LEAST for part in parts if part.end is not None and part.end > lowest_id(cutoff)]
+    return min([lowest_id(cutoff), *later])
 
 
-def _empty(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
+def _drop_empty_partitions(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
     """Drop the weeks that have nothing in them any more."""
     with database.read() as tx:
         old = [
             part
-            for part in partitions.found(tx)
-            if not part.rest and part.end is not None and part.end <= first_id(cutoff)
+            for part in partitions.list_partitions(tx)
+            if not part.is_default and part.end is not None and part.end <= lowest_id(cutoff)
         ]
     for part in old:
         with database.write() as tx:
@@ -290,13 +292,13 @@ def _empty(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
 
 def _page(tx: Tx, after: str, cutoff: datetime) -> list[str]:
     """The next roots that are old by their ids. Every execution has an event, so these are all trees."""
-    roots = sa.select(event.c.root_id).where(event.c.root_id > after, event.c.root_id < first_id(cutoff))
+    roots = sa.select(event.c.root_id).where(event.c.root_id > after, event.c.root_id < lowest_id(cutoff))
     return list(tx.execute(roots.group_by(event.c.root_id).order_by(event.c.root_id).limit(PAGE)).scalars())
 
 
 def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
     """Lock everything of these trees. Returns those that nobody else holds anything of."""
-    _bound(tx)
+    _set_timeouts(tx)
     if tx.dialect != "postgresql":
         return list(roots)
     free = set(roots)
@@ -308,7 +310,7 @@ def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
     return sorted(free)
 
 
-def _bound(tx: Tx) -> None:
+def _set_timeouts(tx: Tx) -> None:
     if tx.dialect == "postgresql":
         tx.execute(sa.text(f"SET LOCAL statement_timeout = {STATEMENT_MILLISECONDS}"))
         tx.execute(sa.text(f"SET LOCAL lock_timeout = {partitions.LOCK_MILLISECONDS}"))
@@ -324,7 +326,7 @@ def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter
     if executions:
         counted = (
             sa.select(execution.c.root_id, sa.func.count())
-            .where(execution.c.id.in_(executions), execution.c.cause.in_(COUNTED))
+            .where(execution.c.id.in_(executions), execution.c.cause.in_(BUDGETED_CAUSES))
             .group_by(execution.c.root_id)
         )
         for root, count in tx.pairs(counted).items():
@@ -350,7 +352,7 @@ def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter
     return +gone
 
 
-def _uproot(tx: Tx, roots: Sequence[str]) -> Counter[str]:
+def _delete_tree_rows(tx: Tx, roots: Sequence[str]) -> Counter[str]:
     """Delete what is kept once for a tree."""
     gone = Counter({"trees": len(roots)})
     gone["suppression"] += _remove(tx, suppression, suppression.c.root_id.in_(roots))
@@ -362,13 +364,13 @@ def _remove(tx: Tx, table: sa.Table, condition: Any) -> int:
     return tx.execute(sa.delete(table).where(condition)).rowcount
 
 
-def _cut(
+def _delete_by_execution(
     database: Database, table: sa.Table, ids: Sequence[str], cutoff: datetime | None = None
 ) -> Counter[str]:
     with database.write() as tx:
-        _bound(tx)
+        _set_timeouts(tx)
         if cutoff is not None:
-            prune_watermarks.reach(tx, prune_watermarks.LOGS, cutoff)
+            prune_watermarks.advance(tx, prune_watermarks.LOGS, cutoff)
         count = _remove(tx, table, table.c.execution_id.in_(ids))
     return Counter({table.name: count})
 

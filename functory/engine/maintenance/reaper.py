@@ -39,24 +39,24 @@ class Reaper:
         Raises :class:`Unavailable`.
         """
         now = self._database.clock.monotonic()
-        if self._missed or self._set() or now - self._last_round > self._settings.lease_seconds:
+        if self._missed or self._clock_was_set() or now - self._last_round > self._settings.lease_seconds:
             self._trusted_from = now + self._settings.lease_seconds
         self._missed = True
-        age = lease_recovery.server_age(self._database)
+        age = lease_recovery.server_uptime(self._database)
         if age is not None and age < self._settings.lease_seconds:
             # It may have come and gone between two rounds: heartbeats are more frequent than those.
             self._trusted_from = max(self._trusted_from, now + self._settings.lease_seconds - age)
-        self._offset = self._ahead()
+        self._offset = self._measure_clock_offset()
         if now < self._trusted_from:
             done: dict[str, int] = {}
         else:
             done = lease_recovery.reap(
                 self._database,
                 cancel_grace=self._settings.lease_seconds,
-                believe=lambda: not (self._slow(now) or self._set()),
+                leases_trusted=lambda: not (self._slow(now) or self._clock_was_set()),
             )
-            lease_recovery.forget_workers(self._database, self._settings.lease_seconds * 4)
-        self._missed = self._slow(now) or self._set()
+            lease_recovery.remove_lost_workers(self._database, self._settings.lease_seconds * 4)
+        self._missed = self._slow(now) or self._clock_was_set()
         self._last_round = now
         for kind, count in done.items():
             if count:
@@ -67,13 +67,13 @@ class Reaper:
     def _slow(self, began: float) -> bool:
         return self._database.clock.monotonic() - began > SLOW * self._settings.lease_seconds
 
-    def _set(self) -> bool:
+    def _clock_was_set(self) -> bool:
         """Whether the clock of leases was set since this round or the one before began."""
         return (
             self._offset is not None
-            and abs(self._ahead() - self._offset) > SLOW * self._settings.lease_seconds
+            and abs(self._measure_clock_offset() - self._offset) > SLOW * self._settings.lease_seconds
         )
 
-    def _ahead(self) -> float:
+    def _measure_clock_offset(self) -> float:
         clock = self._database.clock
         return clock.now().timestamp() - clock.monotonic()

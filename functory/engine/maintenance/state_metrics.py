@@ -51,13 +51,13 @@ class StateCollector(Collector):
                 )
                 workers = tx.scalar(sa.select(sa.func.count()).select_from(worker))
                 held = tx.pairs(sa.select(bucket.c.kind, sa.func.sum(bucket.c.count)).group_by(bucket.c.kind))
-                held |= concurrency.waiting(tx)
+                held |= concurrency.count_waiting(tx)
                 troubled = tx.pairs(
                     sa.select(source.c.kind, sa.func.count(source.c.problem))
                     .where(source.c.state == "enabled")
                     .group_by(source.c.kind)
                 )
-                quarantined = routing_queue.quarantined(tx)
+                quarantined = routing_queue.count_quarantined(tx)
                 checked = tx.rows(
                     sa.select(verification.c.code, verification.c.count, verification.c.time).order_by(
                         verification.c.code

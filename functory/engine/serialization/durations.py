@@ -13,7 +13,7 @@ _TEXT = re.compile(r"(?a:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
-def seconds(given: Any, what: str, least: float = 0.0, most: float = math.inf) -> float:
+def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf) -> float:
     """A length of time in seconds. ``what`` is it in messages. Raises :class:`Invalid`."""
     value = _read(given)
     if value is None:
@@ -22,13 +22,13 @@ def seconds(given: Any, what: str, least: float = 0.0, most: float = math.inf) -
             "it is seconds, or a number with a unit",
             f'{what}: "90s", "5m", "1h30m" or "2d"',
         )
-    if not least <= value <= most:
-        bounds = f"from {text(least)}" + (f" to {text(most)}" if most < math.inf else " on")
+    if not minimum <= value <= maximum:
+        bounds = f"from {format(minimum)}" + (f" to {format(maximum)}" if maximum < math.inf else " on")
         raise Invalid(f"wrong {what} {given!r}", f"it is {bounds}")
     return value
 
 
-def text(value: float) -> str:
+def format_duration(value: float) -> str:
     """Seconds as people write them: ``1h30m``, ``2.5s``."""
     if not math.isfinite(value) or value < 0:
         return f"{value:g}s"

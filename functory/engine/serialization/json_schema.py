@@ -22,7 +22,7 @@ TYPES = {
 }  # fmt: skip
 
 
-def of_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def from_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The schema that parameter names alone give: which are there, which are required, no types."""
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -37,7 +37,7 @@ def of_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": more}
 
 
-def declared(value: Any, what: str) -> dict[str, Any] | None:
+def parse_declared(value: Any, what: str) -> dict[str, Any] | None:
     """Read a declaration: a JSON Schema, or a list ``[{"name": …, "type": …}]``. Raises :class:`Invalid`."""
     if value is None:
         return None

@@ -11,18 +11,18 @@ from functory.engine.serialization import json_codec
 MAX_DEPTH = 100
 
 
-class Unsupported(Exception):
+class UnsupportedMediaType(Exception):
     """A content type that is not read."""
 
 
-def parse(content_type: str) -> str:
+def media_type(content_type: str) -> str:
     """The media type of a Content-Type header, in lower case and without its parameters. Raises
     :class:`Unsupported` for another character set than UTF-8."""
     media, *parameters = (part.strip().lower() for part in content_type.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8", "us-ascii"):
-            raise Unsupported("only UTF-8 is read")
+            raise UnsupportedMediaType("only UTF-8 is read")
     return media
 
 

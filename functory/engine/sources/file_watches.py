@@ -30,7 +30,7 @@ HASH_BYTES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class KnownFile:
     """A file as a watch knows it. Times are nanoseconds since 1970; ``inode`` is ``device:number``.
 
     ``sha256`` is None for a file larger than what is read, and for one that cannot be: ``problem`` says why.
@@ -45,19 +45,19 @@ class Seen:
     problem: str | None = None
 
 
-def content_of(sha256: str | None, size: int, mtime_ns: int) -> str:
+def content_id(sha256: str | None, size: int, mtime_ns: int) -> str:
     """What stands for a file's content: its hash, else its size and time."""
     return sha256 or f"{size}:{mtime_ns}"
 
 
-def known(tx: Tx, source_id: str, paths: Sequence[bytes]) -> dict[bytes, Seen]:
+def load_known(tx: Tx, source_id: str, paths: Sequence[bytes]) -> dict[bytes, KnownFile]:
     """The rows of those of ``paths`` that the watch knows."""
     wanted = file_seen.c.path_sha256.in_([_key(path) for path in paths])
     rows = tx.execute(sa.select(*_SEEN).where(file_seen.c.source_id == source_id, wanted))
     return {seen.path: seen for seen in map(_seen, rows)}
 
 
-def of_inodes(tx: Tx, source_id: str, inodes: Sequence[str]) -> list[Seen]:
+def of_inodes(tx: Tx, source_id: str, inodes: Sequence[str]) -> list[KnownFile]:
     """The rows that these inodes had; several paths may share one (hard links)."""
     wanted = file_seen.c.inode.in_(sorted(set(inodes)))
     return [
@@ -65,7 +65,7 @@ def of_inodes(tx: Tx, source_id: str, inodes: Sequence[str]) -> list[Seen]:
     ]
 
 
-def page(tx: Tx, source_id: str, after: str, limit: int) -> tuple[list[Seen], str]:
+def page(tx: Tx, source_id: str, after: str, limit: int) -> tuple[list[KnownFile], str]:
     """Up to ``limit`` rows behind the place ``after`` (empty at first), and the place behind them."""
     rows = tx.execute(
         sa.select(*_SEEN, file_seen.c.path_sha256)
@@ -76,7 +76,7 @@ def page(tx: Tx, source_id: str, after: str, limit: int) -> tuple[list[Seen], st
     return [_seen(row) for row in rows], rows[-1][-1] if rows else after
 
 
-def remember(tx: Tx, source_id: str, seen: Sequence[Seen], gone: Sequence[bytes] = ()) -> None:
+def update_known(tx: Tx, source_id: str, seen: Sequence[KnownFile], gone: Sequence[bytes] = ()) -> None:
     """Write what the watch knows now: ``seen`` as it is, ``gone`` no longer. In the transaction of the events."""
     keys = sorted({_key(path) for path in (*(one.path for one in seen), *gone)})
     if keys:
@@ -103,12 +103,12 @@ def remember(tx: Tx, source_id: str, seen: Sequence[Seen], gone: Sequence[bytes]
     )
 
 
-def forget(tx: Tx, source_id: str) -> None:
+def delete_known(tx: Tx, source_id: str) -> None:
     """The watch knows nothing any more: it is deleted, or looks elsewhere."""
     tx.execute(sa.delete(file_seen).where(file_seen.c.source_id == source_id))
 
 
-def roots(database: Database) -> list[str]:
+def watched_paths(database: Database) -> list[str]:
     """The paths of all watches that are enabled: only what is left below one of them has to be noted."""
     with database.read() as tx:
         configs = tx.execute(
@@ -117,13 +117,13 @@ def roots(database: Database) -> list[str]:
         return sorted({config["path"] for config in configs if isinstance(config.get("path"), str)})
 
 
-def own(tx: Tx) -> list[str]:
+def database_files(tx: Tx) -> list[str]:
     """The files of the database itself: to watch them would be to watch oneself."""
     file = tx.connection.engine.url.database if tx.dialect == "sqlite" else None
     return [file + suffix for suffix in ("", "-wal", "-shm", "-journal")] if file else []
 
 
-def shown(database: Database, name: str, limit: int = 1000) -> list[dict[str, Any]]:
+def list_files(database: Database, name: str, limit: int = 1000) -> list[dict[str, Any]]:
     """What the watch knows, for people: up to ``limit`` files in the order of their paths. Raises :class:`NotFound`."""
     with database.read() as tx:
         rows = tx.rows(
@@ -183,5 +183,5 @@ def _key(path: bytes) -> str:
 _SEEN = [file_seen.c[name] for name in ("path", "size", "mtime_ns", "ctime_ns", "inode", "sha256", "problem")]
 
 
-def _seen(row: Any) -> Seen:
-    return Seen(bytes(row[0]), *row[1:7])
+def _seen(row: Any) -> KnownFile:
+    return KnownFile(bytes(row[0]), *row[1:7])

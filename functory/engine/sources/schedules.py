@@ -20,10 +20,10 @@ from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.sources import store as source_store
 
-TYPE = "schedule.due"
+EVENT_TYPE = "schedule.due"
 
 # How an execution that a tick has started ends for good, other than well.
-FAILED = ("execution.failed", "execution.timed_out", "execution.dead")
+FAILURE_EVENTS = ("execution.failed", "execution.timed_out", "execution.dead")
 
 # What a schedule that cannot be read waits before it is looked at again.
 RETRY = timedelta(minutes=1)
@@ -39,7 +39,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Round:
+class ScheduleDecision:
     """What was decided about a schedule that was due (``row`` as :func:`due` gave it).
 
     ``next_at`` is when ``fire_at``, the next time, is due; both None when the schedule is over. ``last_at`` is the
@@ -54,13 +54,13 @@ class Round:
     missed: int
 
 
-def find(tx: Tx, source_id: str) -> dict[str, Any] | None:
+def lock(tx: Tx, source_id: str) -> dict[str, Any] | None:
     """A schedule's row, locked until the commit; None before its first plan."""
     statement = sa.select(schedule).where(schedule.c.source_id == source_id)
-    return tx.one(statement.with_for_update())
+    return tx.first(statement.with_for_update())
 
 
-def plan(
+def set_next_due(
     tx: Tx,
     row: Mapping[str, Any],
     *,
@@ -81,7 +81,7 @@ def plan(
         tx.execute(sa.update(schedule).where(schedule.c.source_id == row["id"]).values(**values))
 
 
-def halt(tx: Tx, row: Mapping[str, Any]) -> None:
+def unschedule(tx: Tx, row: Mapping[str, Any]) -> None:
     """Nothing of it is due until it is planned anew."""
     tx.execute(
         sa.update(schedule)
@@ -95,7 +95,7 @@ def next_due(tx: Tx) -> datetime | None:
     return tx.scalar(sa.select(sa.func.min(schedule.c.next_at)).where(schedule.c.next_at.is_not(None)))
 
 
-def due(tx: Tx, limit: int) -> list[dict[str, Any]]:
+def lock_due(tx: Tx, limit: int) -> list[dict[str, Any]]:
     """Lock up to ``limit`` schedules that are due and that nobody else has locked, the longest due first.
 
     The rows have the schedule's columns and the source's ``name``, ``kind``, ``config`` and ``problem``.
@@ -111,9 +111,9 @@ def due(tx: Tx, limit: int) -> list[dict[str, Any]]:
     return tx.rows(statement.with_for_update(of=schedule, skip_locked=True))
 
 
-def write(tx: Tx, rounds: Sequence[Round]) -> dict[tuple[str, datetime], str]:
+def write_decisions(tx: Tx, rounds: Sequence[ScheduleDecision]) -> dict[tuple[str, datetime], str]:
     """Write the ticks and what follows of each schedule. Returns the new ticks' events by (schedule, time)."""
-    new = _put(tx, [(one.row, tick) for one in rounds for tick in one.ticks])
+    new = _insert_ticks(tx, [(one.row, tick) for one in rounds for tick in one.ticks])
     changed = [
         {
             "id_": one.row["source_id"],
@@ -139,10 +139,10 @@ def write(tx: Tx, rounds: Sequence[Round]) -> dict[tuple[str, datetime], str]:
     return new
 
 
-def put(tx: Tx, row: Mapping[str, Any], ticks: Sequence[Tick]) -> dict[datetime, str]:
+def add_ticks(tx: Tx, row: Mapping[str, Any], ticks: Sequence[Tick]) -> dict[datetime, str]:
     """Write ticks of the source ``row`` beside its calendar. Returns the events by time of those that were new."""
-    find(tx, row["id"])
-    new = _put(tx, [({**row, "source_id": row["id"]}, tick) for tick in ticks])
+    lock(tx, row["id"])
+    new = _insert_ticks(tx, [({**row, "source_id": row["id"]}, tick) for tick in ticks])
     return {time: id_ for (_, time), id_ in new.items()}
 
 
@@ -153,7 +153,7 @@ def postpone(tx: Tx, row: Mapping[str, Any]) -> None:
     )
 
 
-def tell_problems(tx: Tx, problems: Mapping[str, str | None]) -> None:
+def set_problems(tx: Tx, problems: Mapping[str, str | None]) -> None:
     """Note what keeps schedules from working, by their ids; None once they work.
 
     In a transaction of its own: who saves a schedule locks its source first, who ticks never does.
@@ -166,7 +166,7 @@ def tell_problems(tx: Tx, problems: Mapping[str, str | None]) -> None:
         )
 
 
-def known(tx: Tx, source_id: str, first: datetime, last: datetime) -> set[datetime]:
+def existing_times(tx: Tx, source_id: str, first: datetime, last: datetime) -> set[datetime]:
     """The times from ``first`` to ``last`` that have a tick."""
     found = tx.execute(
         sa.select(schedule_tick.c.fire_time_utc).where(
@@ -176,7 +176,7 @@ def known(tx: Tx, source_id: str, first: datetime, last: datetime) -> set[dateti
     return set(found.scalars())
 
 
-def ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
+def recent_ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
     """The newest ticks, by their time, with the first execution that each has led to."""
     newest = (
         sa.select(schedule_tick)
@@ -232,8 +232,8 @@ def failures(tx: Tx, since: datetime) -> list[dict[str, Any]]:
             ),
         )
         .where(
-            event.c.type.in_(FAILED),
-            event.c.id >= event_store.least_id(since),
+            event.c.type.in_(FAILURE_EVENTS),
+            event.c.id >= event_store.lowest_id_since(since),
             event.c.time >= schedule.c.watched_from,
             source.c.state == "enabled",
         )
@@ -249,16 +249,20 @@ def pause_failed(tx: Tx, source_id: str, note: str) -> bool:
     """enabled → paused because of a failure; False when it is not enabled any more."""
     # First of all, as every change of a source does: of two that have seen the failure the second finds it paused.
     counters.bump(tx, counters.SOURCES)
-    row = tx.one(sa.select(source).where(source.c.id == source_id, source.c.state == "enabled"))
+    row = tx.first(sa.select(source).where(source.c.id == source_id, source.c.state == "enabled"))
     if row is None:
         return False
-    source_store.move(tx, row, "paused", "source.paused", note, author="functory", hook=halt)
+    source_store.change_state(tx, row, "paused", "source.paused", note, author="functory", hook=unschedule)
     return True
 
 
-def _put(tx: Tx, wanted: Sequence[tuple[Mapping[str, Any], Tick]]) -> dict[tuple[str, datetime], str]:
+def _insert_ticks(
+    tx: Tx, wanted: Sequence[tuple[Mapping[str, Any], Tick]]
+) -> dict[tuple[str, datetime], str]:
     rows = [
-        event_store.record(tx, TYPE, row["name"], dict(tick.data), source=source_store.address(row))
+        event_store.record(
+            tx, EVENT_TYPE, row["name"], dict(tick.data), source=source_store.event_source(row)
+        )
         for row, tick in wanted
     ]
     keys = {made["id"]: (row["source_id"], tick.time) for made, (row, tick) in zip(rows, wanted, strict=True)}
@@ -276,5 +280,5 @@ def _put(tx: Tx, wanted: Sequence[tuple[Mapping[str, Any], Tick]]) -> dict[tuple
         ],
         schedule_tick.c.event_id,
     )
-    event_store.add(tx, [made for made in rows if made["id"] in new])
+    event_store.append(tx, [made for made in rows if made["id"] in new])
     return {key: id_ for id_, key in keys.items() if id_ in new}

@@ -21,7 +21,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound, Stale
 from functory.engine.events import receipts
 from functory.engine.events import store as event_store
-from functory.engine.events.receipts import Arrival
+from functory.engine.events.receipts import IncomingEvent
 from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
 from functory.engine.telemetry import metrics
@@ -29,13 +29,13 @@ from functory.engine.telemetry import metrics
 # What a kind does in the transaction that saves, pauses, resumes or deletes one of its sources.
 Hook = Callable[[Tx, Mapping[str, Any]], None]
 
-KEEP: Any = object()
+KEEP_CURSOR: Any = object()
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Held:
+class ClaimedSource:
     """A source that this process runs: its row, and the fence under which it may write."""
 
     row: Mapping[str, Any]
@@ -74,7 +74,7 @@ class Sources:
         config = json_codec.loads(json_codec.encode(dict(config)))
         with self._database.write() as tx:
             changed = counters.bump(tx, counters.SOURCES)
-            row = tx.one(sa.select(source).where(source.c.kind == kind, source.c.name == name))
+            row = tx.first(sa.select(source).where(source.c.kind == kind, source.c.name == name))
             alive = row is not None and row["state"] != "deleted"
             current = row["version"] if row is not None and alive else 0
             if expected_version is not None and current != expected_version:
@@ -111,17 +111,17 @@ class Sources:
                 if not alive:
                     values |= {"state": "enabled", "note": None, "cursor": None}
                 tx.execute(sa.update(source).where(source.c.id == id_).values(**values))
-            saved = tx.one(sa.select(source).where(source.c.id == id_)) or {}
+            saved = tx.first(sa.select(source).where(source.c.id == id_)) or {}
             if hook is not None:
                 hook(tx, saved)
-            self._tell(tx, saved, "source.updated" if alive else "source.created", author)
+            self._record_change(tx, saved, "source.updated" if alive else "source.created", author)
             tx.wake("sources")
         return saved | {"created": True}
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """A source's row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
-            row = tx.one(self._one(kind, name))
+            row = tx.first(self._one(kind, name))
         if row is None:
             raise NotFound(f"{kind} {name!r} not found", try_=f"functory source list --kind {kind}")
         return row
@@ -138,17 +138,17 @@ class Sources:
         self, kind: str, name: str, *, note: str = "", author: str = "", hook: Hook | None = None
     ) -> None:
         """enabled → paused; what runs it lets go of it."""
-        self._move(kind, name, "paused", "source.paused", note, author, hook)
+        self._change_state(kind, name, "paused", "source.paused", note, author, hook)
 
     def resume(self, kind: str, name: str, *, author: str = "", hook: Hook | None = None) -> None:
         """paused → enabled."""
-        self._move(kind, name, "enabled", "source.resumed", "", author, hook)
+        self._change_state(kind, name, "enabled", "source.resumed", "", author, hook)
 
     def delete(self, kind: str, name: str, *, author: str = "", hook: Hook | None = None) -> None:
         """Delete a source; the events that it brought stay."""
-        self._move(kind, name, "deleted", "source.deleted", "", author, hook)
+        self._change_state(kind, name, "deleted", "source.deleted", "", author, hook)
 
-    def waiting(self, kinds: Collection[str]) -> set[str]:
+    def unclaimed_kinds(self, kinds: Collection[str]) -> set[str]:
         """Those of ``kinds`` with an enabled source that nobody runs."""
         with self._database.read() as tx:
             return set(
@@ -157,7 +157,9 @@ class Sources:
                 ).scalars()
             )
 
-    def claim(self, kinds: Collection[str], holder: str, lease: float, limit: int = 100) -> list[Held]:
+    def claim(
+        self, kinds: Collection[str], holder: str, lease: float, limit: int = 100
+    ) -> list[ClaimedSource]:
         """Take the enabled sources of ``kinds`` that nobody runs, for ``lease`` seconds."""
         free = _free(self._database.clock.now())
         wanted = sa.select(source.c.id).where(source.c.kind.in_(sorted(kinds)), free)
@@ -184,17 +186,17 @@ class Sources:
                 )
                 .returning(source)
             )
-        return [Held(row, row["fence"]) for row in rows]
+        return [ClaimedSource(row, row["fence"]) for row in rows]
 
-    def standing(self, held: Sequence[Held]) -> list[Held]:
+    def still_claimed(self, held: Sequence[ClaimedSource]) -> list[ClaimedSource]:
         """Those of ``held`` that still are ours and unchanged; nothing is renewed."""
         if not held:
             return []
         with self._database.read() as tx:
-            ids = set(tx.execute(sa.select(source.c.id).where(_ours(held))).scalars())
+            ids = set(tx.execute(sa.select(source.c.id).where(_is_claimed(held))).scalars())
         return [one for one in held if one.id in ids]
 
-    def beat(self, held: Sequence[Held], lease: float) -> list[Held]:
+    def renew(self, held: Sequence[ClaimedSource], lease: float) -> list[ClaimedSource]:
         """Renew the leases. Returns those that still are ours and unchanged; the others are to be let go."""
         if not held:
             return []
@@ -202,13 +204,13 @@ class Sources:
         with self._database.write() as tx:
             ids = tx.execute(
                 sa.update(source)
-                .where(_ours(held))
+                .where(_is_claimed(held))
                 .values(lease_until=tx.now + timedelta(seconds=lease))
                 .returning(source.c.id)
             ).scalars()
             return [mine[id_] for id_ in ids]
 
-    def release(self, held: Held) -> None:
+    def release(self, held: ClaimedSource) -> None:
         """Let another process have it at once."""
         with self._database.write() as tx:
             tx.execute(
@@ -218,12 +220,12 @@ class Sources:
             )
             tx.wake("sources")
 
-    def take(
+    def ingest(
         self,
-        held: Held,
-        arrivals: Sequence[Arrival],
+        held: ClaimedSource,
+        arrivals: Sequence[IncomingEvent],
         *,
-        cursor: Any = KEEP,
+        cursor: Any = KEEP_CURSOR,
         also: Hook | None = None,
     ) -> Sequence[str | None]:
         """Write the events of ``arrivals``, and with them how far the source has read, in one transaction.
@@ -232,9 +234,9 @@ class Sources:
         Raises :class:`Stale` when another process runs the source by now, or it was changed, paused or deleted.
         """
         with self._database.write() as tx:
-            hold(tx, held)
-            taken = receipts.take(tx, held.id, address(held.row), arrivals)
-            values: dict[str, Any] = {} if cursor is KEEP else {"cursor": cursor}
+            ensure_claimed(tx, held)
+            taken = receipts.ingest(tx, held.id, event_source(held.row), arrivals)
+            values: dict[str, Any] = {} if cursor is KEEP_CURSOR else {"cursor": cursor}
             if any(taken):
                 values["last_event_at"] = tx.now
             if values:
@@ -246,12 +248,12 @@ class Sources:
         )
         return taken
 
-    def read(self, held: Held, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
+    def read(self, held: ClaimedSource, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
         """What ``look`` finds, given a reading transaction and the source's row."""
         with self._database.read() as tx:
             return look(tx, held.row)
 
-    def tell_problem(self, held: Held, problem: str | None) -> None:
+    def set_problem(self, held: ClaimedSource, problem: str | None) -> None:
         """Note what keeps a source from working; None once it works."""
         with self._database.write() as tx:
             tx.execute(
@@ -265,25 +267,25 @@ class Sources:
             source.c.kind == kind, source.c.name == name, source.c.state != "deleted"
         )
 
-    def _move(
+    def _change_state(
         self, kind: str, name: str, state: str, type_: str, note: str, author: str, hook: Hook | None
     ) -> None:
         with self._database.write() as tx:
-            row = tx.one(self._one(kind, name))
+            row = tx.first(self._one(kind, name))
             if row is None:
                 raise NotFound(f"{kind} {name!r} not found", try_=f"functory source list --kind {kind}")
-            move(tx, row, state, type_, note, author, hook)
+            change_state(tx, row, state, type_, note, author, hook)
 
     @staticmethod
-    def _tell(tx: Tx, row: Mapping[str, Any], type_: str, author: str, note: str = "") -> None:
+    def _record_change(tx: Tx, row: Mapping[str, Any], type_: str, author: str, note: str = "") -> None:
         data = {"kind": row["kind"], "name": row["name"], "version": row["version"], "author": author}
         if note:
             data["note"] = note
-        event_store.add(tx, [event_store.record(tx, type_, row["name"], data, source=address(row))])
-        audit.note(tx, author, type_, f"{row['kind']}/{row['name']}", {"note": note} if note else None)
+        event_store.append(tx, [event_store.record(tx, type_, row["name"], data, source=event_source(row))])
+        audit.append(tx, author, type_, f"{row['kind']}/{row['name']}", {"note": note} if note else None)
 
 
-def move(
+def change_state(
     tx: Tx,
     row: Mapping[str, Any],
     state: str,
@@ -304,16 +306,16 @@ def move(
     moved = dict(row) | {"state": state, "note": note or None}
     if hook is not None:
         hook(tx, moved)
-    Sources._tell(tx, moved, type_, author, note)
+    Sources._record_change(tx, moved, type_, author, note)
     tx.wake("sources")
 
 
-def hold(tx: Tx, held: Held) -> None:
+def ensure_claimed(tx: Tx, held: ClaimedSource) -> None:
     """Make sure, inside the writing transaction, that this process still runs the source, as it was claimed.
 
     Raises :class:`Stale`: from the commit of a pause or a change on, nothing more is written under the old row.
     """
-    if tx.scalar(sa.select(source.c.id).where(_ours([held])).with_for_update()) is None:
+    if tx.scalar(sa.select(source.c.id).where(_is_claimed([held])).with_for_update()) is None:
         raise Stale(
             f"the {held.row['kind']} {held.row['name']} is no longer run here",
             f"it was changed, paused or deleted, or another process runs it; the fence {held.fence} is over",
@@ -321,7 +323,7 @@ def hold(tx: Tx, held: Held) -> None:
         )
 
 
-def _ours(held: Sequence[Held]) -> Any:
+def _is_claimed(held: Sequence[ClaimedSource]) -> Any:
     return sa.and_(
         sa.tuple_(source.c.id, source.c.fence, source.c.version).in_(
             [(one.id, one.fence, one.row["version"]) for one in held]
@@ -336,6 +338,6 @@ def _free(now: datetime) -> Any:
     )
 
 
-def address(row: Mapping[str, Any]) -> str:
+def event_source(row: Mapping[str, Any]) -> str:
     """What events of this source name as their ``source``."""
     return f"/functory/{row['kind']}/{row['name']}"

@@ -31,7 +31,7 @@ _LOCKED, _DENIED, _WRONG_NAME = "55P03", "42501", ("42602", "42601", "22023")
 
 
 @dataclass(frozen=True)
-class Feed:
+class TableCapture:
     """What of a table becomes events.
 
     ``columns`` are the only ones shown, or all but ``hidden``; ``key`` names the columns of the subject instead of
@@ -48,7 +48,7 @@ class Feed:
     wake: bool = True
 
 
-def install(tx: Tx, row: Mapping[str, Any], feed: Feed) -> str:
+def install(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str:
     """Put the trigger onto the table, in place of an earlier one. Returns the table's full name.
 
     Raises :class:`Invalid` for a table, column or database that cannot be watched, :class:`Refused` without the
@@ -67,8 +67,8 @@ def install(tx: Tx, row: Mapping[str, Any], feed: Feed) -> str:
     function = sql.Identifier(home, name)
     target = sql.Identifier(table.schema, table.name)
     body = table_capture_sql.body(
-        home=home,
-        source=source_store.address(row),
+        schema=home,
+        source=source_store.event_source(row),
         table=table.shown,
         key=key,
         columns=feed.columns,
@@ -78,7 +78,7 @@ def install(tx: Tx, row: Mapping[str, Any], feed: Feed) -> str:
     )
     words = {"insert": sql.SQL("INSERT"), "update": sql.SQL("UPDATE"), "delete": sql.SQL("DELETE")}
     happenings = sql.SQL(" OR ").join(words[one] for one in EVENTS if one in feed.events)
-    with _told(table.shown):
+    with _PostgresErrors(table.shown):
         _run(tx, sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(LOCK_MILLISECONDS)))
         _run(tx, sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(function))
         _run(tx, table_capture_sql.function(function, _text(tx, body)))
@@ -101,7 +101,7 @@ def remove(tx: Tx, row: Mapping[str, Any]) -> None:
     found = _installed(tx, row)
     if found is None:
         return
-    with _told(found["table"] or "the table"):
+    with _PostgresErrors(found["table"] or "the table"):
         _run(tx, sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(LOCK_MILLISECONDS)))
         # With the function goes its trigger, which to drop by itself only the owner of the table might.
         _run(
@@ -111,7 +111,7 @@ def remove(tx: Tx, row: Mapping[str, Any]) -> None:
         _run(tx, sql.SQL("SET LOCAL lock_timeout = DEFAULT"))
 
 
-def problem(tx: Tx, row: Mapping[str, Any], feed: Feed) -> str | None:
+def problem(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str | None:
     """What keeps the trigger of an installed source from working; None when nothing does."""
     found = _installed(tx, row)
     again = f"functory source pause table {row['name']}, then resume it: that installs it again"
@@ -146,7 +146,7 @@ def _find(tx: Tx, name: str) -> _Table:
         if _state(error) not in _WRONG_NAME:
             raise
         oid = None
-    found = tx.one(
+    found = tx.first(
         sa.text(
             "SELECT c.relkind, n.nspname, c.relname, quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS shown,"
             " c.relpersistence, c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('event'))"
@@ -172,7 +172,7 @@ def _find(tx: Tx, name: str) -> _Table:
     return _Table(oid, found["nspname"], found["relname"], found["shown"])
 
 
-def _check_columns(tx: Tx, table: _Table, feed: Feed) -> Sequence[str]:
+def _check_columns(tx: Tx, table: _Table, feed: TableCapture) -> Sequence[str]:
     """The columns of the key. Raises :class:`Invalid` for a column that is not there, or no key."""
     known = list(
         tx.execute(
@@ -207,7 +207,7 @@ def _check_columns(tx: Tx, table: _Table, feed: Feed) -> Sequence[str]:
 
 def _installed(tx: Tx, row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Where the function of a source is, and the table that its trigger is on (None: on none)."""
-    return tx.one(
+    return tx.first(
         sa.text(
             "SELECT n.nspname AS home, t.tgrelid AS oid, t.tgenabled AS enabled, t.tgrelid::regclass::text AS table"
             " FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
@@ -241,7 +241,7 @@ def _text(tx: Tx, statement: Any) -> str:
     return statement.as_string(tx.connection.connection.driver_connection)
 
 
-class _told:
+class _PostgresErrors:
     """Turns what PostgreSQL says about locks and rights into errors of ours."""
 
     def __init__(self, table: str) -> None:

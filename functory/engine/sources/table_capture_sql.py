@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from psycopg import sql
 
 # The first number that PostgreSQL gives to what users define (FirstNormalObjectId, access/transam.h).
-_USERS = 16384
+_FIRST_USER_OID = 16384
 # What is nested more deeply is shown as text: it might not be read again (``engine.serialization.json_codec``).
-_DEEPEST = 200
+_MAX_DEPTH = 200
 
 
 def function(name: sql.Identifier, body: str) -> sql.Composed:
@@ -33,7 +33,7 @@ def function(name: sql.Identifier, body: str) -> sql.Composed:
 
 def body(
     *,
-    home: str,
+    schema: str,
     source: str,
     table: str,
     key: Sequence[str],
@@ -49,7 +49,7 @@ def body(
         chosen = sql.SQL("c.key = ANY ({}::text[])").format(sql.Literal(list(columns)))
     else:
         chosen = sql.SQL("c.key <> ALL ({}::text[])").format(sql.Literal(list(hidden)))
-    deepest = sql.Literal(_DEEPEST)
+    deepest = sql.Literal(_MAX_DEPTH)
     value = sql.SQL(_VALUE).format(deepest=deepest)
 
     def members(row: LiteralString, into: LiteralString) -> sql.Composed:
@@ -63,8 +63,8 @@ def body(
         )
 
     return sql.SQL(_BODY).format(
-        event=sql.Identifier(home, "event"),
-        outbox=sql.Identifier(home, "outbox"),
+        event=sql.Identifier(schema, "event"),
+        outbox=sql.Identifier(schema, "outbox"),
         source=sql.Literal(source),
         table=sql.Literal(table),
         chosen=chosen,
@@ -74,7 +74,7 @@ def body(
         old_members=members("old_row", "old_data"),
         new_members=members("new_row", "new_data"),
         key=sql.Literal(list(key)),
-        users=sql.Literal(_USERS),
+        users=sql.Literal(_FIRST_USER_OID),
         max_bytes=sql.Literal(max_bytes),
         wake=sql.Literal(wake),
         channel=sql.Literal(CHANNEL),

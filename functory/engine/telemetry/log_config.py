@@ -29,7 +29,7 @@ _PASSWORD = re.compile(
 _PARAMETER = re.compile(r"([?&](?:password|sslpassword)=)[^&\s'\"]+", re.IGNORECASE)
 
 # Libraries that tell of each message or step at the level at which we tell of states.
-_TALKATIVE = ("celery.worker.strategy", "celery.app.trace", "alembic", "uvicorn", "kombu", "amqp")
+_NOISY_LOGGERS = ("celery.worker.strategy", "celery.app.trace", "alembic", "uvicorn", "kombu", "amqp")
 
 
 def mask(text: str) -> str:
@@ -68,7 +68,7 @@ def configure(level: str = "info", *, as_json: bool = False, stream: Any = None)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for name in _TALKATIVE:
+    for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(
             logging.DEBUG if level == "debug" else max(logging.WARNING, root.level)
         )

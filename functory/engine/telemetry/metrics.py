@@ -233,12 +233,12 @@ events_received = Counter(
 )
 
 
-def describe(role: str, version: str) -> None:
+def set_build_info(role: str, version: str) -> None:
     """Set the build information of this process."""
     build_info.labels(version, platform.python_version(), role).set(1)
 
 
-def tell_sandbox(tier: str) -> None:
+def set_sandbox_tier(tier: str) -> None:
     """Say which tier of confinement this process runs functions with."""
     for known in TIERS:
         sandbox_tier.labels(known).set(known == tier)

@@ -18,7 +18,7 @@ from functory.engine.events import store as event_store
 from functory.engine.executions import root_budget
 from functory.engine.executions.compensation import steps
 from functory.engine.flow_control import circuit_breaker
-from functory.engine.flow_control.controls import NONE, Controls
+from functory.engine.flow_control.controls import NO_CONTROLS, Controls
 from functory.engine.functions import dependencies, versions
 
 
@@ -37,9 +37,9 @@ class Fire:
     make_input: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     budget: int | None = None
     per_minute: int | None = None
-    controls: Controls = NONE
+    controls: Controls = NO_CONTROLS
     events: Sequence[Mapping[str, Any]] = ()
-    step: bool = False
+    is_step: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Admitted:
     input: Mapping[str, Any]
 
 
-Refused = tuple[Mapping[str, Any], Suppress]
+SuppressedMatch = tuple[Mapping[str, Any], Suppress]
 
 
 def admit(
     tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], max_budget: int
-) -> tuple[list[Admitted], list[Refused]]:
+) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Sort matches into those that run and those that do not, taking budgets and rates of the former."""
     ready, refused = _prepare(tx, fires)
     ready, late = _before_failure(tx, ready)
@@ -78,13 +78,15 @@ def admit(
     return ready, [*refused, *late, *over, *fast]
 
 
-def _prepare(tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]) -> tuple[list[Admitted], list[Refused]]:
+def _prepare(
+    tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]
+) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Target and input of each match."""
-    found = versions.load_many(tx, [dependencies.reference(fire.function) for _, fire in fires])
+    found = versions.load_many(tx, [dependencies.parse_reference(fire.function) for _, fire in fires])
     ready: list[Admitted] = []
-    refused: list[Refused] = []
+    refused: list[SuppressedMatch] = []
     for event, fire in fires:
-        target = found.get(dependencies.reference(fire.function))
+        target = found.get(dependencies.parse_reference(fire.function))
         if target is None or target["state"] != "enabled":
             why = "does not exist" if target is None else f"is {target['state']}"
             refused.append(
@@ -103,19 +105,19 @@ def _prepare(tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]) -> tuple[l
     return ready, refused
 
 
-def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[Refused]]:
+def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Steps of an execution that has failed meanwhile are not begun: its plan is written, and they were not in it."""
-    due = [item for item in ready if item.fire.step]
+    due = [item for item in ready if item.fire.is_step]
     if not due:
         return list(ready), []
-    failed = steps.failed(
+    failed = steps.find_late_events(
         tx, {row["id"]: row for item in due for row in (item.event, *item.fire.events)}.values()
     )
     kept: list[Admitted] = []
-    refused: list[Refused] = []
+    refused: list[SuppressedMatch] = []
     for item in ready:
         by = next((failed[row["id"]] for row in (item.event, *item.fire.events) if row["id"] in failed), None)
-        if by is None or not item.fire.step:
+        if by is None or not item.fire.is_step:
             kept.append(item)
             continue
         detail = f"it would be undone at once: execution {by}, which it is a step of, has failed"
@@ -125,10 +127,10 @@ def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], 
 
 def _within_budget(
     tx: Tx, ready: Sequence[Admitted], max_budget: int
-) -> tuple[list[Admitted], list[Refused]]:
+) -> tuple[list[Admitted], list[SuppressedMatch]]:
     used = root_budget.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
     kept: list[Admitted] = []
-    refused: list[Refused] = []
+    refused: list[SuppressedMatch] = []
     taken: Counter[str] = Counter()
     for item in ready:
         root = item.event["root_id"]
@@ -145,7 +147,7 @@ def _within_budget(
     return kept, refused
 
 
-def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[Refused]]:
+def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:
     limited = [item for item in ready if item.fire.per_minute is not None]
     if not limited:
         return list(ready), []
@@ -153,14 +155,14 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
     wanted: dict[tuple[str, str], tuple[int, int]] = {}
     for item in limited:
         if item.fire.trigger["id"] not in broken and item.fire.per_minute is not None:
-            place = circuit_breaker.key(item.fire.trigger["id"], item.event["subject"])
+            place = circuit_breaker.subject_key(item.fire.trigger["id"], item.event["subject"])
             wanted[place] = (wanted.get(place, (0, 0))[0] + 1, item.fire.per_minute)
-    allowed = {place: allowance.granted for place, allowance in circuit_breaker.take(tx, wanted).items()}
+    allowed = {place: allowance.granted for place, allowance in circuit_breaker.acquire(tx, wanted).items()}
     kept: list[Admitted] = []
-    refused: list[Refused] = []
+    refused: list[SuppressedMatch] = []
     for item in ready:
         trigger, limit = item.fire.trigger, item.fire.per_minute
-        place = circuit_breaker.key(trigger["id"], item.event["subject"])
+        place = circuit_breaker.subject_key(trigger["id"], item.event["subject"])
         if limit is None or allowed.get(place, 0) > 0:
             if limit is not None:
                 allowed[place] -= 1
@@ -173,26 +175,32 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
             refused.append(
                 (
                     item.event,
-                    Suppress(trigger, "breaker_open", circuit_breaker.TRIPS, circuit_breaker.TRIPS, detail),
+                    Suppress(
+                        trigger,
+                        "breaker_open",
+                        circuit_breaker.VIOLATIONS_TO_OPEN,
+                        circuit_breaker.VIOLATIONS_TO_OPEN,
+                        detail,
+                    ),
                 )
             )
             continue
-        opened = circuit_breaker.trip(tx, trigger["id"])
+        opened = circuit_breaker.record_violation(tx, trigger["id"])
         detail = f"more than {limit} a minute for the subject {item.event['subject']!r}"
         refused.append((item.event, Suppress(trigger, "rate", limit, limit + 1, detail)))
         if opened is not None:
             broken[trigger["id"]] = opened
-            event_store.add(tx, [_told_open(tx, trigger, opened.isoformat(timespec="seconds"))])
+            event_store.append(tx, [_breaker_opened_event(tx, trigger, opened.isoformat(timespec="seconds"))])
     return kept, refused
 
 
-def _told_open(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:
+def _breaker_opened_event(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:
     """The breaker opened: told as a pause, by an event that can start nothing."""
     data = {
         "trigger": trigger["name"],
         "version": trigger["version"],
         "until": until,
-        "note": f"its rate tripped {circuit_breaker.TRIPS} times within {circuit_breaker.WINDOW:g} s",
+        "note": f"its rate tripped {circuit_breaker.VIOLATIONS_TO_OPEN} times within {circuit_breaker.WINDOW:g} s",
     }
     return event_store.record(
         tx,

@@ -19,7 +19,7 @@ from functory.engine.database.schema import Id, bucket, cancellation, event, exe
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
 from functory.engine.executions import store as execution_store
-from functory.engine.triggers.admission import Refused, Suppress
+from functory.engine.triggers.admission import Suppress, SuppressedMatch
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Cancel:
 
 
 @dataclass(frozen=True)
-class Question:
+class CancelCheck:
     """Whether an event cancels: by rule ``rule`` of a trigger, what the event ``started`` started at ``since``. Events
     are rows."""
 
@@ -43,15 +43,15 @@ class Question:
 
 
 @dataclass
-class Done:
+class CancelResult:
     """What a round did: cancellations that are over, executions that were cancelled, matches that no longer wait."""
 
-    over: int = 0
+    processed: int = 0
     cancelled: int = 0
-    refused: Sequence[Refused] = ()
+    refused: Sequence[SuppressedMatch] = ()
 
 
-def note(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
+def record(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
     """Remember these events; they are carried out once every event before them has been routed."""
     tx.insert(
         cancellation,
@@ -72,12 +72,12 @@ def are_due(tx: Tx) -> bool:
     return first is None or tx.scalar(_ANY_BEFORE, {"first": first}) is not None
 
 
-def carry_out(
+def apply_due(
     tx: Tx,
     limit: int,
     triggers: Callable[[str], Mapping[str, Any] | None],
-    cancels: Callable[[Question], bool],
-) -> Done:
+    cancels: Callable[[CancelCheck], bool],
+) -> CancelResult:
     """Carry out up to ``limit`` of them, oldest first.
 
     ``triggers`` gives the row of a trigger as it is now (None: it is gone), ``cancels`` answers by its rule. The
@@ -88,15 +88,15 @@ def carry_out(
     noted = tx.rows(_DUE, given) if first is None else tx.rows(_DUE_BEFORE, {**given, "first": first})
     by_id = _events(tx, [one["event_id"] for one in noted])
     deeds = [
-        _Deed(tx, trigger, one["rule"], by_id[one["event_id"]], cancels)
+        _Cancellation(tx, trigger, one["rule"], by_id[one["event_id"]], cancels)
         for one in noted
         if (trigger := triggers(one["trigger_id"])) is not None
     ]
     # Buckets before executions, and in their order: as everybody locks them.
-    _lock_buckets(tx, deeds)
-    done = Done(over=len(noted))
-    done.refused = [refused for deed in deeds for refused in deed.release()]
-    done.cancelled = sum(deed.cancel() for deed in deeds)
+    _lock_buffers(tx, deeds)
+    done = CancelResult(processed=len(noted))
+    done.refused = [refused for deed in deeds for refused in deed.drop_buffered()]
+    done.cancelled = sum(deed.cancel_executions() for deed in deeds)
     if noted:
         keys = [(one["trigger_id"], one["event_id"], one["rule"]) for one in noted]
         tx.execute(sa.delete(cancellation).where(sa.tuple_(*cancellation.primary_key.columns).in_(keys)))
@@ -121,11 +121,11 @@ def _events(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in rows}
 
 
-def _lock_buckets(tx: Tx, deeds: Sequence[_Deed]) -> None:
+def _lock_buffers(tx: Tx, deeds: Sequence[_Cancellation]) -> None:
     """Lock the buckets in which there is something that may have to be taken out."""
     if tx.dialect != "postgresql" or not deeds:
         return
-    held = sa.or_(*(sa.and_(*deed.held) for deed in deeds))
+    held = sa.or_(*(sa.and_(*deed.earlier_matches) for deed in deeds))
     keys = tx.connection.execute(sa.select(hold.c.trigger_id, hold.c.key).distinct().where(held)).all()
     if keys:
         mine = sa.tuple_(bucket.c.trigger_id, bucket.c.key).in_([tuple(key) for key in keys])
@@ -134,28 +134,28 @@ def _lock_buckets(tx: Tx, deeds: Sequence[_Deed]) -> None:
 
 
 @dataclass(frozen=True)
-class _Deed:
+class _Cancellation:
     """One event that cancels by one rule."""
 
     tx: Tx
     trigger: Mapping[str, Any]
     rule: int
     event: Mapping[str, Any]
-    cancels: Callable[[Question], bool]
+    cancels: Callable[[CancelCheck], bool]
 
     @property
-    def held(self) -> list[sa.ColumnElement[bool]]:
+    def earlier_matches(self) -> list[sa.ColumnElement[bool]]:
         """The matches that wait in a bucket and came before."""
         return [hold.c.trigger_id == self.trigger["id"], hold.c.event_id < self.event["id"]]
 
-    def release(self) -> list[Refused]:
+    def drop_buffered(self) -> list[SuppressedMatch]:
         """Take the matches that the rule answers yes for out of their buckets."""
-        waiting = self.tx.rows(sa.select(hold).where(*self.held).order_by(hold.c.event_id))
+        waiting = self.tx.rows(sa.select(hold).where(*self.earlier_matches).order_by(hold.c.event_id))
         started = _events(self.tx, [row["event_id"] for row in waiting])
-        refused: list[Refused] = []
+        refused: list[SuppressedMatch] = []
         for row in waiting:
             one = started[row["event_id"]]
-            if not self._answer(one, row["time"]):
+            if not self._applies_to(one, row["time"]):
                 continue
             mine = hold.c.trigger_id == self.trigger["id"], hold.c.event_id == row["event_id"]
             self.tx.execute(sa.delete(hold).where(*mine))
@@ -168,7 +168,7 @@ class _Deed:
             refused.append((one, Suppress(self.trigger, "cancelled", detail=f"by event {self.event['id']}")))
         return refused
 
-    def cancel(self) -> int:
+    def cancel_executions(self) -> int:
         """Cancel the open executions that the rule answers yes for. Returns how many."""
         open_ = self.tx.rows(
             sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
@@ -181,8 +181,8 @@ class _Deed:
         )
         started = _events(self.tx, [row["event_id"] for row in open_])
         because = f"trigger {self.trigger['name']}, by event {self.event['id']}"
-        asked = [row["id"] for row in open_ if self._answer(started[row["event_id"]], row["created_at"])]
+        asked = [row["id"] for row in open_ if self._applies_to(started[row["event_id"]], row["created_at"])]
         return sum(execution_store.cancel_open(self.tx, id_, because) is not None for id_ in asked)
 
-    def _answer(self, started: Mapping[str, Any], since: datetime) -> bool:
-        return self.cancels(Question(self.trigger["id"], self.rule, self.event, started, since))
+    def _applies_to(self, started: Mapping[str, Any], since: datetime) -> bool:
+        return self.cancels(CancelCheck(self.trigger["id"], self.rule, self.event, started, since))

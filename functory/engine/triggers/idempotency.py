@@ -15,43 +15,47 @@ import sqlalchemy as sa
 from functory.engine.database import row_locks
 from functory.engine.database.schema import Instant, once
 from functory.engine.database.transaction import Tx
-from functory.engine.flow_control.buffers import Hold
-from functory.engine.flow_control.controls import Once
-from functory.engine.flow_control.rate_limits import Paces
-from functory.engine.serialization.durations import text
-from functory.engine.triggers.admission import Fire, Refused, Suppress
+from functory.engine.flow_control.buffers import BufferedMatch
+from functory.engine.flow_control.controls import IdempotencyKey
+from functory.engine.flow_control.rate_limits import RateLimits
+from functory.engine.serialization.durations import format_duration
+from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch
 
-Match = tuple[Mapping[str, Any], Fire | Hold]
+Match = tuple[Mapping[str, Any], Fire | BufferedMatch]
 
 
-def enter(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Refused]]:
+def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[SuppressedMatch]]:
     """Sort matches into those that go on and those that their trigger's flow control drops."""
-    asked = [(row, d.trigger, d.controls) for row, d in matches if d.controls.once or d.controls.rate_limit]
+    asked = [
+        (row, d.trigger, d.controls) for row, d in matches if d.controls.idempotency or d.controls.rate_limit
+    ]
     if not asked:
         return list(matches), []
-    seen = _Keys(tx, [(row["id"], trigger["id"], c.once) for row, trigger, c in asked if c.once is not None])
-    paces = Paces(
+    seen = _IdempotencyKeys(
+        tx,
+        [(row["id"], trigger["id"], c.idempotency) for row, trigger, c in asked if c.idempotency is not None],
+    )
+    paces = RateLimits(
         tx,
         "rate_limit",
         [(trigger["id"], c.rate_limit) for _, trigger, c in asked if c.rate_limit is not None],
     )
     kept: list[Match] = []
-    refused: list[Refused] = []
+    refused: list[SuppressedMatch] = []
     for row, decision in matches:
         trigger, controls = decision.trigger, decision.controls
-        first = None if controls.once is None else seen.first(trigger["id"], controls.once)
+        first = None if controls.idempotency is None else seen.used_by(trigger["id"], controls.idempotency)
         pace = controls.rate_limit
-        if controls.once is not None and first is not None:
-            detail = (
-                f"{_named(controls.once.key.text)}event {first} was first within {text(controls.once.window)}"
-            )
+        if controls.idempotency is not None and first is not None:
+            window = format_duration(controls.idempotency.window)
+            detail = f"{_named(controls.idempotency.key.text)}event {first} was first within {window}"
             refused.append((row, Suppress(trigger, "idempotent", detail=detail)))
-        elif pace is not None and not paces.conforms(trigger["id"], pace):
-            detail = f"{_named(pace.key.text)}more than {pace.limit} in {text(pace.period)}"
+        elif pace is not None and not paces.try_acquire(trigger["id"], pace):
+            detail = f"{_named(pace.key.text)}more than {pace.limit} in {format_duration(pace.period)}"
             refused.append((row, Suppress(trigger, "rate_limited", pace.limit, detail=detail)))
         else:
-            if controls.once is not None:
-                seen.use(trigger["id"], controls.once, row["id"])
+            if controls.idempotency is not None:
+                seen.use(trigger["id"], controls.idempotency, row["id"])
             kept.append((row, decision))
     seen.write()
     paces.write()
@@ -78,10 +82,10 @@ _USED = (
 )
 
 
-class _Keys:
+class _IdempotencyKeys:
     """Idempotency keys, locked until the commit."""
 
-    def __init__(self, tx: Tx, wanted: Sequence[tuple[str, str, Once]]) -> None:
+    def __init__(self, tx: Tx, wanted: Sequence[tuple[str, str, IdempotencyKey]]) -> None:
         self._tx = tx
         # A key that is made here counts from when a match uses it.
         rows = [
@@ -90,7 +94,7 @@ class _Keys:
                 "key": one.key.hash,
                 "text": one.key.text,
                 "event_id": event,
-                "expires_at": row_locks.LONG_AGO,
+                "expires_at": row_locks.EPOCH,
             }
             for event, trigger, one in wanted
         ]
@@ -100,12 +104,12 @@ class _Keys:
         }
         self._used: set[tuple[str, str]] = set()
 
-    def first(self, trigger_id: str, one: Once) -> str | None:
+    def used_by(self, trigger_id: str, one: IdempotencyKey) -> str | None:
         """The event that has used the key, as long as that counts."""
         event, expires_at = self._known[trigger_id, one.key.hash]
         return event if expires_at > self._tx.now else None
 
-    def use(self, trigger_id: str, one: Once, event_id: str) -> None:
+    def use(self, trigger_id: str, one: IdempotencyKey, event_id: str) -> None:
         """Let ``event_id`` have the key from now on."""
         place = trigger_id, one.key.hash
         self._known[place] = event_id, self._tx.now + timedelta(seconds=one.window)
@@ -123,7 +127,7 @@ class _Keys:
             )
 
 
-def forget(tx: Tx, limit: int) -> int:
+def delete_expired(tx: Tx, limit: int) -> int:
     """Delete keys that no longer count. Returns how many."""
     keys = [tuple(row) for row in tx.execute(_OLD, {"now": tx.now, "limit": limit}).all()]
     if keys:

@@ -36,24 +36,24 @@ from functory.engine.errors import NotFound
 from functory.engine.triggers import kill_switch
 
 # Keys, lanes and executions that are told one by one.
-SHOWN = 20
+MAX_ROWS = 20
 
 
 @dataclass(frozen=True)
-class Part:
+class Page:
     """The first rows of something, and how many there are."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     count: int = 0
 
     @property
-    def more(self) -> int:
+    def remaining(self) -> int:
         """How many are not among the rows."""
         return max(0, self.count - len(self.rows))
 
 
 @dataclass(frozen=True)
-class Standing:
+class TriggerInspection:
     """A trigger's row with its definition, and all that waits for it as of ``now``.
 
     - ``buckets``: key, opened_at, due_at, memory, matches, bytes, first_time, last_time (by the events' own time), and
@@ -74,23 +74,25 @@ class Standing:
     pending: int
     breaker: Mapping[str, Any] | None
     key: str | None = None
-    buckets: Part = field(default_factory=Part)
+    buckets: Page = field(default_factory=Page)
     matches: int = 0
-    lanes: Part = field(default_factory=Part)
-    throttle: Part = field(default_factory=Part)
-    rate_limit: Part = field(default_factory=Part)
+    lanes: Page = field(default_factory=Page)
+    throttle: Page = field(default_factory=Page)
+    rate_limit: Page = field(default_factory=Page)
     dropped: int = 0
-    once: Part = field(default_factory=Part)
-    cancellations: Part = field(default_factory=Part)
-    executions: Part = field(default_factory=Part)
+    once: Page = field(default_factory=Page)
+    cancellations: Page = field(default_factory=Page)
+    executions: Page = field(default_factory=Page)
     states: Mapping[str, int] = field(default_factory=dict)
     suppressed: Mapping[str, int] = field(default_factory=dict)
 
 
-def of(database: Database, name: str, *, key: str | None = None, shown: int = SHOWN) -> Standing:
+def inspect(
+    database: Database, name: str, *, key: str | None = None, max_rows: int = MAX_ROWS
+) -> TriggerInspection:
     """What the trigger ``name`` has waiting; with a ``key`` only what that key has. Raises :class:`NotFound`."""
     with database.read(snapshot=True) as tx:
-        row = tx.one(
+        row = tx.first(
             sa.select(trigger, trigger_version.c.definition)
             .join(
                 trigger_version,
@@ -103,25 +105,25 @@ def of(database: Database, name: str, *, key: str | None = None, shown: int = SH
         )
         if row is None:
             raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
-        look = _Look(tx, row["id"], key, shown)
-        buckets, matches = look.buckets()
+        look = _Queries(tx, row["id"], key, max_rows)
+        buckets, matches = look.buffers()
         dropped = sa.select(sa.func.coalesce(sa.func.sum(pace.c.dropped), 0)).where(
             *look.only(pace), pace.c.control == "rate_limit"
         )
-        return Standing(
+        return TriggerInspection(
             now=tx.now,
             trigger=row,
-            halted=kill_switch.thrown(tx, kill_switch.TRIGGERS),
+            halted=kill_switch.is_thrown(tx, kill_switch.TRIGGERS),
             pending=_count(tx, event, event.c.state == "pending"),
             key=key,
-            breaker=tx.one(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),
+            breaker=tx.first(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),
             buckets=buckets,
             matches=matches,
-            lanes=look.lanes(),
-            throttle=look.paces("throttle", pace.c.next_at > tx.now),
-            rate_limit=look.paces("rate_limit", sa.or_(pace.c.next_at > tx.now, pace.c.dropped > 0)),
+            lanes=look.concurrency_groups(),
+            throttle=look.rate_limits("throttle", pace.c.next_at > tx.now),
+            rate_limit=look.rate_limits("rate_limit", sa.or_(pace.c.next_at > tx.now, pace.c.dropped > 0)),
             dropped=int(tx.scalar(dropped) or 0),
-            once=look.keys(),
+            once=look.idempotency_keys(),
             cancellations=look.cancellations(),
             executions=look.executions(),
             states=look.states(),
@@ -135,7 +137,7 @@ def of(database: Database, name: str, *, key: str | None = None, shown: int = SH
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Queries:
     """The queries about one trigger."""
 
     tx: Tx
@@ -148,7 +150,7 @@ class _Look:
         mine = [table.c.trigger_id == self.id]
         return mine if self.key is None else [*mine, table.c.text == self.key[:200]]
 
-    def buckets(self) -> tuple[Part, int]:
+    def buffers(self) -> tuple[Page, int]:
         """The buckets that are due first, and how many matches wait in all of them."""
         found = self._part(
             bucket, self.only(bucket), [sa.nulls_last(bucket.c.due_at), bucket.c.opened_at, bucket.c.key]
@@ -185,10 +187,10 @@ class _Look:
             for row in found.rows
         ]
         if self.key is not None:
-            return Part(rows, found.count), sum(row["matches"] for row in rows)
-        return Part(rows, found.count), _count(self.tx, hold, hold.c.trigger_id == self.id)
+            return Page(rows, found.count), sum(row["matches"] for row in rows)
+        return Page(rows, found.count), _count(self.tx, hold, hold.c.trigger_id == self.id)
 
-    def lanes(self) -> Part:
+    def concurrency_groups(self) -> Page:
         """The lanes in which executions of this trigger stand, with all that stand in them."""
         mine = (
             sa.select(slot.c.lane)
@@ -202,9 +204,9 @@ class _Look:
                 sa.or_(lane.c.text == self.key, lane.c.text.endswith(f" {self.key}", autoescape=True))
             )
         found = self._part(lane, which, [lane.c.text, lane.c.key])
-        return Part([self._lane(row) for row in found.rows], found.count)
+        return Page([self._concurrency_group(row) for row in found.rows], found.count)
 
-    def _lane(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _concurrency_group(self, row: Mapping[str, Any]) -> dict[str, Any]:
         counts = self.tx.pairs(
             sa.select(slot.c.taken_at.is_not(None), sa.func.count())
             .where(slot.c.lane == row["key"])
@@ -242,23 +244,23 @@ class _Look:
             ),
         }
 
-    def paces(self, control: str, matters: sa.ColumnElement[bool]) -> Part:
+    def rate_limits(self, control: str, matters: sa.ColumnElement[bool]) -> Page:
         """The keys of a throttle or a rate limit that are not as good as new."""
         found = self._part(
             pace, [*self.only(pace), pace.c.control == control, matters], [pace.c.next_at.desc(), pace.c.key]
         )
-        return Part([_named(row, "next_at", "dropped") for row in found.rows], found.count)
+        return Page([_named(row, "next_at", "dropped") for row in found.rows], found.count)
 
-    def keys(self) -> Part:
+    def idempotency_keys(self) -> Page:
         """The idempotency keys that are remembered, newest first."""
         found = self._part(
             once,
             [*self.only(once), once.c.expires_at > self.tx.now],
             [once.c.expires_at.desc(), once.c.event_id.desc(), once.c.key],
         )
-        return Part([_named(row, "event_id", "expires_at") for row in found.rows], found.count)
+        return Page([_named(row, "event_id", "expires_at") for row in found.rows], found.count)
 
-    def cancellations(self) -> Part:
+    def cancellations(self) -> Page:
         """The events that shall cancel something and have not yet."""
         mine = cancellation.c.trigger_id == self.id
         rows = self.tx.rows(
@@ -274,9 +276,9 @@ class _Look:
             .order_by(cancellation.c.event_id, cancellation.c.rule)
             .limit(self.shown)
         )
-        return Part(rows, _count(self.tx, cancellation, mine))
+        return Page(rows, _count(self.tx, cancellation, mine))
 
-    def executions(self) -> Part:
+    def executions(self) -> Page:
         """The open executions: what runs, then what waits, in the order in which it starts."""
         mine = [execution.c.trigger_id == self.id, execution.c.state.in_(("queued", "running"))]
         rows = self.tx.rows(
@@ -296,7 +298,7 @@ class _Look:
             .order_by(execution.c.state.desc(), execution.c.queue_at, execution.c.id)
             .limit(self.shown)
         )
-        return Part(rows, _count(self.tx, execution, *mine))
+        return Page(rows, _count(self.tx, execution, *mine))
 
     def states(self) -> dict[str, int]:
         """How many executions of this trigger run, are ready, wait for a slot, and wait for their time."""
@@ -313,9 +315,9 @@ class _Look:
             .order_by(word)
         )
 
-    def _part(self, table: sa.Table, which: Sequence[sa.ColumnElement[bool]], order: Sequence[Any]) -> Part:
+    def _part(self, table: sa.Table, which: Sequence[sa.ColumnElement[bool]], order: Sequence[Any]) -> Page:
         rows = self.tx.rows(sa.select(table).where(*which).order_by(*order).limit(self.shown))
-        return Part(rows, _count(self.tx, table, *which))
+        return Page(rows, _count(self.tx, table, *which))
 
 
 def _named(row: Mapping[str, Any], *columns: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ KNOWN = (TRIGGERS,)
 _THROWN = sa.select(switch.c.name).where(switch.c.name == sa.bindparam("name"))
 
 
-def thrown(tx: Tx, name: str) -> bool:
+def is_thrown(tx: Tx, name: str) -> bool:
     """Whether the switch is thrown, as of this transaction."""
     return tx.scalar(_THROWN, {"name": name}) is not None
 
@@ -42,14 +42,14 @@ class Switches:
             tx.insert_missing(
                 switch, [{"name": name, "note": note or None, "author": author, "time": tx.now}]
             )
-            audit.note(tx, author, "switch.throw", name, {"note": note})
+            audit.append(tx, author, "switch.throw", name, {"note": note})
 
     def release(self, name: str, *, author: str = "") -> None:
         """Let it go on; what waited is taken up at once."""
         _check(name)
         with self._database.write() as tx:
             tx.execute(sa.delete(switch).where(switch.c.name == name))
-            audit.note(tx, author, "switch.release", name)
+            audit.append(tx, author, "switch.release", name)
             tx.wake("events")
 
     def list(self) -> list[dict[str, Any]]:

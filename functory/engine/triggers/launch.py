@@ -19,54 +19,56 @@ from functory.engine.database.transaction import Tx
 from functory.engine.executions import root_budget
 from functory.engine.executions import store as execution_store
 from functory.engine.flow_control import concurrency, overlap
-from functory.engine.flow_control.concurrency import OVERLAP, UNLIMITED, Place
-from functory.engine.flow_control.controls import NONE
-from functory.engine.flow_control.overlap import Open
-from functory.engine.flow_control.rate_limits import Paces
-from functory.engine.triggers.admission import Admitted, Refused, Suppress
+from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, SlotRequest
+from functory.engine.flow_control.controls import NO_CONTROLS
+from functory.engine.flow_control.overlap import OpenExecution
+from functory.engine.flow_control.rate_limits import RateLimits
+from functory.engine.triggers.admission import Admitted, Suppress, SuppressedMatch
 
 
 @dataclass(frozen=True)
-class Start:
+class Launch:
     """One execution to be: the match that is admitted, and the row that it becomes."""
 
-    item: Admitted
+    admitted: Admitted
     row: dict[str, Any]
 
 
-def start(tx: Tx, admitted: Sequence[Admitted]) -> tuple[list[Start], list[Refused]]:
+def start(tx: Tx, admitted: Sequence[Admitted]) -> tuple[list[Launch], list[SuppressedMatch]]:
     """Write the executions of ``admitted`` as their flow control allows. Returns those written, and those refused."""
-    if all(item.fire.controls is NONE for item in admitted):
-        starts = [Start(item, _row(tx, item)) for item in admitted]
+    if all(item.fire.controls is NO_CONTROLS for item in admitted):
+        starts = [Launch(item, _row(tx, item)) for item in admitted]
         tx.insert(execution, [one.row for one in starts])
-        refused: list[Refused] = []
+        refused: list[SuppressedMatch] = []
     else:
-        starts, refused = _Line(tx, admitted).run()
+        starts, refused = _Launcher(tx, admitted).run()
     if starts:
         tx.wake("executions")
     return starts, refused
 
 
-class _Line:
+class _Launcher:
     """The matches of one transaction on their way to executions."""
 
     def __init__(self, tx: Tx, admitted: Sequence[Admitted]) -> None:
         self._tx = tx
         self._admitted = admitted
         self._overlaps = {
-            id(item): concurrency.overlap_place(item.fire.trigger, item.fire.controls.overlap.key, 1)
+            id(item): concurrency.overlap_slot_request(item.fire.trigger, item.fire.controls.overlap.key, 1)
             for item in admitted
             if item.fire.controls.overlap is not None
         }
-        self._places = {
-            id(item): concurrency.places(item.fire.trigger, item.version["name"], item.fire.controls)
+        self._slot_requests = {
+            id(item): concurrency.slot_requests(item.fire.trigger, item.version["name"], item.fire.controls)
             for item in admitted
         }
         # Decided by what is open of the key, so nobody else may decide at the same time.
-        concurrency.make(tx, self._overlaps.values())
-        concurrency.make(tx, [place for found in self._places.values() for place in found], keep=True)
+        concurrency.lock_groups(tx, self._overlaps.values())
+        concurrency.lock_groups(
+            tx, [place for found in self._slot_requests.values() for place in found], keep=True
+        )
         self._open = self._find_open()
-        self._paces = Paces(
+        self._throttles = RateLimits(
             tx,
             "throttle",
             [
@@ -76,61 +78,63 @@ class _Line:
             ],
         )
         self._unwritten: list[dict[str, Any]] = []
-        self._slots: list[tuple[dict[str, Any], Place, datetime, bool]] = []
+        self._slots: list[tuple[dict[str, Any], SlotRequest, datetime, bool]] = []
 
-    def run(self) -> tuple[list[Start], list[Refused]]:
+    def run(self) -> tuple[list[Launch], list[SuppressedMatch]]:
         """Decide and write all of them."""
-        starts: list[Start] = []
-        refused: list[Refused] = []
+        starts: list[Launch] = []
+        refused: list[SuppressedMatch] = []
         for item in self._admitted:
             found = self._decide(item)
-            if isinstance(found, Start):
+            if isinstance(found, Launch):
                 starts.append(found)
             else:
                 refused.append((item.event, found))
         self._write()
-        self._paces.write()
+        self._throttles.write()
         # They were admitted, and have caused nothing after all.
         returned = Counter(row["root_id"] for row, _ in refused)
         root_budget.spend(self._tx, {root: -count for root, count in returned.items()})
         return starts, refused
 
-    def _decide(self, item: Admitted) -> Start | Suppress:
+    def _decide(self, item: Admitted) -> Launch | Suppress:
         controls = item.fire.controls
         row = _row(self._tx, item)
         moment = concurrency.queue_at(item.event["id"], controls.priority)
-        mine = [(place, False) for place in self._places[id(item)]]
+        mine = [(place, False) for place in self._slot_requests[id(item)]]
         place, rule = self._overlaps.get(id(item)), controls.overlap
         if place is not None and rule is not None:
-            answer = overlap.decide(rule.policy, item.event["id"], self._open[place.lane])
-            for other in answer.cancel:
-                self._cancel(other, item, place.lane)
-            if answer.what == "drop":
+            answer = overlap.decide(rule.policy, item.event["id"], self._open[place.group_key])
+            for other in answer.cancel_ids:
+                self._cancel(other, item, place.group_key)
+            if answer.action == "drop":
                 key = f"key {rule.key.text!r}: " if rule.key.text else ""
                 return Suppress(item.fire.trigger, rule.reason, detail=key + answer.detail)
             beside = rule.policy in ("allow_all", "terminate_other")
-            self._open[place.lane].append(Open(row["id"], item.event["id"], answer.what == "now"))
-            mine.append((place if not beside else _beside(place), answer.what == "now"))
+            self._open[place.group_key].append(
+                OpenExecution(row["id"], item.event["id"], answer.action == "now")
+            )
+            mine.append((place if not beside else _unlimited(place), answer.action == "now"))
         self._time(row, item, moment)
         row |= {"laned": bool(mine), "held": any(not taken for _, taken in mine)}
         self._unwritten.append(row)
         self._slots += [(row, place, moment, taken) for place, taken in mine]
-        return Start(item, row)
+        return Launch(item, row)
 
     def _time(self, row: dict[str, Any], item: Admitted, moment: datetime) -> None:
         """When it may start, and until when."""
         controls = item.fire.controls
         if controls.throttle is not None:
-            row["run_at"] = self._paces.reserve(item.fire.trigger["id"], controls.throttle)
+            row["run_at"] = self._throttles.reserve(item.fire.trigger["id"], controls.throttle)
         row["queue_at"] = row["run_at"] - timedelta(seconds=controls.priority)
-        if controls.expires is not None:
-            latest = self._tx.now + timedelta(seconds=controls.expires)
+        if controls.expires_after is not None:
+            latest = self._tx.now + timedelta(seconds=controls.expires_after)
             row["expires_at"] = min(filter(None, (row["expires_at"], latest)))
 
-    def _find_open(self) -> dict[str, list[Open]]:
+    def _find_open(self) -> dict[str, list[OpenExecution]]:
         """What is open in the lanes of overlap rules, in the order of its events."""
-        found: dict[str, list[Open]] = defaultdict(list)
-        keys = sorted({place.lane for place in self._overlaps.values()})
+        found: dict[str, list[OpenExecution]] = defaultdict(list)
+        keys = sorted({place.group_key for place in self._overlaps.values()})
         if keys:
             rows = self._tx.rows(
                 sa.select(slot)
@@ -139,7 +143,7 @@ class _Line:
                 .order_by(slot.c.position)
             )
             for row in rows:
-                one = Open(row["execution_id"], row["position"], row["taken_at"] is not None)
+                one = OpenExecution(row["execution_id"], row["position"], row["taken_at"] is not None)
                 found[row["lane"]].append(one)
         return found
 
@@ -155,13 +159,13 @@ class _Line:
         """Write what is decided so far."""
         self._tx.insert(execution, self._unwritten)
         if self._slots:
-            concurrency.enter(self._tx, self._slots)
+            concurrency.enqueue(self._tx, self._slots)
         self._unwritten, self._slots = [], []
 
 
-def _beside(place: Place) -> Place:
+def _unlimited(place: SlotRequest) -> SlotRequest:
     """A place that is free whoever else is in."""
-    return Place(place.lane, place.text, OVERLAP, UNLIMITED)
+    return SlotRequest(place.group_key, place.text, OVERLAP_RULE, UNLIMITED)
 
 
 def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
@@ -172,7 +176,7 @@ def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
         "subject": event["subject"],
         "event": event["id"],
     }
-    return execution_store.row(
+    return execution_store.new_row(
         tx,
         item.version,
         item.input,

@@ -18,18 +18,18 @@ from functory.engine.errors import Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.flow_control import buffers
-from functory.engine.flow_control.buffers import Hold
+from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.triggers import cancel_on, idempotency, kill_switch, launch, suppressions
 from functory.engine.triggers import store as trigger_store
-from functory.engine.triggers.admission import Fire, Refused, Suppress, admit
+from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch, admit
 from functory.engine.triggers.cancel_on import Cancel
 
-Decision = Fire | Suppress | Hold | Cancel
+Decision = Fire | Suppress | BufferedMatch | Cancel
 Decide = Callable[[Mapping[str, Any]], Sequence[Decision]]
 
 
 @dataclass
-class Routed:
+class RoutingResult:
     """What one batch did: counts for metrics and logs. ``events`` were routed, ``failed`` were not."""
 
     events: int = 0
@@ -40,7 +40,7 @@ class Routed:
     depths: list[int] = field(default_factory=list)
     oldest_age: float = 0.0
 
-    def add(self, other: Routed) -> None:
+    def add(self, other: RoutingResult) -> None:
         """Count in what another transaction did."""
         self.events += other.events
         self.matched += other.matched
@@ -50,7 +50,7 @@ class Routed:
         self.oldest_age = max(self.oldest_age, other.oldest_age)
 
 
-def version(tx: Tx) -> int:
+def trigger_set_version(tx: Tx) -> int:
     """The number of the trigger set: unchanged means that no trigger has changed."""
     return counters.read(tx, counters.TRIGGERS)
 
@@ -60,7 +60,7 @@ def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
     return trigger_store.changed_since(tx, version)
 
 
-def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> Routed:
+def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> RoutingResult:
     """Take up to ``limit`` pending events, decide, and write everything in one transaction.
 
     ``prepare`` is called inside it and gives the decision function over the trigger set as of now.
@@ -69,8 +69,8 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
     """
     try:
         with database.write() as tx:
-            if kill_switch.thrown(tx, kill_switch.TRIGGERS):
-                return Routed()
+            if kill_switch.is_thrown(tx, kill_switch.TRIGGERS):
+                return RoutingResult()
             return _write(tx, routing_queue.take_pending(tx, limit), prepare, max_budget)
     except Unavailable:
         raise
@@ -78,8 +78,10 @@ def route(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx
         return _one_by_one(database, limit, max_budget, prepare)
 
 
-def _one_by_one(database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]) -> Routed:
-    total = Routed()
+def _one_by_one(
+    database: Database, limit: int, max_budget: int, prepare: Callable[[Tx], Decide]
+) -> RoutingResult:
+    total = RoutingResult()
     with database.read() as tx:
         ids = routing_queue.pending_ids(tx, limit)
     for id_ in ids:
@@ -97,8 +99,8 @@ def _one_by_one(database: Database, limit: int, max_budget: int, prepare: Callab
 
 def _write(
     tx: Tx, batch: Sequence[Mapping[str, Any]], prepare: Callable[[Tx], Decide], max_budget: int
-) -> Routed:
-    done = Routed(events=len(batch))
+) -> RoutingResult:
+    done = RoutingResult(events=len(batch))
     if not batch:
         return done
     done.oldest_age = max(0.0, (tx.now - min(row["time"] for row in batch)).total_seconds())
@@ -107,39 +109,45 @@ def _write(
     decided = [(row, decision) for row in batch for decision in decide(row)]
     done.matched = len({row["id"] for row, _ in decided})
     refused = [(row, d) for row, d in decided if isinstance(d, Suppress)]
-    entered, dropped = idempotency.enter(tx, [(row, d) for row, d in decided if isinstance(d, Fire | Hold)])
-    buffers.put(tx, [(row, d) for row, d in entered if isinstance(d, Hold)])
-    cancel_on.note(tx, [(row, d) for row, d in decided if isinstance(d, Cancel)])
-    fire(tx, [(row, d) for row, d in entered if isinstance(d, Fire)], refused + dropped, max_budget, done)
+    entered, dropped = idempotency.check(
+        tx, [(row, d) for row, d in decided if isinstance(d, Fire | BufferedMatch)]
+    )
+    buffers.put(tx, [(row, d) for row, d in entered if isinstance(d, BufferedMatch)])
+    cancel_on.record(tx, [(row, d) for row, d in decided if isinstance(d, Cancel)])
+    write_firings(
+        tx, [(row, d) for row, d in entered if isinstance(d, Fire)], refused + dropped, max_budget, done
+    )
     routing_queue.mark_routed(tx, [row["id"] for row in batch])
     return done
 
 
-def fire(
+def write_firings(
     tx: Tx,
     fires: Sequence[tuple[Mapping[str, Any], Fire]],
-    refused: Sequence[Refused],
+    refused: Sequence[SuppressedMatch],
     max_budget: int,
-    done: Routed,
+    result: RoutingResult,
 ) -> None:
     """Write the executions and firings of what fires, and the firings of what is ``refused``; ``done`` counts them."""
     admitted, over = admit(tx, fires, max_budget)
     started, late = launch.start(tx, admitted)
     firings = [
-        _firing(tx, event, one.item.fire.trigger)
-        | {"execution_id": one.row["id"], "joint": len(one.item.fire.events) > 1}
+        _firing(tx, event, one.admitted.fire.trigger)
+        | {"execution_id": one.row["id"], "joint": len(one.admitted.fire.events) > 1}
         for one in started
-        for event in one.item.fire.events or (one.item.event,)
+        for event in one.admitted.fire.events or (one.admitted.event,)
     ]
     stopped = [*refused, *_each(fires, [*over, *late])]
     told, suppressed = suppressions.record(tx, stopped)
     tx.insert(firing, firings + [_firing(tx, row, s.trigger) | more for row, s, more in suppressed])
-    event_store.add(tx, told)
-    done.fired += [one.item.fire.trigger["name"] for one in started]
-    done.suppressed += [(s.trigger["name"], s.reason) for _, s in stopped]
+    event_store.append(tx, told)
+    result.fired += [one.admitted.fire.trigger["name"] for one in started]
+    result.suppressed += [(s.trigger["name"], s.reason) for _, s in stopped]
 
 
-def _each(fires: Sequence[tuple[Mapping[str, Any], Fire]], refused: Sequence[Refused]) -> list[Refused]:
+def _each(
+    fires: Sequence[tuple[Mapping[str, Any], Fire]], refused: Sequence[SuppressedMatch]
+) -> list[SuppressedMatch]:
     """What is refused of several events is refused of each of them."""
     if not refused:
         return []

@@ -52,9 +52,9 @@ class Triggers:
             )
         sha256 = json_codec.digest(definition)
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             changed = counters.bump(tx, counters.TRIGGERS)
-            row = tx.one(_joined().where(trigger.c.name == name))
+            row = tx.first(_joined().where(trigger.c.name == name))
             alive = row is not None and row["state"] != "deleted"
             if expected_version is not None and (row["version"] if row and alive else 0) != expected_version:
                 raise Conflict(
@@ -113,7 +113,7 @@ class Triggers:
             )
             data = {"trigger": name, "version": number, "function": definition["function"], "author": author}
             type_ = "trigger.updated" if alive else "trigger.created"
-            event_store.add(
+            event_store.append(
                 tx,
                 [event_store.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)],
             )
@@ -122,7 +122,7 @@ class Triggers:
     def get(self, name: str) -> dict[str, Any]:
         """A trigger's row with its current definition. Raises :class:`NotFound`."""
         with self._database.read() as tx:
-            row = tx.one(_joined().where(trigger.c.name == name, trigger.c.state != "deleted"))
+            row = tx.first(_joined().where(trigger.c.name == name, trigger.c.state != "deleted"))
         if row is None:
             raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
         return row
@@ -160,7 +160,7 @@ class Triggers:
 
     def pause(self, name: str, *, note: str = "", author: str = "", cause: Cause | None = None) -> None:
         """enabled → paused: matching events that are routed from now on are recorded as suppressed."""
-        self._move(name, "paused", "trigger.paused", note, author, cause)
+        self._change_state(name, "paused", "trigger.paused", note, author, cause)
 
     def resume(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
         """paused → enabled, and close its breaker. What was suppressed meanwhile stays suppressed."""
@@ -169,23 +169,25 @@ class Triggers:
             raise Conflict(f"the trigger {name} is in shadow mode", try_=f"functory trigger promote {name}")
         with self._database.write() as tx:
             circuit_breaker.close(tx, row["id"])
-        self._move(name, "enabled", "trigger.resumed", "", author, cause)
+        self._change_state(name, "enabled", "trigger.resumed", "", author, cause)
 
     def promote(self, name: str, *, author: str = "") -> None:
         """shadow → enabled: from the next event on it runs what it only recorded. Raises :class:`Conflict`."""
         if self.get(name)["state"] != "shadow":
             raise Conflict(f"the trigger {name} is not in shadow mode", try_=f"functory trigger show {name}")
-        self._move(name, "enabled", "trigger.promoted", "", author, None)
+        self._change_state(name, "enabled", "trigger.promoted", "", author, None)
 
     def delete(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
         """Delete a trigger; its firings and versions stay readable."""
-        self._move(name, "deleted", "trigger.deleted", "", author, cause)
+        self._change_state(name, "deleted", "trigger.deleted", "", author, cause)
 
-    def _move(self, name: str, state: str, type_: str, note: str, author: str, cause: Cause | None) -> None:
+    def _change_state(
+        self, name: str, state: str, type_: str, note: str, author: str, cause: Cause | None
+    ) -> None:
         with self._database.write() as tx:
-            causation.hold(tx, cause)
+            causation.check_fence(tx, cause)
             changed = counters.bump(tx, counters.TRIGGERS)
-            row = tx.one(sa.select(trigger).where(trigger.c.name == name, trigger.c.state != "deleted"))
+            row = tx.first(sa.select(trigger).where(trigger.c.name == name, trigger.c.state != "deleted"))
             if row is None:
                 raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
             if row["state"] == state:
@@ -196,11 +198,11 @@ class Triggers:
                 .values(state=state, note=note or None, changed=changed, updated_at=tx.now)
             )
             data = {"trigger": name, "version": row["version"], "note": note, "author": author}
-            event_store.add(
+            event_store.append(
                 tx,
                 [event_store.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)],
             )
-            audit.note(tx, author, type_, name, {"note": note} if note else None)
+            audit.append(tx, author, type_, name, {"note": note} if note else None)
 
 
 def _origin(cause: Cause | None) -> str:

@@ -30,10 +30,10 @@ from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
 from functory.engine.executions import store as execution_store
 from functory.engine.functions import versions
-from functory.engine.triggers.admission import Refused, Suppress
+from functory.engine.triggers.admission import Suppress, SuppressedMatch
 
 # Reasons that are a guard's: told as an event, shown on the execution whose next step was stopped.
-GUARDS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
+GUARD_REASONS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
 
 Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
 
@@ -57,7 +57,7 @@ _COUNTED = (
 )
 
 
-def record(tx: Tx, refused: Sequence[Refused]) -> tuple[list[dict[str, Any]], list[Recorded]]:
+def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, Any]], list[Recorded]]:
     """Count suppressions. Returns the events to tell, and for each one its part of the firing row."""
     if not refused:
         return [], []
@@ -91,8 +91,8 @@ def record(tx: Tx, refused: Sequence[Refused]) -> tuple[list[dict[str, Any]], li
     recorded: list[Recorded] = []
     for row, stop in refused:
         fresh = _key(row, stop) not in known and first[_key(row, stop)] is row
-        if fresh and stop.reason in GUARDS:
-            told.append(_told(tx, row, stop))
+        if fresh and stop.reason in GUARD_REASONS:
+            told.append(_suppressed_event(tx, row, stop))
         recorded.append(
             (
                 row,
@@ -114,7 +114,7 @@ def _key(row: Mapping[str, Any], stop: Suppress) -> tuple[str, str, str]:
     return stop.trigger["id"], row["root_id"], stop.reason
 
 
-def _told(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
+def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
     """The trigger.suppressed event of a tripped guard. It is inert: it can never start a loop itself."""
     name = stop.trigger["name"]
     data = {
@@ -165,8 +165,8 @@ class Suppressions:
         with self._database.write() as tx:
             mine = sa.select(event).where(event.c.id == as_id(event_id, "event"))
             # It must not be pruned before its new execution is there.
-            row = tx.one(mine.with_for_update(read=True, key_share=True))
-            stopped = tx.one(
+            row = tx.first(mine.with_for_update(read=True, key_share=True))
+            stopped = tx.first(
                 sa.select(firing, trigger.c.name, trigger_version.c.definition)
                 .join(trigger, trigger.c.id == firing.c.trigger_id)
                 .join(
@@ -204,7 +204,7 @@ class Suppressions:
                     f"event {event_id} was replayed for {trigger_name} already",
                     "a suppressed match is replayed once",
                 )
-            new = execution_store.row(
+            new = execution_store.new_row(
                 tx,
                 target,
                 input_,
@@ -216,7 +216,7 @@ class Suppressions:
                 idempotency_key=key,
             )
             tx.insert(execution, [new])
-            audit.note(
+            audit.append(
                 tx, author, "firing.replay", trigger_name, {"event_id": event_id, "execution_id": new["id"]}
             )
             tx.wake("executions")

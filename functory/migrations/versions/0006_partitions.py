@@ -5,7 +5,7 @@ from datetime import UTC, timedelta
 import sqlalchemy as sa
 from alembic import op
 
-from functory.engine.database.clock import first_id
+from functory.engine.database.clock import lowest_id
 
 revision = "0006"
 down_revision = "0005"
@@ -38,20 +38,20 @@ def upgrade() -> None:
         start = this_week + timedelta(days=7) if used else this_week
         # What a wrong clock has made: it would not fit below the bound.
         op.execute(
-            f"WITH late AS (DELETE FROM {before} WHERE execution_id >= '{first_id(start)}' RETURNING *)"  # noqa: S608
+            f"WITH late AS (DELETE FROM {before} WHERE execution_id >= '{lowest_id(start)}' RETURNING *)"  # noqa: S608
             f" INSERT INTO {table}_rest SELECT * FROM late"
         )
         op.execute(
-            f"ALTER TABLE {table} ATTACH PARTITION {before} FOR VALUES FROM (MINVALUE) TO ('{first_id(start)}')"
+            f"ALTER TABLE {table} ATTACH PARTITION {before} FOR VALUES FROM (MINVALUE) TO ('{lowest_id(start)}')"
         )
         for number in range(_WEEKS):
             first, end = (start + timedelta(days=7 * (number + more)) for more in (0, 1))
-            range_ = f"execution_id >= '{first_id(first)}' AND execution_id < '{first_id(end)}'"
+            range_ = f"execution_id >= '{lowest_id(first)}' AND execution_id < '{lowest_id(end)}'"
             late = f"SELECT EXISTS (SELECT 1 FROM {table}_rest WHERE {range_})"  # noqa: S608
             if not connection.scalar(sa.text(late)):
                 op.execute(
                     f"CREATE TABLE {table}_{first:%Y%m%d} PARTITION OF {table}"
-                    f" FOR VALUES FROM ('{first_id(first)}') TO ('{first_id(end)}')"
+                    f" FOR VALUES FROM ('{lowest_id(first)}') TO ('{lowest_id(end)}')"
                 )
 
 

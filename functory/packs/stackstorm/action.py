@@ -41,7 +41,7 @@ _CONFIG = re.compile(r"\{\{\s*config_context\.([A-Za-z_]\w*)\s*\}\}")
 
 
 @dataclass(frozen=True)
-class Settings:
+class PackSettings:
     """What the actions of one pack share: configuration values, and which of its keys are secrets (by name)."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class _Parameter:
 
 
 def read_action(
-    folder: Folder, path: str, metadata: Mapping[str, Any], name: str, settings: Settings
+    folder: Folder, path: str, metadata: Mapping[str, Any], name: str, settings: PackSettings
 ) -> tuple[dict[str, Any], list[str]]:
     """The arguments of ``Functions.save`` for the action described in ``metadata``, and notes for the report.
 
@@ -75,13 +75,13 @@ def read_action(
     if not isinstance(entry_point, str) or not entry_point.endswith(".py"):
         raise LeftOut(f"its entry_point is {entry_point!r}", "name the Python file")
     notes: list[str] = []
-    found = source.gather(folder, posixpath.normpath(posixpath.join("actions", entry_point)), name)
+    found = source.collect_source(folder, posixpath.normpath(posixpath.join("actions", entry_point)), name)
     given = metadata.get("parameters") or {}
     if not isinstance(given, Mapping):
         raise LeftOut("its parameters are not an object", "write name: {type: …}")
     parameters, fixed = _parameters(given, found, settings, notes)
     secrets = {key: secret for key, secret in settings.secrets.items() if key in found.texts}
-    text = source.written(
+    text = source.render_source(
         found,
         shim_source(settings.values, secrets),
         f"def {name}({', '.join(_signature(parameters))}):",
@@ -123,7 +123,7 @@ def read_action(
 
 
 def _parameters(
-    given: Mapping[str, Any], found: source.Gathered, settings: Settings, notes: list[str]
+    given: Mapping[str, Any], found: source.ActionSource, settings: PackSettings, notes: list[str]
 ) -> tuple[list[_Parameter], dict[str, Any]]:
     read: list[tuple[bool, int, _Parameter]] = []
     fixed: dict[str, Any] = {}

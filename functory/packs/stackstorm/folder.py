@@ -34,7 +34,7 @@ class Folder:
         self.links: list[str] = []
         self.files: list[str] = sorted(self._walk(self.root, 0))
 
-    def below(self, folder: str, *endings: str) -> list[str]:
+    def files_in(self, folder: str, *endings: str) -> list[str]:
         """Files right inside ``folder`` (not deeper) with one of these endings."""
         return [f for f in self.files if str(PurePosixPath(f).parent) == folder and f.endswith(endings)]
 

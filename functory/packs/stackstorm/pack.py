@@ -10,7 +10,7 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.names import NAME
-from functory.packs.stackstorm.action import Settings, read_action
+from functory.packs.stackstorm.action import PackSettings, read_action
 from functory.packs.stackstorm.folder import Folder
 from functory.packs.stackstorm.report import Entry, LeftOut, reason
 from functory.packs.stackstorm.rule import Target, read_rule
@@ -18,7 +18,7 @@ from functory.packs.stackstorm.rule import Target, read_rule
 _YAML = (".yaml", ".yml")
 
 # Folders whose files have no counterpart, with what to do instead.
-_ELSEWHERE = {
+_UNSUPPORTED = {
     "sensors": (
         "sensor",
         "sensors are programs that run all the time",
@@ -63,12 +63,12 @@ def read_pack(root: Path, *, prefix: str | None = None) -> Pack:
     settings = _settings(folder, pack)
     targets = _read_actions(folder, pack, settings)
     declared = _declared(folder, pack)
-    for path in folder.below("rules", *_YAML):
+    for path in folder.files_in("rules", *_YAML):
         _read_rule(folder, pack, path, targets, declared)
-    for name, (kind, why, instead) in _ELSEWHERE.items():
-        for path in folder.below(name, *_YAML):
+    for name, (kind, why, instead) in _UNSUPPORTED.items():
+        for path in folder.files_in(name, *_YAML):
             pack.entries.append(Entry(path, kind, Path(path).stem).leave_out(why, instead))
-    for path in [*folder.below("actions/workflows", *_YAML), *folder.below("actions/chains", *_YAML)]:
+    for path in [*folder.files_in("actions/workflows", *_YAML), *folder.files_in("actions/chains", *_YAML)]:
         pack.entries.append(
             Entry(path, "workflow", Path(path).stem).leave_out(
                 "workflows have no counterpart", "write the steps as functions that call each other"
@@ -105,7 +105,7 @@ def _manifest(folder: Folder) -> Mapping[str, Any]:
     return manifest
 
 
-def _settings(folder: Folder, pack: Pack) -> Settings:
+def _settings(folder: Folder, pack: Pack) -> PackSettings:
     """Defaults of the configuration; keys that are secrets become secrets by the name PACK_KEY."""
     values: dict[str, Any] = {}
     secrets: dict[str, str] = {}
@@ -138,7 +138,7 @@ def _settings(folder: Folder, pack: Pack) -> Settings:
             entry.notes.append(
                 "keys that are secret here: " + ", ".join(f"{key} ({name})" for key, name in secrets.items())
             )
-    return Settings(values, secrets, _requirements(folder))
+    return PackSettings(values, secrets, _requirements(folder))
 
 
 def _requirements(folder: Folder) -> tuple[str, ...]:
@@ -151,9 +151,9 @@ def _requirements(folder: Folder) -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
-def _read_actions(folder: Folder, pack: Pack, settings: Settings) -> dict[str, Target]:
+def _read_actions(folder: Folder, pack: Pack, settings: PackSettings) -> dict[str, Target]:
     targets: dict[str, Target] = {}
-    for path in folder.below("actions", *_YAML):
+    for path in folder.files_in("actions", *_YAML):
         entry = Entry(path, "action", Path(path).stem)
         pack.entries.append(entry)
         try:
@@ -188,7 +188,7 @@ def _read_actions(folder: Folder, pack: Pack, settings: Settings) -> dict[str, T
 def _declared(folder: Folder, pack: Pack) -> frozenset[str]:
     """The trigger types of the pack, in triggers/ and in the files of its sensors."""
     found: set[str] = set()
-    for path in folder.below("triggers", *_YAML):
+    for path in folder.files_in("triggers", *_YAML):
         entry = Entry(path, "trigger type", Path(path).stem)
         pack.entries.append(entry)
         try:
@@ -201,7 +201,7 @@ def _declared(folder: Folder, pack: Pack) -> frozenset[str]:
         entry.name = f"{pack.ref}.{document['name']}"
         entry.notes.append("an event type of this name; events need no declaration")
         found.add(entry.name)
-    for path in folder.below("sensors", *_YAML):
+    for path in folder.files_in("sensors", *_YAML):
         try:
             document = folder.document(path)
         except Invalid:

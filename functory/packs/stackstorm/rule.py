@@ -23,7 +23,7 @@ from functory.packs.stackstorm.template import Rename, translate_parameters
 from functory.packs.stackstorm.timer import TIMERS, check_timer, cron_line
 
 WEBHOOK = "stackstorm.webhook"
-ENDED = "core.st2.generic.actiontrigger"
+ACTION_ENDED = "core.st2.generic.actiontrigger"
 
 # Ends of an action, and the event that says the same here.
 _STATES = {
@@ -42,7 +42,7 @@ _MEMBERS = {
     "result": "output",
 }
 
-_NOT_HERE = {
+_UNSUPPORTED_TRIGGERS = {
     "core.st2.generic.notifytrigger": "emit an event of your own where the notification was sent",
     "core.st2.generic.inquiry": "there are no questions to people yet",
     "core.st2.action.file_written": "emit an event from the function that writes the file",
@@ -160,9 +160,9 @@ def _events(
             if cron
             else f"make a schedule with {dict(parameters)}",
         )
-    if type_ in _NOT_HERE:
-        raise LeftOut(f"there are no events like {type_}", _NOT_HERE[type_])
-    if type_ == ENDED:
+    if type_ in _UNSUPPORTED_TRIGGERS:
+        raise LeftOut(f"there are no events like {type_}", _UNSUPPORTED_TRIGGERS[type_])
+    if type_ == ACTION_ENDED:
         return _ended(criteria, find)
     if type_ == "core.st2.webhook":
         url = str(parameters.get("url", "")).strip("/")

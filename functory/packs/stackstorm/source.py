@@ -22,13 +22,13 @@ MAX_MODULES = 40
 
 # Where StackStorm keeps the base class of actions, now and formerly.
 _BASES = frozenset({"st2common.runners.base_action", "st2actions.runners.pythonrunner"})
-_THEIRS = frozenset(
+_STACKSTORM_PACKAGES = frozenset(
     {"st2common", "st2client", "st2actions", "st2reactor", "st2tests", "st2api", "python_runner"}
 )
 
 
 @dataclass
-class Gathered:
+class ActionSource:
     """The statements of an action and its modules, in the order in which they are needed."""
 
     action_class: str = ""
@@ -42,9 +42,9 @@ class Gathered:
     nested: bool = False
 
 
-def gather(folder: Folder, entry_point: str, name: str) -> Gathered:
+def collect_source(folder: Folder, entry_point: str, name: str) -> ActionSource:
     """Read the file of an action and the pack's own modules that it imports from. Raises :class:`LeftOut`."""
-    found = Gathered()
+    found = ActionSource()
     roots = (posixpath.dirname(entry_point), "actions", "")
     tree = _take(folder, entry_point, roots, found, ())
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -64,7 +64,7 @@ def gather(folder: Folder, entry_point: str, name: str) -> Gathered:
     return found
 
 
-def written(found: Gathered, shim_text: str, signature: str, body: str) -> str:
+def render_source(found: ActionSource, shim_text: str, signature: str, body: str) -> str:
     """The function's source. Where a module does more than define classes and constants, all of it stands
     inside of the function, since a stored source defines one function and does nothing else."""
     own = [shim_text]
@@ -84,7 +84,7 @@ def written(found: Gathered, shim_text: str, signature: str, body: str) -> str:
 
 
 def _take(
-    folder: Folder, path: str, roots: Sequence[str], found: Gathered, above: tuple[str, ...]
+    folder: Folder, path: str, roots: Sequence[str], found: ActionSource, above: tuple[str, ...]
 ) -> ast.Module:
     if path in above:
         raise LeftOut(
@@ -119,13 +119,13 @@ def _take_import(
     module: str,
     path: str,
     roots: Sequence[str],
-    found: Gathered,
+    found: ActionSource,
     above: tuple[str, ...],
 ) -> None:
     if isinstance(statement, ast.Import):
         for alias in statement.names:
-            _refuse_theirs(alias.name, path)
-            if _own(folder, alias.name, roots) or _own_package(folder, alias.name, roots):
+            _refuse_stackstorm_import(alias.name, path)
+            if _pack_module(folder, alias.name, roots) or _is_pack_package(folder, alias.name, roots):
                 raise LeftOut(
                     f"{path} uses the pack's module {alias.name} as an object",
                     f"write: from {alias.name} import the names",
@@ -151,10 +151,10 @@ def _take_import(
                 _bind(bound, "", source, found)
                 found.statements.append((ast.parse(f"{bound} = {action_shim.NAME}.Action").body[0], ""))
         return
-    _refuse_theirs(source, path)
-    own = _own(folder, source, roots)
+    _refuse_stackstorm_import(source, path)
+    own = _pack_module(folder, source, roots)
     if own is None:
-        if _own_package(folder, source, roots):
+        if _is_pack_package(folder, source, roots):
             raise LeftOut(
                 f"{path} uses modules of the pack's {source} as objects",
                 f"write: from {source}.module import the names",
@@ -178,7 +178,7 @@ def _take_import(
             _add(ast.parse(f"{alias.asname} = {alias.name}").body[0], "", path, found)
 
 
-def _add(statement: ast.stmt, module: str, path: str, found: Gathered) -> None:
+def _add(statement: ast.stmt, module: str, path: str, found: ActionSource) -> None:
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return
     for name, meaning in _binds(statement):
@@ -192,7 +192,7 @@ def _add(statement: ast.stmt, module: str, path: str, found: Gathered) -> None:
         raise LeftOut(f"{path} changes globals", "keep the value in an attribute of the class")
 
 
-def _bind(name: str, path: str, meaning: str, found: Gathered) -> None:
+def _bind(name: str, path: str, meaning: str, found: ActionSource) -> None:
     known, known_meaning = found.names.get(name, (path, meaning))
     if known != path and (known_meaning != meaning or not meaning):
         raise LeftOut(
@@ -228,15 +228,15 @@ def _binds(statement: ast.stmt) -> Iterator[tuple[str, str]]:
                 )
 
 
-def _refuse_theirs(module: str, path: str) -> None:
-    if module.split(".")[0] in _THEIRS:
+def _refuse_stackstorm_import(module: str, path: str) -> None:
+    if module.split(".")[0] in _STACKSTORM_PACKAGES:
         raise LeftOut(
             f"{path} imports {module}, a part of StackStorm itself",
             "do the same with functory's call, emit, state or secret",
         )
 
 
-def _own(folder: Folder, module: str, roots: Sequence[str]) -> str | None:
+def _pack_module(folder: Folder, module: str, roots: Sequence[str]) -> str | None:
     """The pack's file that ``module`` names, looked up where StackStorm has its path."""
     relative = module.replace(".", "/")
     places = [posixpath.join(root, relative + ending) for root in roots for ending in (".py", "/__init__.py")]
@@ -245,7 +245,7 @@ def _own(folder: Folder, module: str, roots: Sequence[str]) -> str | None:
     )
 
 
-def _own_package(folder: Folder, module: str, roots: Sequence[str]) -> bool:
+def _is_pack_package(folder: Folder, module: str, roots: Sequence[str]) -> bool:
     return any(
         posixpath.join(root, module.replace(".", "/"), "__init__.py") in folder.files for root in roots
     )

@@ -18,16 +18,16 @@ from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
 from functory.engine.flow_control import circuit_breaker
 from functory.engine.settings import Settings
-from functory.triggers.definition import Compiled
+from functory.triggers.definition import CompiledTrigger
 from functory.triggers.index import Index
-from functory.triggers.routing.guards import effective, trip
+from functory.triggers.routing.guards import check_guards, effective_guards
 
 # Event ids that a result lists; counts are always complete.
-SHOWN = 20
+MAX_EXAMPLES = 20
 
 
 @dataclass
-class Tally:
+class BacktestCounts:
     """What one version of a trigger would have done."""
 
     matched: int = 0
@@ -53,8 +53,8 @@ class Comparison:
 
     events: int = 0
     seconds: float = 0.0
-    draft: Tally = field(default_factory=Tally)
-    stored: Tally | None = None
+    draft: BacktestCounts = field(default_factory=BacktestCounts)
+    stored: BacktestCounts | None = None
     only_draft: list[str] = field(default_factory=list)
     only_stored: list[str] = field(default_factory=list)
     differing: int = 0
@@ -77,11 +77,11 @@ class Comparison:
         return result
 
 
-class Rehearsal:
+class BacktestRun:
     """One trigger version deciding about events in their order."""
 
-    def __init__(self, compiled: Compiled, settings: Settings) -> None:
-        self.tally = Tally()
+    def __init__(self, compiled: CompiledTrigger, settings: Settings) -> None:
+        self.counts = BacktestCounts()
         self._compiled = compiled
         # The index reads only the paths that the pattern names, not the whole event.
         self._index = Index()
@@ -92,55 +92,55 @@ class Rehearsal:
                 "save it as a shadow trigger instead: it records what it would do",
             )
         self._index.add(compiled.name, compiled.pattern)
-        self._limits = effective(
+        self._limits = effective_guards(
             compiled.guards, by_agent=compiled.row.get("origin") == "agent", settings=settings
         )
         self._max_depth = settings.max_depth
         self._budget = min(settings.root_budget, self._limits.budget or settings.root_budget)
-        self._next: dict[str | None, datetime] = {}
+        self._next_allowed_at: dict[str | None, datetime] = {}
         self._spent: Counter[str] = Counter()
 
     def decide(self, row: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
         """Whether it would have fired; counts what it decided."""
-        compiled, tally = self._compiled, self.tally
+        compiled, tally = self._compiled, self.counts
         if compiled.types is not None and row["type"] not in compiled.types:
             return False
         if not self._index.match(event):
             return False
-        verdict = compiled.holds(event, row["time"])
+        verdict = compiled.evaluate_conditions(event, row["time"])
         if verdict is not None and not verdict.matched:
             tally.problems += verdict.problem is not None
             return False
         tally.matched += 1
-        reason = self._stopped(row)
+        reason = self._suppression_reason(row)
         if reason is not None:
             tally.suppressed[reason] += 1
             return False
         tally.fired += 1
-        if len(tally.examples) < SHOWN:
+        if len(tally.examples) < MAX_EXAMPLES:
             tally.examples.append(row["id"])
         return True
 
-    def _stopped(self, row: Mapping[str, Any]) -> str | None:
-        tripped = trip(self._compiled.id, self._compiled.name, self._limits, row, self._max_depth)
+    def _suppression_reason(self, row: Mapping[str, Any]) -> str | None:
+        tripped = check_guards(self._compiled.id, self._compiled.name, self._limits, row, self._max_depth)
         if tripped is not None:
             return tripped.guard
         if self._spent[row["root_id"]] >= self._budget:
             return "budget"
         self._spent[row["root_id"]] += 1
         if self._limits.rate:
-            granted, moment = circuit_breaker.conform(
-                self._next.get(row["subject"]), row["time"], self._limits.rate, 1
+            granted, moment = circuit_breaker.count_allowed(
+                self._next_allowed_at.get(row["subject"]), row["time"], self._limits.rate, 1
             )
             if not granted:
                 return "rate"
-            self._next[row["subject"]] = moment
+            self._next_allowed_at[row["subject"]] = moment
         return None
 
 
 def run(
-    draft: Compiled,
-    stored: Compiled | None,
+    draft: CompiledTrigger,
+    stored: CompiledTrigger | None,
     rows: Iterable[Mapping[str, Any]],
     settings: Settings,
     *,
@@ -151,8 +151,8 @@ def run(
     ``progress(n)`` is told now and then how many events are done.
     """
     result = Comparison()
-    first = Rehearsal(draft, settings)
-    second = Rehearsal(stored, settings) if stored is not None else None
+    first = BacktestRun(draft, settings)
+    second = BacktestRun(stored, settings) if stored is not None else None
     start = time.perf_counter()
     for row in _counted(rows, result, progress):
         event = event_store.envelope(row)
@@ -163,15 +163,15 @@ def run(
         if fires != fired:
             result.differing += 1
             listed = result.only_draft if fires else result.only_stored
-            if len(listed) < SHOWN:
+            if len(listed) < MAX_EXAMPLES:
                 listed.append(row["id"])
     result.seconds = time.perf_counter() - start
-    result.draft = first.tally
-    result.stored = second.tally if second is not None else None
+    result.draft = first.counts
+    result.stored = second.counts if second is not None else None
     return result
 
 
-def wanted_types(*versions: Compiled | None) -> frozenset[str] | None:
+def possible_event_types(*versions: CompiledTrigger | None) -> frozenset[str] | None:
     """The only event types that any of the versions can match; None when one can match any."""
     found: set[str] = set()
     for compiled in versions:

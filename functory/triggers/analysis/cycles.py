@@ -17,11 +17,11 @@ from typing import Any
 
 from functory.engine.errors import Conflict, FunctoryError
 from functory.engine.functions import dependencies
-from functory.triggers.definition import Compiled
+from functory.triggers.definition import CompiledTrigger
 from functory.triggers.patterns import Pattern, compile_pattern
 
 # What the engine tells of an execution, whatever the function does.
-LIFE = (
+LIFECYCLE_EVENTS = (
     "execution.started",
     "execution.succeeded",
     "execution.failed",
@@ -32,14 +32,14 @@ LIFE = (
 )
 
 # Operations of `functory.functions` and what they make the engine tell.
-CHANGES = {
+FUNCTION_CHANGE_EVENTS = {
     "save": ("function.created", "function.updated"),
     "update": ("function.updated",),
     "activate": ("function.activated",),
     "rollback": ("function.activated",),
 }
 
-ANY = "*"
+ANY_TYPE = "*"
 
 Pair = tuple[Pattern | None, Pattern | None]
 
@@ -54,11 +54,11 @@ class Emission:
     @property
     def certain(self) -> bool:
         """False for a computed type."""
-        return self.type != ANY
+        return self.type != ANY_TYPE
 
 
 @dataclass(frozen=True)
-class Step:
+class Edge:
     """One edge: ``trigger`` runs ``function``, which may emit ``emission``, which may start ``target``."""
 
     trigger: str
@@ -86,7 +86,7 @@ def emissions(
         if current in seen:
             continue
         seen.add(current)
-        found |= {Emission(type_, current) for type_ in LIFE}
+        found |= {Emission(type_, current) for type_ in LIFECYCLE_EVENTS}
         found |= {Emission(type_) for type_ in observed.get(current, ())}
         if row is None:
             continue
@@ -104,7 +104,7 @@ def _linked(row: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) 
     found: dict[str, Mapping[str, Any]] = {row["name"]: row}
     waiting = [row]
     while waiting:
-        for dependency in dependencies.read(waiting.pop()["dependencies"]):
+        for dependency in dependencies.parse(waiting.pop()["dependencies"]):
             other = functions.get(dependency.name)
             if other is not None and dependency.name not in found:
                 found[dependency.name] = other
@@ -134,13 +134,17 @@ def _read(row: Mapping[str, Any]) -> tuple[set[Emission], set[str]]:
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
         text = first if isinstance(first, str) else None
         if word == "emit":
-            found.add(Emission(text if text is not None else ANY))
+            found.add(Emission(text if text is not None else ANY_TYPE))
         elif word in ("call", "submit", "acall"):
             if text is not None:
                 called.add(text.split("@")[0])
-        elif word in CHANGES and isinstance(node.func, ast.Attribute) and _is_functions(node.func.value):
+        elif (
+            word in FUNCTION_CHANGE_EVENTS
+            and isinstance(node.func, ast.Attribute)
+            and _is_functions(node.func.value)
+        ):
             about = text if word != "save" else None
-            found |= {Emission(type_, about) for type_ in CHANGES[word]}
+            found |= {Emission(type_, about) for type_ in FUNCTION_CHANGE_EVENTS[word]}
     return found, called
 
 
@@ -155,38 +159,38 @@ class Graph:
 
     def __init__(
         self,
-        triggers: Sequence[Compiled],
+        triggers: Sequence[CompiledTrigger],
         functions: Mapping[str, Mapping[str, Any]],
         observed: Mapping[str, Iterable[str]],
     ) -> None:
         self.triggers = {compiled.name: compiled for compiled in triggers}
         self._parts = {compiled.name: _parts(compiled) for compiled in triggers}
-        self.steps: dict[str, list[Step]] = {}
+        self.edges: dict[str, list[Edge]] = {}
         known: dict[str, set[Emission]] = {}
         for compiled in triggers:
-            function = dependencies.reference(compiled.function)[0]
+            function = dependencies.parse_reference(compiled.function)[0]
             if function not in known:
                 known[function] = emissions(function, functions, observed)
-            self.steps[compiled.name] = [
-                Step(compiled.name, function, emission, target)
+            self.edges[compiled.name] = [
+                Edge(compiled.name, function, emission, target)
                 for emission in sorted(known[function], key=lambda e: (e.type, e.subject or ""))
                 for target, parts in self._parts.items()
                 if _may_match(parts, emission)
             ]
 
-    def cycle(self, name: str, *, certain: bool = True) -> list[Step] | None:
+    def cycle(self, name: str, *, certain: bool = True) -> list[Edge] | None:
         """The shortest cycle through trigger ``name``, as its steps; None when there is none.
 
         With ``certain``, edges of computed types are left out. A trigger that only meets its own events
         is no cycle: the guard for own events ends it at once, unless it has ``allow_self``.
         """
-        paths: list[list[Step]] = [[]]
+        paths: list[list[Edge]] = [[]]
         seen: set[str] = set()
         while paths:
-            longer: list[list[Step]] = []
+            longer: list[list[Edge]] = []
             for path in paths:
                 here = path[-1].target if path else name
-                for step in self.steps.get(here, []):
+                for step in self.edges.get(here, []):
                     if certain and not step.emission.certain:
                         continue
                     if step.target == name:
@@ -199,9 +203,9 @@ class Graph:
             paths = longer
         return None
 
-    def cycles(self) -> list[list[Step]]:
+    def cycles(self) -> list[list[Edge]]:
         """One shortest cycle through each trigger that is on one, each ring once."""
-        found: dict[frozenset[str], list[Step]] = {}
+        found: dict[frozenset[str], list[Edge]] = {}
         for name in sorted(self.triggers):
             ring = self.cycle(name)
             if ring is not None:
@@ -219,20 +223,20 @@ def check(graph: Graph, name: str) -> None:
         return
     raise Conflict(
         f"the trigger {name} closes a cycle",
-        witness(ring),
+        format_cycle(ring),
         'make the pattern narrower, or accept it with a bound: guards={"acknowledge_cycle": 1}',
     )
 
 
-def witness(ring: Sequence[Step]) -> str:
+def format_cycle(ring: Sequence[Edge]) -> str:
     """A cycle as one line."""
     return " → ".join([*(step.text() for step in ring), ring[0].trigger])
 
 
-def _parts(compiled: Compiled) -> list[Pair]:
+def _parts(compiled: CompiledTrigger) -> list[Pair]:
     """The parts of each of its patterns that can be judged from a type and a subject alone."""
     if compiled.composite is not None:
-        return [_judged(part.on) for part in compiled.composite.starting]
+        return [_judged(part.on) for part in compiled.composite.firing_parts]
     return [_judged(compiled.row["definition"]["on"])]
 
 

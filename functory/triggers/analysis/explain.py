@@ -9,7 +9,7 @@ from typing import Any
 
 from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
-from functory.triggers.definition import Compiled, compile_definition
+from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.patterns import Clause
 
 
@@ -61,8 +61,8 @@ def _decided(row: Mapping[str, Any]) -> dict[str, Any]:
 def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     try:
         compiled = compile_definition(row)
-        matched, clauses = judge(compiled, envelope, now)
-        verdict = compiled.holds(envelope, now) if matched else None
+        matched, clauses = explain_match(compiled, envelope, now)
+        verdict = compiled.evaluate_conditions(envelope, now) if matched else None
         if compiled.criteria is not None:
             clauses = [*clauses, *compiled.criteria.explain(envelope, now)]
     except FunctoryError as error:
@@ -80,14 +80,16 @@ def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetim
     return answer
 
 
-def judge(compiled: Compiled, envelope: Mapping[str, Any], now: datetime) -> tuple[bool, list[Clause]]:
+def explain_match(
+    compiled: CompiledTrigger, envelope: Mapping[str, Any], now: datetime
+) -> tuple[bool, list[Clause]]:
     """Whether an event matches the pattern, and its clauses; with a composite, those of the parts that it matches, else
     those of all its parts."""
     if compiled.composite is None:
         assert compiled.pattern is not None
         return compiled.pattern.matches(envelope), list(compiled.pattern.explain(envelope))
     parts = compiled.composite.parts
-    matching = [part for part in parts if part.holds(envelope, now)]
+    matching = [part for part in parts if part.matches(envelope, now)]
     return bool(matching), [
         replace(clause, path=f"part {part.name}: {clause.path}")
         for part in matching or parts

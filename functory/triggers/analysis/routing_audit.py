@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 
 from functory.engine.database.connection import Database
 from functory.engine.events import store as event_store
-from functory.engine.maintenance.invariants.routed_events import Decided, routed
+from functory.engine.maintenance.invariants.routed_events import RoutedEvent, routed_events
 from functory.engine.settings import Settings
-from functory.triggers.definition import Compiled
-from functory.triggers.routing.decision import Judge
+from functory.triggers.definition import CompiledTrigger
+from functory.triggers.routing.decision import TriggerEvaluator
 from functory.triggers.routing.trigger_set import TriggerSet
 
 # A change and a router's look at the triggers may overlap for as long as their transactions last.
@@ -24,7 +24,7 @@ MARGIN = timedelta(seconds=10)
 
 
 @dataclass
-class Rematched:
+class RoutingAudit:
     """What came of it: events and matches that were looked at, pairs that could not be decided, and those that have
     left nothing (``missing``, with sentences about the first)."""
 
@@ -35,29 +35,31 @@ class Rematched:
     examples: list[str] = field(default_factory=list)
 
 
-def rematch(
+def audit_routing(
     database: Database,
     settings: Settings,
     since: datetime,
     *,
     examples: int = 5,
     progress: Callable[[int], None] | None = None,
-) -> Rematched:
+) -> RoutingAudit:
     """Decide again about the events made from ``since`` on. Changes nothing. Raises :class:`Unavailable`."""
-    judge, triggers, found = Judge(settings), TriggerSet(), Rematched()
+    judge, triggers, found = TriggerEvaluator(settings), TriggerSet(), RoutingAudit()
     with database.read() as tx:
         triggers.refresh(tx)
-    for one in routed(database, since):
+    for one in routed_events(database, since):
         found.events += 1
-        _look(judge, triggers, one, found, examples)
+        _audit_event(judge, triggers, one, found, examples)
         if progress is not None and found.events % 1000 == 0:
             progress(found.events)
     return found
 
 
-def _look(judge: Judge, triggers: TriggerSet, one: Decided, found: Rematched, examples: int) -> None:
+def _audit_event(
+    judge: TriggerEvaluator, triggers: TriggerSet, one: RoutedEvent, found: RoutingAudit, examples: int
+) -> None:
     event = event_store.envelope(one.row)
-    parts: dict[str, tuple[Compiled, list[int]]] = {}
+    parts: dict[str, tuple[CompiledTrigger, list[int]]] = {}
     for place in triggers.matching(event):
         if place.role == "cancel":
             continue

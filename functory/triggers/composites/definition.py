@@ -9,14 +9,14 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.flow_control.controls import Key
-from functory.engine.serialization.durations import seconds
+from functory.engine.serialization.durations import parse
 from functory.triggers.composites import rules
 from functory.triggers.composites.part import FIELDS, Part, compile_part
 from functory.triggers.composites.rules import Rule, Silence
-from functory.triggers.expressions.values import Value
+from functory.triggers.expressions.values import ValueExpression
 from functory.triggers.flow_control import fields
-from functory.triggers.flow_control.buffered_match import Outcome, State, Waiting
-from functory.triggers.flow_control.debounce_batch import key_of
+from functory.triggers.flow_control.buffered_match import BufferDecision, BufferMemory, WaitingMatch
+from functory.triggers.flow_control.debounce_batch import key_of_event
 
 DAY = 86_400.0
 
@@ -26,7 +26,7 @@ MAX_PARTS = 16
 # Matches of one key that may wait at a time; the oldest leave for the newest.
 MAX_WAITING = 5000
 
-KINDS = ("all", "any", "n_of", "sequence", "threshold", "absence")
+RULE_NAMES = ("all", "any", "n_of", "sequence", "threshold", "absence")
 EXAMPLE = '"composite": {"all": [{"on": {"type": ["a"]}}, {"on": {"type": ["b"]}}], "within": "10m"}'
 
 
@@ -34,7 +34,7 @@ EXAMPLE = '"composite": {"all": [{"on": {"type": ["a"]}}, {"on": {"type": ["b"]}
 class Composite:
     """A composite, ready to be asked. ``form`` is how it was written, ``allowance`` and ``within`` are seconds."""
 
-    form: str
+    rule_name: str
     parts: tuple[Part, ...]
     within: float
     allowance: float
@@ -45,7 +45,7 @@ class Composite:
         return "composite"
 
     @property
-    def listed(self) -> bool:
+    def delivers_list(self) -> bool:
         return True
 
     @property
@@ -54,7 +54,7 @@ class Composite:
         return isinstance(self.rule, Silence) and not self.rule.keyed
 
     @property
-    def starting(self) -> tuple[Part, ...]:
+    def firing_parts(self) -> tuple[Part, ...]:
         """The parts whose events can make it fire: not those whose absence it waits for."""
         if isinstance(self.rule, Silence):
             return ()
@@ -70,48 +70,50 @@ class Composite:
             found |= part.types
         return frozenset(found)
 
-    def place(self, event: Mapping[str, Any], numbers: Sequence[int]) -> tuple[Key, int]:
+    def key_and_parts(self, event: Mapping[str, Any], numbers: Sequence[int]) -> tuple[Key, int]:
         """The key of an event (its envelope) that matches the parts ``numbers`` (ascending), and the bits of those that
         it stands for. Raises :class:`Invalid` when the key cannot be worked out."""
-        key = key_of(self.parts[numbers[0]].key, event)
+        key = key_of_event(self.parts[numbers[0]].key, event)
         mask = 1 << numbers[0]
         for number in numbers[1:]:
             other = self.parts[number].key
-            if other is self.parts[numbers[0]].key or key_of(other, event).hash == key.hash:
+            if other is self.parts[numbers[0]].key or key_of_event(other, event).hash == key.hash:
                 mask |= 1 << number
         return key, mask
 
-    def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
+    def due_at(
+        self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
+    ) -> datetime | None:
         """When the match can be decided about; see :class:`functory.triggers.flow_control.buffered_match.Control`."""
         return match.at + timedelta(seconds=self.allowance) + timedelta.resolution
 
-    def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
+    def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
         """Decide about all that is older than the allowance; ``now`` is how far the events have been routed."""
         lag = timedelta(seconds=self.allowance)
         span = timedelta(seconds=self.within)
         outcome = rules.decide(self.rule, state, waiting, now - lag, span, MAX_WAITING)
-        if outcome.due is not None:
+        if outcome.due_at is not None:
             # Just after the moment: what happened at it is known only then.
-            outcome.due += lag + timedelta.resolution
+            outcome.due_at += lag + timedelta.resolution
         return outcome
 
 
 def compile_composite(given: Any) -> Composite:
     """Read the ``composite`` of a definition. Raises :class:`Invalid`."""
-    found = fields.members(given, "composite", (*KINDS, "within", "key", "allowance"), EXAMPLE)
-    forms = [kind for kind in KINDS if found.get(kind) is not None]
+    found = fields.check_object(given, "composite", (*RULE_NAMES, "within", "key", "allowance"), EXAMPLE)
+    forms = [kind for kind in RULE_NAMES if found.get(kind) is not None]
     if len(forms) != 1:
         raise Invalid(
             f"the composite has {' and '.join(forms) if forms else 'no rule'}",
-            "it has exactly one of " + ", ".join(KINDS),
+            "it has exactly one of " + ", ".join(RULE_NAMES),
             EXAMPLE,
         )
     (form,) = forms
-    within = seconds(
+    within = parse(
         fields.needed(found, "within", "composite", EXAMPLE), "within of composite", 0.001, 365 * DAY
     )
-    allowance = seconds(found.get("allowance", 5.0), "allowance of composite", 0.0, DAY)
-    key = fields.key(found, "composite")
+    allowance = parse(found.get("allowance", 5.0), "allowance of composite", 0.0, DAY)
+    key = fields.compile_key(found, "composite")
     parts, rule = _READERS[form](found[form], key)
     return Composite(form, parts, within, allowance, rule)
 
@@ -119,7 +121,7 @@ def compile_composite(given: Any) -> Composite:
 Read = tuple[tuple[Part, ...], Rule | Silence]
 
 
-def _parts(given: Any, what: str, least: int, key: Value | None) -> tuple[Part, ...]:
+def _parts(given: Any, what: str, least: int, key: ValueExpression | None) -> tuple[Part, ...]:
     if not isinstance(given, list | tuple) or not least <= len(given) <= MAX_PARTS:
         raise Invalid(f"wrong {what} of composite", f"it is a list of {least} to {MAX_PARTS} parts", EXAMPLE)
     parts = tuple(compile_part(one, str(number), key) for number, one in enumerate(given, 1))
@@ -142,42 +144,42 @@ def _same_kind_of_key(parts: Sequence[Part]) -> None:
         )
 
 
-def _all(given: Any, key: Value | None) -> Read:
+def _all(given: Any, key: ValueExpression | None) -> Read:
     parts = _parts(given, "all", 2, key)
-    return parts, rules.Several(len(parts), len(parts))
+    return parts, rules.NOf(len(parts), len(parts))
 
 
-def _any(given: Any, key: Value | None) -> Read:
+def _any(given: Any, key: ValueExpression | None) -> Read:
     parts = _parts(given, "any", 1, key)
-    return parts, rules.Several(1, len(parts))
+    return parts, rules.NOf(1, len(parts))
 
 
-def _n_of(given: Any, key: Value | None) -> Read:
+def _n_of(given: Any, key: ValueExpression | None) -> Read:
     example = '"n_of": {"n": 2, "parts": [{"on": …}, {"on": …}, {"on": …}]}'
-    found = fields.members(given, "n_of", ("n", "parts"), example)
+    found = fields.check_object(given, "n_of", ("n", "parts"), example)
     parts = _parts(fields.needed(found, "parts", "n_of", example), "n_of", 1, key)
-    n = fields.whole(fields.needed(found, "n", "n_of", example), "n of n_of", 1, len(parts))
-    return parts, rules.Several(n, len(parts))
+    n = fields.integer(fields.needed(found, "n", "n_of", example), "n of n_of", 1, len(parts))
+    return parts, rules.NOf(n, len(parts))
 
 
-def _sequence(given: Any, key: Value | None) -> Read:
+def _sequence(given: Any, key: ValueExpression | None) -> Read:
     parts = _parts(given, "sequence", 2, key)
     return parts, rules.Sequence(len(parts))
 
 
-def _threshold(given: Any, key: Value | None) -> Read:
+def _threshold(given: Any, key: ValueExpression | None) -> Read:
     example = '"threshold": {"count": 5, "on": {"type": ["login.failed"]}}'
-    found = fields.members(given, "threshold", (*FIELDS, "count"), example)
-    count = fields.whole(fields.needed(found, "count", "threshold", example), "count of threshold", 1, 1000)
+    found = fields.check_object(given, "threshold", (*FIELDS, "count"), example)
+    count = fields.integer(fields.needed(found, "count", "threshold", example), "count of threshold", 1, 1000)
     part = compile_part({name: found[name] for name in found if name != "count"}, "1", key)
     return (part,), rules.Threshold(count)
 
 
-def _absence(given: Any, key: Value | None) -> Read:
+def _absence(given: Any, key: ValueExpression | None) -> Read:
     example = (
         '"absence": {"of": {"on": {"type": ["order.paid"]}}, "after": {"on": {"type": ["order.created"]}}}'
     )
-    found = fields.members(given, "absence", ("of", "after"), example)
+    found = fields.check_object(given, "absence", ("of", "after"), example)
     of = compile_part(fields.needed(found, "of", "absence", example), "of", key)
     if found.get("after") is None:
         return (of,), rules.Silence(of.key is not None)
@@ -186,7 +188,7 @@ def _absence(given: Any, key: Value | None) -> Read:
     return (of, after), rules.Absence()
 
 
-_READERS: Mapping[str, Callable[[Any, Value | None], Read]] = {
+_READERS: Mapping[str, Callable[[Any, ValueExpression | None], Read]] = {
     "all": _all,
     "any": _any,
     "n_of": _n_of,

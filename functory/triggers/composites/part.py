@@ -10,7 +10,7 @@ from typing import Any
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 from functory.triggers.expressions.conditions import Condition, compile_condition
-from functory.triggers.expressions.values import Value
+from functory.triggers.expressions.values import ValueExpression
 from functory.triggers.flow_control import fields
 from functory.triggers.patterns import Clause, Pattern, compile_pattern
 
@@ -27,7 +27,7 @@ class Part:
     on: Mapping[str, Any]
     pattern: Pattern
     condition: Condition | None = None
-    key: Value | None = None
+    key: ValueExpression | None = None
 
     @property
     def types(self) -> frozenset[str] | None:
@@ -37,29 +37,29 @@ class Part:
             return frozenset(listed)
         return None
 
-    def holds(self, event: Mapping[str, Any], now: datetime) -> bool:
+    def matches(self, event: Mapping[str, Any], now: datetime) -> bool:
         """Whether an event (its envelope) stands for this part; not when the condition cannot be worked out."""
         if not self.pattern.matches(event):
             return False
-        return self.condition is None or self.condition.holds(event, now, {}).matched
+        return self.condition is None or self.condition.evaluate(event, now, {}).matched
 
     def explain(self, event: Mapping[str, Any], now: datetime) -> list[Clause]:
         """What was expected and what was there, the condition last."""
         clauses = list(self.pattern.explain(event))
         if self.condition is not None and self.pattern.matches(event):
-            verdict = self.condition.holds(event, now, {})
+            verdict = self.condition.evaluate(event, now, {})
             found = verdict.problem or ("true" if verdict.matched else "false")
             clauses.append(Clause("when", self.condition.text, found, verdict.matched))
         return clauses
 
 
-def compile_part(given: Any, name: str, key: Value | None, more: tuple[str, ...] = ()) -> Part:
+def compile_part(given: Any, name: str, key: ValueExpression | None, more: tuple[str, ...] = ()) -> Part:
     """Read a part; ``name`` and ``key`` are what it has without its own, ``more`` fields are its owner's.
 
     Raises :class:`Invalid`.
     """
     what = f"part {name} of the composite"
-    found = fields.members(given, what, (*FIELDS, *more), EXAMPLE)
+    found = fields.check_object(given, what, (*FIELDS, *more), EXAMPLE)
     on = fields.needed(found, "on", what, EXAMPLE)
     chosen = found.get("name") or name
     if not isinstance(chosen, str) or len(chosen) > 100:
@@ -70,5 +70,5 @@ def compile_part(given: Any, name: str, key: Value | None, more: tuple[str, ...]
         json_codec.loads(json_codec.encode(on)),
         compile_pattern(on),
         None if condition is None else compile_condition(condition),
-        fields.key(found, what) or key,
+        fields.compile_key(found, what) or key,
     )

@@ -16,7 +16,14 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from functory.engine.serialization import durations
-from functory.triggers.flow_control.buffered_match import Dropped, Firing, Outcome, Quiet, State, Waiting
+from functory.triggers.flow_control.buffered_match import (
+    BufferDecision,
+    BufferMemory,
+    DroppedMatch,
+    Firing,
+    SilencePeriod,
+    WaitingMatch,
+)
 
 # What waits in one window at the most, in events and bytes of their data: it may all fire together.
 MAX_EVENTS = 1000
@@ -24,12 +31,12 @@ MAX_BYTES = 10_485_760
 
 
 @dataclass
-class Said:
+class RuleResult:
     """What a rule says: what fires, what is dropped, and the moment at which time alone changes something."""
 
     fired: list[Firing] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
-    next: datetime | None = None
+    dropped: list[DroppedMatch] = field(default_factory=list)
+    next_at: datetime | None = None
 
 
 class Rule(Protocol):
@@ -38,7 +45,7 @@ class Rule(Protocol):
     @property
     def strict(self) -> bool: ...
 
-    def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
+    def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
         """Decide about ``line``, which is in order and before the mark."""
         ...
 
@@ -47,9 +54,9 @@ class Window:
     """The matches of a sliding window, each with the moment at which its time begins. What leaves it is dropped."""
 
     def __init__(self, span: timedelta) -> None:
-        self.said = Said()
+        self.result = RuleResult()
         self.span = span
-        self._line: deque[tuple[datetime, Waiting]] = deque()
+        self._line: deque[tuple[datetime, WaitingMatch]] = deque()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -64,7 +71,7 @@ class Window:
         """Let go what is too old for something at that moment."""
         self._expire(lambda start: start + self.span < at)
 
-    def add(self, one: Waiting, start: datetime) -> None:
+    def add(self, one: WaitingMatch, start: datetime) -> None:
         """Take a match in; the oldest leave when there are too many."""
         self._line.append((start, one))
         self._bytes += one.size
@@ -72,31 +79,33 @@ class Window:
             gone = self._line.popleft()[1]
             self._bytes -= gone.size
             why = f"more than {MAX_EVENTS} events or {MAX_BYTES} bytes wait in its window"
-            self.said.dropped.append(Dropped(gone.id, "unmatched", why))
+            self.result.dropped.append(DroppedMatch(gone.id, "unmatched", why))
 
     def fire(self) -> None:
         """All of it fires; the last decides."""
-        self.said.fired.append(_firing([one for _, one in self._line]))
+        self.result.fired.append(_firing([one for _, one in self._line]))
         self._line.clear()
         self._bytes = 0
 
-    def end(self, mark: datetime) -> Said:
+    def end(self, mark: datetime) -> RuleResult:
         """What is said when everything before the mark is known."""
         self._expire(lambda start: start + self.span < mark)
-        self.said.next = min((start + self.span for start, _ in self._line), default=None)
-        return self.said
+        self.result.next_at = min((start + self.span for start, _ in self._line), default=None)
+        return self.result
 
     def _expire(self, over: Callable[[datetime], bool]) -> None:
         if not any(over(start) for start, _ in self._line):
             return
-        why = f"nothing completed it within {durations.text(self.span.total_seconds())}"
-        self.said.dropped += [Dropped(one.id, "unmatched", why) for start, one in self._line if over(start)]
+        why = f"nothing completed it within {durations.format_duration(self.span.total_seconds())}"
+        self.result.dropped += [
+            DroppedMatch(one.id, "unmatched", why) for start, one in self._line if over(start)
+        ]
         self._line = deque((start, one) for start, one in self._line if not over(start))
         self._bytes = sum(one.size for _, one in self._line)
 
 
 @dataclass(frozen=True)
-class Several:
+class NOf:
     """``needed`` different parts of ``count``: all, any, n of."""
 
     needed: int
@@ -106,7 +115,7 @@ class Several:
     def strict(self) -> bool:
         return self.needed > 1
 
-    def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
+    def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
         window = Window(span)
         for one in line:
             window.slide(one.at)
@@ -126,7 +135,7 @@ class Threshold:
     def strict(self) -> bool:
         return self.count > 1
 
-    def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
+    def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
         window = Window(span)
         for one in line:
             window.slide(one.at)
@@ -147,7 +156,7 @@ class Sequence:
     count: int
     strict: bool = True
 
-    def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
+    def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
         window = Window(span)
         begun: list[datetime | None] = [None] * self.count
         for one in line:
@@ -155,7 +164,7 @@ class Sequence:
             starts = self._step(begun, one, span)
             if not starts:
                 why = "no event of the part before came before it"
-                window.said.dropped.append(Dropped(one.id, "unmatched", why))
+                window.result.dropped.append(DroppedMatch(one.id, "unmatched", why))
                 continue
             window.add(one, max(starts.values()))
             if self.count - 1 in starts:
@@ -166,7 +175,7 @@ class Sequence:
                 begun[number] = max(start, begun[number] or start)
         return window.end(mark)
 
-    def _step(self, begun: Line[datetime | None], one: Waiting, span: timedelta) -> dict[int, datetime]:
+    def _step(self, begun: Line[datetime | None], one: WaitingMatch, span: timedelta) -> dict[int, datetime]:
         """The parts that the event takes the sequence to, and when each of these ways began."""
         found: dict[int, datetime] = {}
         for number in range(self.count):
@@ -188,27 +197,27 @@ class Absence:
 
     strict: bool = True
 
-    def run(self, line: Line[Waiting], mark: datetime, span: timedelta) -> Said:
-        said = Said()
-        open_: list[Waiting] = []
+    def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
+        said = RuleResult()
+        open_: list[WaitingMatch] = []
         for one in line:
             if one.parts & OF:
                 said.fired += [_firing([each]) for each in open_ if each.at + span < one.at]
                 answered = [each for each in open_ if each.at + span >= one.at]
                 said.dropped += [
-                    Dropped(each.id, "awaited", f"the event {one.id} followed") for each in answered
+                    DroppedMatch(each.id, "awaited", f"the event {one.id} followed") for each in answered
                 ]
                 open_ = []
                 if not one.parts & AFTER:
                     said.dropped.append(
-                        Dropped(one.id, "awaited", f"it followed the event {answered[-1].id}")
+                        DroppedMatch(one.id, "awaited", f"it followed the event {answered[-1].id}")
                         if answered
-                        else Dropped(one.id, "unmatched", "no event waited for it")
+                        else DroppedMatch(one.id, "unmatched", "no event waited for it")
                     )
             if one.parts & AFTER:
                 open_.append(one)
         said.fired += [_firing([each]) for each in open_ if each.at + span < mark]
-        said.next = min((each.at + span for each in open_ if each.at + span >= mark), default=None)
+        said.next_at = min((each.at + span for each in open_ if each.at + span >= mark), default=None)
         return said
 
 
@@ -218,20 +227,26 @@ class Silence:
 
     keyed: bool = False
 
-    def decide(self, state: State, line: Line[Waiting], mark: datetime, span: timedelta) -> Outcome:
+    def decide(
+        self, state: BufferMemory, line: Line[WaitingMatch], mark: datetime, span: timedelta
+    ) -> BufferDecision:
         """Fire once for each silence; each event ends one and begins the wait anew.
 
         A silent key is kept for another span, to know what comes too late.
         """
         memory = state.memory or {}
-        fired, last, id_ = read_moment(memory.get("fired")), read_moment(memory.get("last")), memory.get("id")
-        outcome = Outcome(keep=True)
+        fired, last, id_ = (
+            parse_timestamp(memory.get("fired")),
+            parse_timestamp(memory.get("last")),
+            memory.get("id"),
+        )
+        outcome = BufferDecision(keep_buffer=True)
 
         def silent(base: datetime) -> None:
             nonlocal fired
             if fired is None or fired < base + span:
                 fired = base + span
-                outcome.quiet.append(Quiet(base, id_, fired))
+                outcome.silences.append(SilencePeriod(base, id_, fired))
 
         def base() -> datetime | None:
             known = [
@@ -247,10 +262,10 @@ class Silence:
                 silent(since)
             if fired is not None and one.at <= fired:
                 outcome.dropped.append(
-                    Dropped(one.id, "late", f"its silence was told as of {fired.isoformat()}")
+                    DroppedMatch(one.id, "late", f"its silence was told as of {fired.isoformat()}")
                 )
                 continue
-            outcome.dropped.append(Dropped(one.id, "awaited", "it came in time"))
+            outcome.dropped.append(DroppedMatch(one.id, "awaited", "it came in time"))
             last, id_ = max(last or one.at, one.at), one.id
         since = base()
         if since is not None and since + span < mark:
@@ -261,8 +276,8 @@ class Silence:
             coming.append(since + span)
         elif self.keyed and fired is not None:
             coming.append(fired + span)
-            outcome.keep = mark <= fired + span
-        outcome.due = min(coming, default=None)
+            outcome.keep_buffer = mark <= fired + span
+        outcome.due_at = min(coming, default=None)
         outcome.memory = {
             "last": None if last is None else last.isoformat(),
             "id": id_,
@@ -272,8 +287,13 @@ class Silence:
 
 
 def decide(
-    rule: Rule | Silence, state: State, waiting: Line[Waiting], mark: datetime, span: timedelta, most: int
-) -> Outcome:
+    rule: Rule | Silence,
+    state: BufferMemory,
+    waiting: Line[WaitingMatch],
+    mark: datetime,
+    span: timedelta,
+    most: int,
+) -> BufferDecision:
     """Decide about a bucket of which everything before ``mark`` is known. At most ``most`` go on waiting.
 
     What it remembers is ``to``: the mark as of its last decision. What has come since without a decision is judged
@@ -282,40 +302,40 @@ def decide(
     line = sorted(waiting, key=lambda one: (one.at, one.id))
     if isinstance(rule, Silence):
         return rule.decide(state, line, mark, span)
-    to = read_moment((state.memory or {}).get("to"))
-    outcome = Outcome()
+    to = parse_timestamp((state.memory or {}).get("to"))
+    outcome = BufferDecision()
     if rule.strict and to is not None:
         late = [one for one in line if one.fresh and one.at < to]
         why = f"everything before {to.isoformat()} has been decided"
-        outcome.dropped += [Dropped(one.id, "late", why) for one in late]
+        outcome.dropped += [DroppedMatch(one.id, "late", why) for one in late]
         gone = {one.id for one in late}
         line = [one for one in line if one.id not in gone]
     said = rule.run([one for one in line if one.at < mark], mark, span)
     taken = {id_ for firing in said.fired for id_ in firing.ids} | {one.id for one in said.dropped}
     left = [one for one in line if one.id not in taken]
     crowd = left[:-most] if len(left) > most else []
-    said.dropped += [Dropped(one.id, "unmatched", f"more than {most} of its key wait") for one in crowd]
+    said.dropped += [DroppedMatch(one.id, "unmatched", f"more than {most} of its key wait") for one in crowd]
     outcome.fired = said.fired
     outcome.dropped += said.dropped
     if said.fired or said.dropped:
         to = mark if to is None else max(to, mark)
     coming = [one.at for one in left[len(crowd) :] if one.at >= mark]
-    if said.next is not None:
-        coming.append(said.next)
+    if said.next_at is not None:
+        coming.append(said.next_at)
     if not left and rule.strict and to is not None and mark <= to + span:
-        outcome.keep = True
+        outcome.keep_buffer = True
         coming.append(to + span)
-    outcome.due = min(coming, default=None)
+    outcome.due_at = min(coming, default=None)
     outcome.memory = None if to is None else {"to": to.isoformat()}
     return outcome
 
 
-def read_moment(text: Any) -> datetime | None:
+def parse_timestamp(text: Any) -> datetime | None:
     """A moment as a bucket remembers it."""
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _firing(window: Line[Waiting]) -> Firing:
+def _firing(window: Line[WaitingMatch]) -> Firing:
     return Firing(tuple(one.id for one in window), window[-1].id)
 
 

@@ -25,11 +25,11 @@ MAX_DEPTH = 200
 # Characters looked at, at most: about half a second. A usual expression looks at some thousand.
 MAX_WORK = 200_000_000
 # To compare one value takes as long as to look at this many characters of a text.
-VALUE = 16
+VALUE_COST = 16
 INT64 = range(-(2**63), 2**63)
 
 
-class Failed(Exception):
+class EvaluationError(Exception):
     """An evaluation gave no value. ``kind``: ``error`` (missing member, wrong types), ``budget`` (too much work)."""
 
     def __init__(self, problem: str, kind: str = "error") -> None:
@@ -59,10 +59,10 @@ class Expression:
         """
         try:
             measure = Measure()
-            taken = measure.take(variables)
+            taken = measure.sanitize(variables)
             work = self._shape.work(measure.size, measure.longest)
             if work > MAX_WORK:
-                raise Failed(
+                raise EvaluationError(
                     f"{self.what} might look at {work:,} characters for this event (limit {MAX_WORK:,}); "
                     "walk a shorter list, or test it in the function",
                     "budget",
@@ -70,7 +70,7 @@ class Expression:
             with _lock:
                 value = self._expression.eval(data=taken | dict(given))
                 answer, kind = value.plain_value(), value.type().name()
-        except Failed:
+        except EvaluationError:
             raise
         except Exception as error:
             raise self._failed(str(error) or type(error).__name__) from None
@@ -78,13 +78,13 @@ class Expression:
             raise self._failed(str(answer))
         return answer, kind
 
-    def _failed(self, message: str) -> Failed:
+    def _failed(self, message: str) -> EvaluationError:
         if "budget exceeded" in message:
-            return Failed(f"{self.what} takes more than 10,000 steps for this event", "budget")
-        problem = plain(message)
+            return EvaluationError(f"{self.what} takes more than 10,000 steps for this event", "budget")
+        problem = clean_message(message)
         if "Key not found" in problem:
             problem += "; test with has(...) first"
-        return Failed(problem)
+        return EvaluationError(problem)
 
 
 # Whether the library's objects may be shared between threads is not documented. It holds Python's global lock
@@ -119,7 +119,7 @@ def compile_expression(
             known = [*names, *timestamps]
             raise Invalid(
                 f"{what} is not valid CEL",
-                plain(str(error)),
+                clean_message(str(error)),
                 f"the variables are {', '.join(known[:-1])} and {known[-1]}; for example: {example}",
             ) from None
     return Expression(text, what, names, expression, read_shape(syntax))
@@ -133,7 +133,7 @@ def _environment(names: tuple[str, ...], timestamps: tuple[str, ...]) -> Any:
     return cel.NewEnv(variables=variables | dict.fromkeys(timestamps, cel.Type.TIMESTAMP))
 
 
-def plain(message: str) -> str:
+def clean_message(message: str) -> str:
     """CEL's message without the status codes around it."""
     return re.sub(r"^[A-Z_]+: (?:ERROR: )?|\s*\[[A-Z_]+\]$", "", message).replace("<input>:", "")[:1000]
 
@@ -145,14 +145,14 @@ class Measure:
         self.size = 0
         self.longest = 0
 
-    def take(self, source: Mapping[str, Any]) -> dict[str, Any]:
+    def sanitize(self, source: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``source`` itself where nothing needs a change, else a changed copy. Raises ValueError."""
         if not isinstance(source, Mapping):
             raise ValueError(f"the event is not an object but {type(source).__name__}")
         return self._value(source, 0)
 
     def _value(self, value: Any, depth: int) -> Any:
-        self.size += VALUE
+        self.size += VALUE_COST
         kind = type(value)
         if kind is str:
             return self._text(value)

@@ -22,13 +22,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from functory.engine.errors import Invalid
-from functory.triggers.expressions.cel import Expression, Failed, compile_expression
+from functory.triggers.expressions.cel import EvaluationError, Expression, compile_expression
 
 EXAMPLE = "has(data.stock) && data.stock < 3"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConditionResult:
     """The answer to a condition. Where there is none, ``matched`` is False and ``problem`` says why.
 
     ``kind`` of the problem: ``error`` (missing member, wrong types), ``non_bool`` (the value is not true or
@@ -49,13 +49,13 @@ class Condition:
         self.text = expression.text
         self._expression = expression
 
-    def holds(
+    def evaluate(
         self,
         event: Mapping[str, Any],
         now: datetime,
         vars: Mapping[str, Any],  # noqa: A002
         **more: Any,
-    ) -> Verdict:
+    ) -> ConditionResult:
         """Return the verdict on ``event`` (the envelope) at ``now`` (aware, or taken as UTC). Never raises.
 
         ``more`` are the values of the variables that it was compiled with beyond the usual ones.
@@ -64,18 +64,18 @@ class Condition:
         variables = {"event": event, "data": data, "vars": vars, **more}
         try:
             if not isinstance(event, Mapping):
-                raise Failed(f"the event is not an object but {type(event).__name__}")
+                raise EvaluationError(f"the event is not an object but {type(event).__name__}")
             answer, kind = self._expression.evaluate(
                 variables, {"now": now if now.tzinfo else now.replace(tzinfo=UTC)}
             )
-        except Failed as failed:
-            return Verdict(False, failed.problem, "budget" if failed.kind == "budget" else "error")
+        except EvaluationError as failed:
+            return ConditionResult(False, failed.problem, "budget" if failed.kind == "budget" else "error")
         if isinstance(answer, bool):
-            return Verdict(answer)
-        return Verdict(False, f"the value is of type {kind.lower()}, not true or false", "non_bool")
+            return ConditionResult(answer)
+        return ConditionResult(False, f"the value is of type {kind.lower()}, not true or false", "non_bool")
 
 
-def compile_condition(text: str, more: tuple[str, ...] = ()) -> Condition:
+def compile_condition(text: str, extra_variables: tuple[str, ...] = ()) -> Condition:
     """Compile a condition; ``more`` names variables beyond the usual ones.
 
     Raises Invalid: too long, not CEL (with CEL's own message), a value that cannot be true or false, or
@@ -87,7 +87,7 @@ def compile_condition(text: str, more: tuple[str, ...] = ()) -> Condition:
             f"it is a {type(text).__name__}",
             'write it in quotes, such as "data.stock < 3"',
         )
-    return _compile(text, more)
+    return _compile(text, extra_variables)
 
 
 @lru_cache(maxsize=4096)

@@ -36,7 +36,9 @@ STRUCT_ENTRIES, ENTRY_KEY, ENTRY_VALUE = 2, 3, 4
 ITER_VAR, ITER_RANGE, ACCU_INIT, LOOP_CONDITION, LOOP_STEP, RESULT = 1, 2, 4, 5, 6, 7
 
 # What is as large as what came from outside: events, and the requests of webhooks.
-OUTER = frozenset((b"event", b"data", b"vars", b"events", b"started", b"headers", b"body", b"query"))
+INPUT_VARIABLES = frozenset(
+    (b"event", b"data", b"vars", b"events", b"started", b"headers", b"body", b"query")
+)
 
 # A protobuf message of nested messages: field number to its values.
 Message = dict[int, list[bytes]]
@@ -89,7 +91,7 @@ def _shape(expr: Message) -> Shape:
                 "write it out, as a == 1 || b == 1, or use: x in [1, 2]",
             )
         builds = builds or LIST in _fields(macro[ACCU_INIT][0])
-        outward = outward or not OUTER.isdisjoint(_names(_fields(macro[LOOP_STEP][0])))
+        outward = outward or not INPUT_VARIABLES.isdisjoint(_names(_fields(macro[LOOP_STEP][0])))
         depth += 1
     return Shape(depth, builds, outward)
 

@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.triggers.expressions.cel import Expression, Failed, compile_expression
+from functory.triggers.expressions.cel import EvaluationError, Expression, compile_expression
 
 # CEL's types that have a JSON form; DYN is only known when it is evaluated.
-JSON = frozenset({"NULL", "BOOL", "INT", "UINT", "DOUBLE", "STRING", "LIST", "MAP", "DYN"})
+JSON_TYPES = frozenset({"NULL", "BOOL", "INT", "UINT", "DOUBLE", "STRING", "LIST", "MAP", "DYN"})
 
 
-class Value:
+class ValueExpression:
     """A compiled expression with a JSON value. Immutable; may be used from any thread."""
 
     __slots__ = ("_expression", "text")
@@ -33,13 +33,13 @@ class Value:
         """CEL's name of the type that it gives; DYN when only an evaluation can tell."""
         return self._expression.kind.split("<")[0]
 
-    def of(self, variables: Mapping[str, Any]) -> Any:
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Its value for ``variables`` (those it was compiled with). Raises :class:`Invalid` that says why not."""
         try:
             answer, kind = self._expression.evaluate(variables, {})
-        except Failed as failed:
+        except EvaluationError as failed:
             raise Invalid(f"{self._expression.what} has no value for this event", failed.problem) from None
-        if kind.split("<")[0] not in JSON or (isinstance(answer, float) and not math.isfinite(answer)):
+        if kind.split("<")[0] not in JSON_TYPES or (isinstance(answer, float) and not math.isfinite(answer)):
             raise Invalid(
                 f"{self._expression.what} has no JSON value for this event", f"it is of type {kind.lower()}"
             )
@@ -51,7 +51,7 @@ def compile_value(
     what: str = "the key",
     names: tuple[str, ...] = ("event", "data"),
     example: str = "data.customer",
-) -> Value:
+) -> ValueExpression:
     """Compile an expression over the variables ``names``. ``what`` is it in messages.
 
     Raises :class:`Invalid`: no text, too long, not CEL (with CEL's own message), or a value that is not JSON.
@@ -66,12 +66,12 @@ def compile_value(
 
 
 @lru_cache(maxsize=4096)
-def _compile(text: str, what: str, names: tuple[str, ...], example: str) -> Value:
+def _compile(text: str, what: str, names: tuple[str, ...], example: str) -> ValueExpression:
     expression = compile_expression(text, what, names, (), example)
-    if expression.kind.split("<")[0] not in JSON:
+    if expression.kind.split("<")[0] not in JSON_TYPES:
         raise Invalid(
             f"{what} is not a JSON value",
             f"it is of type {expression.kind.lower()}",
             "make a text of it: string(…)",
         )
-    return Value(expression)
+    return ValueExpression(expression)

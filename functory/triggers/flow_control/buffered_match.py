@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingMatch:
     """A match that waits.
 
     ``id`` is its event's, ``at`` the event's own time, ``since`` when it began to wait. ``parts`` has a bit for each
@@ -30,7 +30,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class State:
+class BufferMemory:
     """What a bucket knows beside its matches.
 
     ``opened_at`` is when its first match came, ``armed_at`` when its trigger was last saved or resumed; ``memory`` is
@@ -47,11 +47,11 @@ class Firing:
     """Matches that fire together, as one execution, in their order. That of ``by`` decides: its key, its root."""
 
     ids: tuple[str, ...]
-    by: str
+    deciding_id: str
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedMatch:
     """A match that fires nothing: the reason as it is recorded, and the words for people."""
 
     id: str
@@ -60,16 +60,16 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Quiet:
+class SilencePeriod:
     """Nothing has come: since when, the last event if there was one, and the moment that made it a silence."""
 
     since: datetime
-    last: str | None
+    last_event_id: str | None
     at: datetime
 
 
 @dataclass
-class Outcome:
+class BufferDecision:
     """A decision. What is neither in ``fired`` nor ``dropped`` goes on waiting.
 
     ``due`` is when to look again if nothing comes before (None: never), ``keep`` whether the bucket has to stay
@@ -77,26 +77,28 @@ class Outcome:
     """
 
     fired: list[Firing] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
-    quiet: list[Quiet] = field(default_factory=list)
-    due: datetime | None = None
+    dropped: list[DroppedMatch] = field(default_factory=list)
+    silences: list[SilencePeriod] = field(default_factory=list)
+    due_at: datetime | None = None
     memory: Mapping[str, Any] | None = None
-    keep: bool = False
+    keep_buffer: bool = False
 
 
-class Control(Protocol):
+class BufferPolicy(Protocol):
     """A control that lets matches wait. ``listed`` says whether its function gets a list of events, even of one."""
 
     @property
     def kind(self) -> str: ...
 
     @property
-    def listed(self) -> bool: ...
+    def delivers_list(self) -> bool: ...
 
-    def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
+    def due_at(
+        self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
+    ) -> datetime | None:
         """When a bucket is to be looked at, now that ``match`` is in it as one of ``count`` with ``size`` bytes."""
         ...
 
-    def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
+    def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
         """Decide about a bucket at ``now``; for composites that is how far the events have been routed."""
         ...

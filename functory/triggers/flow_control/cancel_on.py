@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.engine.serialization.durations import seconds
-from functory.triggers.expressions.conditions import Condition, Verdict, compile_condition
+from functory.engine.serialization.durations import parse
+from functory.triggers.expressions.conditions import Condition, ConditionResult, compile_condition
 from functory.triggers.flow_control import fields
 from functory.triggers.patterns import Pattern, compile_pattern
 
-MOST = 5
+MAX_RULES = 5
 YEAR = 366 * 86_400.0
 _EXAMPLE = '"cancel_on": [{"on": {"type": ["order.cancelled"]}, "when": "data.id == started.data.id"}]'
 
@@ -31,26 +31,28 @@ class CancelOn:
     timeout: float | None
 
     @classmethod
-    def read(cls, given: Any) -> tuple[CancelOn, ...]:
+    def parse(cls, given: Any) -> tuple[CancelOn, ...]:
         """A list of rules. Raises :class:`Invalid`."""
         if not isinstance(given, list | tuple):
             raise Invalid("wrong cancel_on", "it is a list of rules", _EXAMPLE)
-        if not 1 <= len(given) <= MOST:
-            raise Invalid("wrong cancel_on", f"it has 1 to {MOST} rules, got {len(given)}", _EXAMPLE)
+        if not 1 <= len(given) <= MAX_RULES:
+            raise Invalid("wrong cancel_on", f"it has 1 to {MAX_RULES} rules, got {len(given)}", _EXAMPLE)
         return tuple(cls._one(one) for one in given)
 
     @classmethod
     def _one(cls, given: Any) -> CancelOn:
-        found = fields.members(given, "cancel_on", ("on", "when", "timeout"), _EXAMPLE)
+        found = fields.check_object(given, "cancel_on", ("on", "when", "timeout"), _EXAMPLE)
         when, timeout = found.get("when"), found.get("timeout")
         return cls(
             compile_pattern(fields.needed(found, "on", "a rule of cancel_on", _EXAMPLE)),
             None if when is None else compile_condition(when, ("started",)),
-            None if timeout is None else seconds(timeout, "timeout of cancel_on", 1, YEAR),
+            None if timeout is None else parse(timeout, "timeout of cancel_on", 1, YEAR),
         )
 
-    def holds(self, event: Mapping[str, Any], started: Mapping[str, Any], now: datetime) -> Verdict:
+    def evaluate(
+        self, event: Mapping[str, Any], started: Mapping[str, Any], now: datetime
+    ) -> ConditionResult:
         """Whether ``event`` cancels what the event ``started`` has started; both are envelopes. Never raises."""
         if self.condition is None:
-            return Verdict(True)
-        return self.condition.holds(event, now, {}, started=started)
+            return ConditionResult(True)
+        return self.condition.evaluate(event, now, {}, started=started)

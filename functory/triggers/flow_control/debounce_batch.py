@@ -23,11 +23,17 @@ from typing import Any, Literal
 
 from functory.engine.errors import Invalid
 from functory.engine.flow_control.controls import NO_KEY, Key
-from functory.engine.serialization.durations import seconds
+from functory.engine.serialization.durations import parse
 from functory.triggers.expressions.conditions import Condition, compile_condition
-from functory.triggers.expressions.values import Value
+from functory.triggers.expressions.values import ValueExpression
 from functory.triggers.flow_control import fields
-from functory.triggers.flow_control.buffered_match import Dropped, Firing, Outcome, State, Waiting
+from functory.triggers.flow_control.buffered_match import (
+    BufferDecision,
+    BufferMemory,
+    DroppedMatch,
+    Firing,
+    WaitingMatch,
+)
 
 DAY = 86_400.0
 
@@ -36,7 +42,7 @@ MAX_BYTES = 10_485_760
 MAX_EVENTS = 1000
 
 # A debounced key with more matches than these gives up all but the newest before it is quiet.
-CROWD = 1000
+MAX_DEBOUNCED = 1000
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Debounce:
 
     period: float
     timeout: float | None = None
-    key: Value | None = None
+    key: ValueExpression | None = None
     keep: Literal["last", "all"] = "last"
 
     @property
@@ -53,33 +59,35 @@ class Debounce:
         return "debounce"
 
     @property
-    def listed(self) -> bool:
+    def delivers_list(self) -> bool:
         return self.keep == "all"
 
-    def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
+    def due_at(
+        self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
+    ) -> datetime | None:
         """``min(now + period, opened + timeout)``, and at once when too many wait."""
-        if count > CROWD or (self.listed and (count >= MAX_EVENTS or size >= MAX_BYTES)):
+        if count > MAX_DEBOUNCED or (self.delivers_list and (count >= MAX_EVENTS or size >= MAX_BYTES)):
             return now
-        return self._end(state, now)
+        return self._deadline(state, now)
 
-    def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
+    def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
         """Fire what is due; before that, only give up what is too much."""
         line = sorted(waiting, key=lambda one: one.id)
         if not line:
-            return Outcome()
-        due = self._end(state, max(one.since for one in line))
-        if self.listed:
+            return BufferDecision()
+        due = self._deadline(state, max(one.since for one in line))
+        if self.delivers_list:
             fired, rest = _cut(line, MAX_EVENTS, MAX_BYTES, whole=due <= now)
             if not rest:
-                return Outcome(fired)
-            return Outcome(fired, due=due)
+                return BufferDecision(fired)
+            return BufferDecision(fired, due_at=due)
         last = line[-1].id
         if due > now:
-            crowd = line[:-1] if len(line) > CROWD else []
-            return Outcome(dropped=[_passed_over(one, last) for one in crowd], due=due)
-        return Outcome([Firing((last,), last)], [_passed_over(one, last) for one in line[:-1]])
+            crowd = line[:-1] if len(line) > MAX_DEBOUNCED else []
+            return BufferDecision(dropped=[_passed_over(one, last) for one in crowd], due_at=due)
+        return BufferDecision([Firing((last,), last)], [_passed_over(one, last) for one in line[:-1]])
 
-    def _end(self, state: State, latest: datetime) -> datetime:
+    def _deadline(self, state: BufferMemory, latest: datetime) -> datetime:
         quiet = latest + timedelta(seconds=self.period)
         if self.timeout is None:
             return quiet
@@ -93,7 +101,7 @@ class Batch:
     max_size: int
     timeout: float
     max_bytes: int = MAX_BYTES
-    key: Value | None = None
+    key: ValueExpression | None = None
     condition: Condition | None = None
 
     @property
@@ -101,35 +109,39 @@ class Batch:
         return "batch"
 
     @property
-    def listed(self) -> bool:
+    def delivers_list(self) -> bool:
         return True
 
-    def takes(self, event: Mapping[str, Any], now: datetime) -> bool:
+    def accepts(self, event: Mapping[str, Any], now: datetime) -> bool:
         """Whether an event waits for others; the others run alone."""
-        return self.condition is None or self.condition.holds(event, now, {}).matched
+        return self.condition is None or self.condition.evaluate(event, now, {}).matched
 
-    def due(self, state: State, count: int, size: int, match: Waiting, now: datetime) -> datetime | None:
+    def due_at(
+        self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
+    ) -> datetime | None:
         """At once when it is full, else when the first has waited long enough."""
         if count >= self.max_size or size >= self.max_bytes:
             return now
         return state.opened_at + timedelta(seconds=self.timeout)
 
-    def decide(self, state: State, waiting: Sequence[Waiting], now: datetime) -> Outcome:
+    def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
         """Full batches from the front of the line; what is left too, when its first has waited long enough."""
         line = sorted(waiting, key=lambda one: one.id)
         fired, rest = _cut(line, self.max_size, self.max_bytes, whole=False)
         if not rest:
-            return Outcome(fired)
+            return BufferDecision(fired)
         due = min(one.since for one in rest) + timedelta(seconds=self.timeout)
         if due > now:
-            return Outcome(fired, due=due)
-        return Outcome([*fired, _together(rest)])
+            return BufferDecision(fired, due_at=due)
+        return BufferDecision([*fired, _together(rest)])
 
 
-def _cut(line: Sequence[Waiting], most: int, size: int, *, whole: bool) -> tuple[list[Firing], list[Waiting]]:
+def _cut(
+    line: Sequence[WaitingMatch], most: int, size: int, *, whole: bool
+) -> tuple[list[Firing], list[WaitingMatch]]:
     """The full groups from the front of a line, and what is left; nothing is left of the ``whole``."""
     groups: list[Firing] = []
-    group: list[Waiting] = []
+    group: list[WaitingMatch] = []
     bytes_ = 0
     for one in line:
         if group and bytes_ + one.size > size:
@@ -146,21 +158,21 @@ def _cut(line: Sequence[Waiting], most: int, size: int, *, whole: bool) -> tuple
     return groups, group
 
 
-def _together(group: Sequence[Waiting]) -> Firing:
+def _together(group: Sequence[WaitingMatch]) -> Firing:
     return Firing(tuple(one.id for one in group), group[-1].id)
 
 
-def _passed_over(one: Waiting, by: str) -> Dropped:
-    return Dropped(one.id, "debounced", f"the event {by} came after it")
+def _passed_over(one: WaitingMatch, by: str) -> DroppedMatch:
+    return DroppedMatch(one.id, "debounced", f"the event {by} came after it")
 
 
 def compile_debounce(given: Any) -> Debounce:
     """Read a ``debounce``. Raises :class:`Invalid`."""
     example = '"debounce": {"period": "10s"}'
-    found = fields.members(given, "debounce", ("period", "timeout", "key", "keep"), example)
-    period = seconds(fields.needed(found, "period", "debounce", example), "period of debounce", 1.0, 7 * DAY)
+    found = fields.check_object(given, "debounce", ("period", "timeout", "key", "keep"), example)
+    period = parse(fields.needed(found, "period", "debounce", example), "period of debounce", 1.0, 7 * DAY)
     timeout = found.get("timeout")
-    most = None if timeout is None else seconds(timeout, "timeout of debounce", 1.0, 365 * DAY)
+    most = None if timeout is None else parse(timeout, "timeout of debounce", 1.0, 365 * DAY)
     if most is not None and most < period:
         raise Invalid(
             "the timeout of debounce is shorter than its period",
@@ -168,25 +180,27 @@ def compile_debounce(given: Any) -> Debounce:
             "make it longer than the period, or leave it out",
         )
     keep: Any = fields.choice(found.get("keep", "last"), "keep of debounce", ("last", "all"))
-    return Debounce(period, most, fields.key(found, "debounce"), keep)
+    return Debounce(period, most, fields.compile_key(found, "debounce"), keep)
 
 
 def compile_batch(given: Any) -> Batch:
     """Read a ``batch``. Raises :class:`Invalid`."""
     example = '"batch": {"max_size": 100, "timeout": "60s"}'
-    found = fields.members(given, "batch", ("max_size", "timeout", "max_bytes", "key", "if"), example)
+    found = fields.check_object(given, "batch", ("max_size", "timeout", "max_bytes", "key", "if"), example)
     condition = found.get("if")
     return Batch(
-        fields.whole(fields.needed(found, "max_size", "batch", example), "max_size of batch", 1, MAX_EVENTS),
-        seconds(fields.needed(found, "timeout", "batch", example), "timeout of batch", 1.0, 600.0),
-        fields.whole(found.get("max_bytes", MAX_BYTES), "max_bytes of batch", 1, MAX_BYTES),
-        fields.key(found, "batch"),
+        fields.integer(
+            fields.needed(found, "max_size", "batch", example), "max_size of batch", 1, MAX_EVENTS
+        ),
+        parse(fields.needed(found, "timeout", "batch", example), "timeout of batch", 1.0, 600.0),
+        fields.integer(found.get("max_bytes", MAX_BYTES), "max_bytes of batch", 1, MAX_BYTES),
+        fields.compile_key(found, "batch"),
         None if condition is None else compile_condition(condition),
     )
 
 
-def key_of(value: Value | None, event: Mapping[str, Any]) -> Key:
+def key_of_event(value: ValueExpression | None, event: Mapping[str, Any]) -> Key:
     """The key of an event (its envelope). Raises :class:`Invalid` when it cannot be worked out."""
     if value is None:
         return NO_KEY
-    return Key.of(value.of({"event": event, "data": event.get("data")}))
+    return Key.of(value.evaluate({"event": event, "data": event.get("data")}))

@@ -21,15 +21,15 @@ from itertools import combinations
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.engine.flow_control.controls import NONE, Controls
-from functory.engine.serialization.durations import seconds
+from functory.engine.flow_control.controls import NO_CONTROLS, Controls
+from functory.engine.serialization.durations import parse
 from functory.triggers.flow_control import fields
 from functory.triggers.flow_control.cancel_on import YEAR, CancelOn
 from functory.triggers.flow_control.debounce_batch import Batch, Debounce, compile_batch, compile_debounce
 from functory.triggers.flow_control.limits import Concurrency, Idempotency, OverlapRule, Priority, Rate
 
 # Why two controls cannot work together. ``composite`` is the definition's own field.
-REFUSED: Mapping[frozenset[str], str] = {
+INCOMPATIBLE: Mapping[frozenset[str], str] = {
     frozenset({"debounce", "batch"}): "both decide how long a match waits for others",
     frozenset({"debounce", "composite"}): "a composite decides itself how long its events wait",
     frozenset({"batch", "composite"}): "a composite decides itself which events belong together",
@@ -56,37 +56,37 @@ class Flow:
     cancel_on: tuple[CancelOn, ...] = ()
     expires: float | None = None
 
-    def controls(self, event: Mapping[str, Any]) -> Controls:
+    def evaluate(self, event: Mapping[str, Any]) -> Controls:
         """What it says of a match by this envelope. Raises :class:`Invalid` when a key cannot be worked out."""
-        if self is NOTHING:
-            return NONE
+        if self is NO_FLOW:
+            return NO_CONTROLS
         variables = {"event": event, "data": event.get("data")}
         return Controls(
-            once=None if self.idempotency is None else self.idempotency.once(variables),
-            rate_limit=None if self.rate_limit is None else self.rate_limit.pace(variables),
-            throttle=None if self.throttle is None else self.throttle.pace(variables),
-            lanes=tuple(limit.lane(variables) for limit in self.concurrency),
-            overlap=None if self.overlap is None else self.overlap.rule(variables),
-            priority=0.0 if self.priority is None else self.priority.of(variables),
-            expires=self.expires,
+            idempotency=None if self.idempotency is None else self.idempotency.evaluate(variables),
+            rate_limit=None if self.rate_limit is None else self.rate_limit.evaluate(variables),
+            throttle=None if self.throttle is None else self.throttle.evaluate(variables),
+            concurrency_limits=tuple(limit.evaluate(variables) for limit in self.concurrency),
+            overlap=None if self.overlap is None else self.overlap.evaluate(variables),
+            priority=0.0 if self.priority is None else self.priority.evaluate(variables),
+            expires_after=self.expires,
         )
 
 
-NOTHING = Flow()
+NO_FLOW = Flow()
 
 # How each control is read, and the field of Flow that it becomes.
 _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "debounce": ("debounce", compile_debounce),
     "batch": ("batch", compile_batch),
-    "throttle": ("throttle", lambda given: Rate.read(given, "throttle")),
-    "rate_limit": ("rate_limit", lambda given: Rate.read(given, "rate_limit")),
-    "concurrency": ("concurrency", Concurrency.read),
-    "priority": ("priority", Priority.read),
-    "overlap": ("overlap", OverlapRule.overlap),
-    "singleton": ("overlap", OverlapRule.singleton),
-    "idempotency": ("idempotency", Idempotency.read),
-    "cancel_on": ("cancel_on", CancelOn.read),
-    "expires": ("expires", lambda given: seconds(given, "expires", 0.001, YEAR)),
+    "throttle": ("throttle", lambda given: Rate.parse(given, "throttle")),
+    "rate_limit": ("rate_limit", lambda given: Rate.parse(given, "rate_limit")),
+    "concurrency": ("concurrency", Concurrency.parse),
+    "priority": ("priority", Priority.parse),
+    "overlap": ("overlap", OverlapRule.parse_overlap),
+    "singleton": ("overlap", OverlapRule.parse_singleton),
+    "idempotency": ("idempotency", Idempotency.parse),
+    "cancel_on": ("cancel_on", CancelOn.parse),
+    "expires": ("expires", lambda given: parse(given, "expires", 0.001, YEAR)),
 }
 
 CONTROLS = tuple(_READERS)
@@ -95,15 +95,15 @@ CONTROLS = tuple(_READERS)
 def compile_flow(given: Mapping[str, Any] | None, *, composite: bool) -> Flow:
     """Read the ``flow`` of a definition; ``composite`` says that the trigger is one. Raises :class:`Invalid`."""
     if given is None:
-        return NOTHING
-    found = fields.members(given, "flow", CONTROLS, '"flow": {"concurrency": {"limit": 1}}')
+        return NO_FLOW
+    found = fields.check_object(given, "flow", CONTROLS, '"flow": {"concurrency": {"limit": 1}}')
     there = [
         name
         for name in (*CONTROLS, "composite")
         if found.get(name) is not None or (name, composite) == ("composite", True)
     ]
     for pair in combinations(there, 2):
-        why = REFUSED.get(frozenset(pair))
+        why = INCOMPATIBLE.get(frozenset(pair))
         if why is not None:
             raise Invalid(
                 f"{pair[0]} and {pair[1]} cannot be combined", why, f"leave out {pair[0]} or {pair[1]}"
@@ -113,4 +113,4 @@ def compile_flow(given: Mapping[str, Any] | None, *, composite: bool) -> Flow:
         if name in _READERS:
             field, read = _READERS[name]
             made[field] = read(found[name])
-    return Flow(**made) if made else NOTHING
+    return Flow(**made) if made else NO_FLOW

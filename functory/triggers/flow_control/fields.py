@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.triggers.expressions.values import Value, compile_value
+from functory.triggers.expressions.values import ValueExpression, compile_value
 
 
-def members(given: Any, what: str, known: Collection[str], example: str) -> Mapping[str, Any]:
+def check_object(given: Any, what: str, known: Collection[str], example: str) -> Mapping[str, Any]:
     """``given`` as an object whose members are all ``known``. Raises :class:`Invalid`."""
     if not isinstance(given, Mapping):
         raise Invalid(f"wrong {what}", f"it is an object, got {_shown(given)}", example)
@@ -30,7 +30,7 @@ def needed(given: Mapping[str, Any], name: str, what: str, example: str) -> Any:
     return given[name]
 
 
-def whole(given: Any, what: str, low: int, high: int) -> int:
+def integer(given: Any, what: str, low: int, high: int) -> int:
     """A whole number within bounds. Raises :class:`Invalid`."""
     if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
         raise Invalid(f"wrong {what} {_shown(given)}", f"it is a whole number from {low:,} to {high:,}")
@@ -44,7 +44,7 @@ def choice(given: Any, what: str, known: Collection[str]) -> str:
     return given
 
 
-def key(given: Mapping[str, Any], what: str) -> Value | None:
+def compile_key(given: Mapping[str, Any], what: str) -> ValueExpression | None:
     """The compiled member ``key``, if there is one. Raises :class:`Invalid`."""
     return None if given.get("key") is None else compile_value(given["key"], f"the key of {what}")
 

@@ -12,29 +12,38 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from functory.engine.errors import Invalid
-from functory.engine.flow_control.controls import NO_KEY, Key, Lane, Once, Overlap, Pace, Policy, Scope
-from functory.engine.serialization.durations import seconds
-from functory.triggers.expressions.values import Value, compile_value
+from functory.engine.flow_control.controls import (
+    NO_KEY,
+    ConcurrencyLimit,
+    ConcurrencyScope,
+    IdempotencyKey,
+    Key,
+    Overlap,
+    OverlapPolicy,
+    RateLimit,
+)
+from functory.engine.serialization.durations import parse
+from functory.triggers.expressions.values import ValueExpression, compile_value
 from functory.triggers.flow_control import fields
 
 WEEK = 7 * 86_400.0
 DAY = 86_400.0
 # Inngest's bounds of a priority, seconds.
-PRIORITY = 600.0
+MAX_PRIORITY_SECONDS = 600.0
 # Starts or executions that a limit may let through at once.
-MOST = 1_000_000
+MAX_LIMIT = 1_000_000
 
 Variables = Mapping[str, Any]
 
 # What a trigger may name: Temporal's six, and "as the event of the schedule says".
-_POLICIES = (*get_args(Policy), "schedule")
-_SCOPES = get_args(Scope)
-_MODES: Mapping[str, Policy] = {"skip": "skip", "cancel": "cancel_other"}
+_POLICIES = (*get_args(OverlapPolicy), "schedule")
+_SCOPES = get_args(ConcurrencyScope)
+_MODES: Mapping[str, OverlapPolicy] = {"skip": "skip", "cancel": "cancel_other"}
 
 
-def value_of(key: Value | None, variables: Variables) -> Key:
+def evaluate_key(key: ValueExpression | None, variables: Variables) -> Key:
     """The value of a key for one match. Raises :class:`Invalid`."""
-    return NO_KEY if key is None else Key.of(key.of(variables))
+    return NO_KEY if key is None else Key.of(key.evaluate(variables))
 
 
 @dataclass(frozen=True)
@@ -45,23 +54,23 @@ class Rate:
     limit: int
     period: float
     burst: int
-    key: Value | None
+    key: ValueExpression | None
 
     @classmethod
-    def read(cls, given: Any, what: str) -> Rate:
+    def parse(cls, given: Any, what: str) -> Rate:
         """Raises :class:`Invalid`."""
         example = f'"{what}": {{"limit": 3, "period": "1m", "key": "data.customer"}}'
-        found = fields.members(given, what, ("limit", "period", "burst", "key"), example)
+        found = fields.check_object(given, what, ("limit", "period", "burst", "key"), example)
         return cls(
-            fields.whole(fields.needed(found, "limit", what, example), f"limit of {what}", 1, MOST),
-            seconds(fields.needed(found, "period", what, example), f"period of {what}", 1, WEEK),
-            fields.whole(found.get("burst", 1), f"burst of {what}", 1, MOST),
-            fields.key(found, what),
+            fields.integer(fields.needed(found, "limit", what, example), f"limit of {what}", 1, MAX_LIMIT),
+            parse(fields.needed(found, "period", what, example), f"period of {what}", 1, WEEK),
+            fields.integer(found.get("burst", 1), f"burst of {what}", 1, MAX_LIMIT),
+            fields.compile_key(found, what),
         )
 
-    def pace(self, variables: Variables) -> Pace:
+    def evaluate(self, variables: Variables) -> RateLimit:
         """The rate for one match. Raises :class:`Invalid`."""
-        return Pace(value_of(self.key, variables), self.limit, self.period, self.burst)
+        return RateLimit(evaluate_key(self.key, variables), self.limit, self.period, self.burst)
 
 
 @dataclass(frozen=True)
@@ -73,11 +82,11 @@ class Concurrency:
     """
 
     limit: int
-    key: Value | None
-    scope: Scope
+    key: ValueExpression | None
+    scope: ConcurrencyScope
 
     @classmethod
-    def read(cls, given: Any) -> tuple[Concurrency, ...]:
+    def parse(cls, given: Any) -> tuple[Concurrency, ...]:
         """One limit, or a list of two. Raises :class:`Invalid`."""
         example = '"concurrency": {"limit": 5, "key": "data.customer"}'
         listed = list(given) if isinstance(given, list | tuple) else [given]
@@ -87,101 +96,101 @@ class Concurrency:
 
     @classmethod
     def _one(cls, given: Any, example: str) -> Concurrency:
-        found = fields.members(given, "concurrency", ("limit", "key", "scope"), example)
+        found = fields.check_object(given, "concurrency", ("limit", "key", "scope"), example)
         limit = fields.needed(found, "limit", "concurrency", example)
         scope: Any = fields.choice(found.get("scope", "trigger"), "scope of concurrency", _SCOPES)
-        key = fields.key(found, "concurrency")
+        key = fields.compile_key(found, "concurrency")
         if scope == "global" and key is None:
             raise Invalid(
                 "concurrency of scope global has no key",
                 "the key names what is shared",
                 '"concurrency": {"limit": 5, "scope": "global", "key": "\'printer\'"}',
             )
-        return cls(fields.whole(limit, "limit of concurrency", 1, MOST), key, scope)
+        return cls(fields.integer(limit, "limit of concurrency", 1, MAX_LIMIT), key, scope)
 
-    def lane(self, variables: Variables) -> Lane:
+    def evaluate(self, variables: Variables) -> ConcurrencyLimit:
         """The limit for one match. Raises :class:`Invalid`."""
-        return Lane(value_of(self.key, variables), self.limit, self.scope)
+        return ConcurrencyLimit(evaluate_key(self.key, variables), self.limit, self.scope)
 
 
 @dataclass(frozen=True)
 class OverlapRule:
     """What happens to a match while an execution of the same key is open: an overlap policy, or a singleton."""
 
-    policy: Policy | Literal["schedule"]
-    key: Value | None
+    policy: OverlapPolicy | Literal["schedule"]
+    key: ValueExpression | None
     reason: Literal["overlap", "singleton"]
 
     @classmethod
-    def overlap(cls, given: Any) -> OverlapRule:
+    def parse_overlap(cls, given: Any) -> OverlapRule:
         """From ``overlap``: a policy, or an object with a policy and a key. Raises :class:`Invalid`."""
         example = '"overlap": "skip", or {"policy": "buffer_one", "key": "data.customer"}'
         found = {"policy": given} if isinstance(given, str) else given
-        found = fields.members(found, "overlap", ("policy", "key"), example)
+        found = fields.check_object(found, "overlap", ("policy", "key"), example)
         policy = fields.needed(found, "policy", "overlap", example)
         chosen: Any = fields.choice(policy, "overlap policy", _POLICIES)
-        return cls(chosen, fields.key(found, "overlap"), "overlap")
+        return cls(chosen, fields.compile_key(found, "overlap"), "overlap")
 
     @classmethod
-    def singleton(cls, given: Any) -> OverlapRule:
+    def parse_singleton(cls, given: Any) -> OverlapRule:
         """From ``singleton``: ``mode`` skip or cancel. Raises :class:`Invalid`."""
         example = '"singleton": {"key": "data.customer", "mode": "skip"}'
-        found = fields.members(given, "singleton", ("key", "mode"), example)
+        found = fields.check_object(given, "singleton", ("key", "mode"), example)
         mode = fields.choice(fields.needed(found, "mode", "singleton", example), "mode of singleton", _MODES)
-        return cls(_MODES[mode], fields.key(found, "singleton"), "singleton")
+        return cls(_MODES[mode], fields.compile_key(found, "singleton"), "singleton")
 
-    def rule(self, variables: Variables) -> Overlap | None:
+    def evaluate(self, variables: Variables) -> Overlap | None:
         """What it says of one match; None where any number may run. Raises :class:`Invalid`."""
         if self.policy == "allow_all":
             return None
         policy = _scheduled(variables["data"]) if self.policy == "schedule" else self.policy
-        return Overlap(value_of(self.key, variables), policy, self.reason)
+        return Overlap(evaluate_key(self.key, variables), policy, self.reason)
 
 
-def _scheduled(data: Any) -> Policy:
+def _scheduled(data: Any) -> OverlapPolicy:
     """The policy that the event of a schedule carries. ``allow_all`` where there is none."""
     found = data.get("overlap") if isinstance(data, Mapping) else None
-    return next((policy for policy in get_args(Policy) if policy == found), "allow_all")
+    return next((policy for policy in get_args(OverlapPolicy) if policy == found), "allow_all")
 
 
 @dataclass(frozen=True)
 class Idempotency:
     """One firing a key within ``window`` seconds from the one that was let through."""
 
-    key: Value
+    key: ValueExpression
     window: float
 
     @classmethod
-    def read(cls, given: Any) -> Idempotency:
+    def parse(cls, given: Any) -> Idempotency:
         """Raises :class:`Invalid`."""
         example = '"idempotency": {"key": "data.order_id", "window": "24h"}'
-        found = fields.members(given, "idempotency", ("key", "window"), example)
+        found = fields.check_object(given, "idempotency", ("key", "window"), example)
         text = fields.needed(found, "key", "idempotency", example)
-        window = seconds(found.get("window", DAY), "window of idempotency", 1, WEEK)
+        window = parse(found.get("window", DAY), "window of idempotency", 1, WEEK)
         return cls(compile_value(text, "the key of idempotency"), window)
 
-    def once(self, variables: Variables) -> Once:
+    def evaluate(self, variables: Variables) -> IdempotencyKey:
         """The key for one match. Raises :class:`Invalid`."""
-        return Once(Key.of(self.key.of(variables)), self.window)
+        return IdempotencyKey(Key.of(self.key.evaluate(variables)), self.window)
 
 
 @dataclass(frozen=True)
 class Priority:
     """Seconds by which an execution goes before those that came at the same time; negative ones: after."""
 
-    run: Value
+    run: ValueExpression
 
     @classmethod
-    def read(cls, given: Any) -> Priority:
+    def parse(cls, given: Any) -> Priority:
         """Raises :class:`Invalid`."""
         example = '"priority": {"run": "data.plan == \'paid\' ? 120 : 0"}'
-        found = fields.members(given, "priority", ("run",), example)
+        found = fields.check_object(given, "priority", ("run",), example)
         text = fields.needed(found, "run", "priority", example)
         return cls(compile_value(text, "the priority", example="data.urgent ? 120 : 0"))
 
-    def of(self, variables: Variables) -> float:
+    def evaluate(self, variables: Variables) -> float:
         """The seconds for one match, from -600 to 600: what is beyond is taken as that. Raises :class:`Invalid`."""
-        found = self.run.of(variables)
+        found = self.run.evaluate(variables)
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise Invalid("the priority is not a number for this event", f"it is a {type(found).__name__}")
-        return max(-PRIORITY, min(PRIORITY, float(found)))
+        return max(-MAX_PRIORITY_SECONDS, min(MAX_PRIORITY_SECONDS, float(found)))

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from functory.triggers.patterns.flatten import FALSE, TRUE, Flat
+from functory.triggers.patterns.flatten import FALSE, TRUE, FlatEvent
 from functory.triggers.patterns.paths import Path
 from functory.triggers.patterns.pattern import Requirement
-from functory.triggers.patterns.predicates import SAFE
+from functory.triggers.patterns.predicates import MAX_SAFE_INTEGER
 
 MISSING = object()
 
@@ -22,16 +22,16 @@ MISSING = object()
 MAX_NAMES = 20_000
 # What Recall keeps: values a path, letters a text, and answers in all (about 100 bytes each).
 MAX_VALUES = 1000
-MAX_LETTERS = 200
+MAX_CHARACTERS = 200
 MAX_ANSWERS = 100_000
 
 
-class Unusual(Exception):
+class NeedsFlattening(Exception):
     """The event has what only flattening shows: a name with dots, nested arrays, types that JSON parsers
     do not make."""
 
 
-class Names:
+class MemberNames:
     """Member names seen so far that hold no dot: one set operation clears an object of them."""
 
     __slots__ = ("known",)
@@ -43,7 +43,7 @@ class Names:
         """Raise Unusual if a name holds a dot (it may be a path of its own) or is not text."""
         for name in members:
             if type(name) is not str or "." in name:
-                raise Unusual
+                raise NeedsFlattening
         if len(self.known) < MAX_NAMES:
             self.known.update(members)
 
@@ -59,7 +59,7 @@ def _scalar(value: Any) -> Any:
         return value
     if kind is bool:
         return TRUE if value else FALSE
-    raise Unusual
+    raise NeedsFlattening
 
 
 class Answers(dict[Requirement, bool]):
@@ -72,7 +72,7 @@ class Answers(dict[Requirement, bool]):
         return answer
 
 
-class _Kept(Answers):
+class _CachedAnswers(Answers):
     """Answers that stay for the next event with this value."""
 
     __slots__ = ("recall",)
@@ -89,7 +89,9 @@ class _Several(Answers):
     __slots__ = ("open",)
 
     def __missing__(self, requirement: Requirement) -> bool:
-        answer = self[requirement] = requirement.some(self.value) or (self.open and requirement.or_absent)
+        answer = self[requirement] = requirement.any_matches(self.value) or (
+            self.open and requirement.or_absent
+        )
         return answer
 
 
@@ -102,7 +104,7 @@ class _Absent(Answers):
         return requirement.or_absent
 
 
-ABSENT = _Absent()
+ABSENT_ANSWERS = _Absent()
 
 
 def _several(values: list[Any], *, open_: bool) -> Answers:
@@ -111,7 +113,7 @@ def _several(values: list[Any], *, open_: bool) -> Answers:
     return answers
 
 
-class Recall:
+class AnswerCache:
     """Answers kept for values that come again: up to MAX_VALUES a path and MAX_ANSWERS in all.
 
     A path with more values than that is one whose values do not come again; it has one ``Answers`` that is
@@ -121,9 +123,9 @@ class Recall:
     __slots__ = ("_answers", "_paths", "_various")
 
     def __init__(self) -> None:
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop everything."""
         self._answers = 0
         self._paths: dict[Path, dict[Any, Answers]] = {}
@@ -133,9 +135,9 @@ class Recall:
         """Note one more answer."""
         self._answers += 1
         if self._answers > MAX_ANSWERS:
-            self.forget()
+            self.clear()
 
-    def of(self, path: Path, value: Any) -> Answers:
+    def answers_for(self, path: Path, value: Any) -> Answers:
         """Return the answers for one value (no list) of a path, good until the next event."""
         answers = self._various.get(path)
         if answers is not None:
@@ -147,38 +149,40 @@ class Recall:
             known = self._paths[path] = {}
         answers = known.get(value)
         # An integer that no double holds may equal one that a float holds, and is answered differently.
-        if answers is not None and (type(value) is not int or -SAFE <= value <= SAFE):
+        if answers is not None and (type(value) is not int or -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER):
             return answers
         return self._keep(path, value, known)
 
     def _keep(self, path: Path, value: Any, known: dict[Any, Answers]) -> Answers:
         kind = type(value)
-        if (kind is str and len(value) > MAX_LETTERS) or (kind is int and not -SAFE <= value <= SAFE):
+        if (kind is str and len(value) > MAX_CHARACTERS) or (
+            kind is int and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+        ):
             answers = Answers()
         elif len(known) >= MAX_VALUES:
             del self._paths[path]
             answers = self._various[path] = Answers()
         else:
-            answers = known[value] = _Kept()
+            answers = known[value] = _CachedAnswers()
             answers.recall = self
         answers.value = value
         return answers
 
 
-class Facts(dict[Path, Answers]):
+class EventView(dict[Path, Answers]):
     """Path to the answers for what lies there, of an event that is not flattened.
 
     ``objects``: the event itself under ROOT, and any others that were come across.
     """
 
-    __slots__ = ("_names", "_objects", "_recall")
+    __slots__ = ("_cache", "_names", "_objects")
 
     def __init__(
-        self, objects: dict[Path | None, dict[str, Any] | None], names: Names, recall: Recall
+        self, objects: dict[Path | None, dict[str, Any] | None], names: MemberNames, recall: AnswerCache
     ) -> None:
         self._objects = objects
         self._names = names
-        self._recall = recall
+        self._cache = recall
 
     def __missing__(self, path: Path) -> Answers:
         holder = self._objects.get(path.parent)
@@ -187,14 +191,14 @@ class Facts(dict[Path, Answers]):
         value = MISSING if holder is None else holder.get(path.name, MISSING)
         kind = type(value)
         if kind is str or kind is int or kind is float:
-            answers = self._recall.of(path, value)
+            answers = self._cache.answers_for(path, value)
         elif value is MISSING or kind is dict:
-            answers = ABSENT
+            answers = ABSENT_ANSWERS
         elif kind is list:
             values = scalars(value)  # type: ignore[arg-type]
-            answers = ABSENT if values is None else _several(values, open_=False)
+            answers = ABSENT_ANSWERS if values is None else _several(values, open_=False)
         else:
-            answers = self._recall.of(path, _scalar(value))
+            answers = self._cache.answers_for(path, _scalar(value))
         self[path] = answers
         return answers
 
@@ -219,16 +223,18 @@ class Facts(dict[Path, Answers]):
         return value
 
 
-class FlatFacts(dict[Path, Answers]):
+class FlatEventView(dict[Path, Answers]):
     """The same over a flattened event."""
 
     __slots__ = ("_flat",)
 
-    def __init__(self, flat: Flat) -> None:
+    def __init__(self, flat: FlatEvent) -> None:
         self._flat = flat
 
     def __missing__(self, path: Path) -> Answers:
         values = self._flat.values.get(path.text)
-        found = ABSENT if values is None else _several(values, open_=path.text in self._flat.placed)
+        found = (
+            ABSENT_ANSWERS if values is None else _several(values, open_=path.text in self._flat.in_arrays)
+        )
         self[path] = found
         return found

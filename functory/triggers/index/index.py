@@ -9,11 +9,11 @@ from typing import Any
 import structlog
 
 from functory.engine.errors import Invalid
-from functory.triggers.index.event_view import Names
+from functory.triggers.index.event_view import MemberNames
 from functory.triggers.index.matcher import Matcher
-from functory.triggers.index.rebuild import Renewal, Sample
-from functory.triggers.index.selectivity import Shares
-from functory.triggers.patterns.flatten import Flat, flatten
+from functory.triggers.index.rebuild import Rebuild, Sample
+from functory.triggers.index.selectivity import Selectivity
+from functory.triggers.patterns.flatten import FlatEvent, flatten
 from functory.triggers.patterns.pattern import Pattern
 
 log = structlog.get_logger("functory.index")
@@ -21,12 +21,12 @@ log = structlog.get_logger("functory.index")
 # Events that are kept to learn from, and to try a new generation on.
 SAMPLES = 512
 # Of the events after the first SAMPLES, one in so many is kept: keeping one costs as much as matching one.
-EVERY = 32
+SAMPLE_INTERVAL = 32
 # Looks at whether the traffic has drifted: after so many samples, when there are SAMPLES, and then every SAMPLES.
-FIRST_LOOK = 128
+FIRST_CHECK = 128
 # A sample with more leaves or longer texts is not kept: SAMPLES of them must not fill the memory.
 MAX_LEAVES = 300
-MAX_LETTERS = 20_000
+MAX_CHARACTERS = 20_000
 
 
 class Index:
@@ -38,12 +38,12 @@ class Index:
 
     def __init__(self) -> None:
         self._patterns: dict[Hashable, Pattern] = {}
-        self._names = Names()
+        self._names = MemberNames()
         self._matcher: Matcher | None = None
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self._countdown = 1
-        self._until_look = FIRST_LOOK
-        self._renewal: Renewal | None = None
+        self._until_check = FIRST_CHECK
+        self._rebuild: Rebuild | None = None
         self._changed: set[Hashable] = set()
         self._candidates: deque[int] = deque(maxlen=SAMPLES)
         self._renewals = 0
@@ -60,7 +60,7 @@ class Index:
         self._patterns[key] = pattern
         if self._matcher is not None:
             self._matcher.add(key, pattern)
-        if self._renewal is not None:
+        if self._rebuild is not None:
             self._changed.add(key)
 
     def discard(self, key: Hashable) -> None:
@@ -68,10 +68,10 @@ class Index:
         self._patterns.pop(key, None)
         if self._matcher is not None:
             self._matcher.discard(key)
-        if self._renewal is not None:
+        if self._rebuild is not None:
             self._changed.add(key)
 
-    def match(self, event: Mapping[str, Any] | Flat) -> list[Any]:
+    def match(self, event: Mapping[str, Any] | FlatEvent) -> list[Any]:
         """Return the keys of the patterns that match an event (a JSON object or one that is flattened).
 
         Each once, in no particular order: exactly the keys whose ``Pattern.matches`` says so. Raises Invalid
@@ -84,15 +84,15 @@ class Index:
 
     def rebuild(self) -> None:
         """Build the buckets anew for the events seen so far, now and in this thread."""
-        self.settle()
-        renewal = Renewal(self._built(), dict(self._patterns), list(self._samples), self._names)
-        renewal.renew(force=True)
+        self.wait_for_rebuild()
+        renewal = Rebuild(self._built(), dict(self._patterns), list(self._samples), self._names)
+        renewal.rebuild(force=True)
         self._adopt(renewal)
 
-    def settle(self, timeout: float | None = None) -> None:
+    def wait_for_rebuild(self, timeout: float | None = None) -> None:
         """Wait (seconds; None: without end) for what goes on in the background, and use its result."""
-        if self._renewal is not None:
-            self._renewal.join(timeout)
+        if self._rebuild is not None:
+            self._rebuild.join(timeout)
             self._collect()
 
     def stats(self) -> dict[str, Any]:
@@ -114,17 +114,17 @@ class Index:
     def _built(self) -> Matcher:
         if self._matcher is None:
             branches = (branch for pattern in self._patterns.values() for branch in pattern.branches)
-            matcher = Matcher(Shares([sample.flat for sample in self._samples], branches), self._names)
+            matcher = Matcher(Selectivity([sample.flat for sample in self._samples], branches), self._names)
             for key, pattern in self._patterns.items():
                 matcher.add(key, pattern)
             self._matcher = matcher
         return self._matcher
 
-    def _observe(self, event: Mapping[str, Any] | Flat) -> list[Any]:
+    def _observe(self, event: Mapping[str, Any] | FlatEvent) -> list[Any]:
         """Match, and learn from this event."""
         self._collect()
         matcher = self._built()
-        self._countdown = 1 if len(self._samples) < SAMPLES else EVERY
+        self._countdown = 1 if len(self._samples) < SAMPLES else SAMPLE_INTERVAL
         keys = matcher.match(event)
         try:
             flat = flatten(event)
@@ -133,24 +133,24 @@ class Index:
         self._candidates.append(sum(map(len, matcher.flat_candidates(flat))))
         if _modest(flat):
             self._samples.append(Sample(flat, frozenset(keys)))
-            self._until_look -= 1
-            if self._until_look <= 0 and self._renewal is None:
-                self._until_look = SAMPLES - len(self._samples) or SAMPLES
+            self._until_check -= 1
+            if self._until_check <= 0 and self._rebuild is None:
+                self._until_check = SAMPLES - len(self._samples) or SAMPLES
                 self._changed.clear()
-                self._renewal = Renewal(matcher, dict(self._patterns), list(self._samples), self._names)
-                self._renewal.start()
+                self._rebuild = Rebuild(matcher, dict(self._patterns), list(self._samples), self._names)
+                self._rebuild.start()
         return keys
 
     def _collect(self) -> None:
         """Use what a renewal has come to, when it has ended."""
-        if self._renewal is not None and not self._renewal.is_alive():
-            renewal, self._renewal = self._renewal, None
+        if self._rebuild is not None and not self._rebuild.is_alive():
+            renewal, self._rebuild = self._rebuild, None
             self._adopt(renewal)
 
-    def _adopt(self, renewal: Renewal) -> None:
-        if renewal.error is not None or renewal.refuted is not None:
+    def _adopt(self, renewal: Rebuild) -> None:
+        if renewal.error is not None or renewal.rejection is not None:
             self._refuted += 1
-            log.error("a new index was not used", error=str(renewal.error or renewal.refuted))
+            log.error("a new index was not used", error=str(renewal.error or renewal.rejection))
         elif renewal.matcher is not None:
             for key in self._changed:
                 pattern = self._patterns.get(key)
@@ -164,6 +164,6 @@ class Index:
         self._changed.clear()
 
 
-def _modest(flat: Flat) -> bool:
+def _modest(flat: FlatEvent) -> bool:
     leaves = [value for values in flat.values.values() for value in values]
-    return len(leaves) <= MAX_LEAVES and sum(len(v) for v in leaves if type(v) is str) <= MAX_LETTERS
+    return len(leaves) <= MAX_LEAVES and sum(len(v) for v in leaves if type(v) is str) <= MAX_CHARACTERS

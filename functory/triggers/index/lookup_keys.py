@@ -22,14 +22,14 @@ Probe = tuple[str | int, ...]
 
 # Prefixes and suffixes are looked up by so many of their characters: each number in use costs every event an
 # access, and texts that people write have any length.
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+AFFIX_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 EQUAL: Probe = ("equal",)
 PRESENT: Probe = ("present",)
 ABSENT: Probe = ("absent",)
 
 
-class Slot(NamedTuple):
+class LookupKey(NamedTuple):
     """A key of one probe; ``exact`` when being found there is all that was asked."""
 
     probe: Probe
@@ -37,68 +37,68 @@ class Slot(NamedTuple):
     exact: bool
 
 
-def slots(requirement: Requirement) -> list[Slot]:
+def lookup_keys(requirement: Requirement) -> list[LookupKey]:
     """Return the slots that together every event reaches that satisfies the requirement."""
-    found = [slot for predicate in requirement.predicates for slot in _of(predicate)]
+    found = [slot for predicate in requirement.predicates for slot in _keys_of(predicate)]
     if requirement.or_absent:
-        found.append(Slot(ABSENT, None, False))
+        found.append(LookupKey(ABSENT, None, False))
     if any(slot.probe == PRESENT for slot in found):
         # Whoever is looked at for any value needs no further slots for certain values.
         exact = all(slot.exact for slot in found)
-        found = [slot for slot in found if slot.probe == ABSENT] + [Slot(PRESENT, None, exact)]
+        found = [slot for slot in found if slot.probe == ABSENT] + [LookupKey(PRESENT, None, exact)]
     return list(dict.fromkeys(found))
 
 
-def _of(predicate: Predicate) -> list[Slot]:
+def _keys_of(predicate: Predicate) -> list[LookupKey]:
     kind, operands = predicate.kind, predicate.operands
     if kind == "equal":
-        return [Slot(EQUAL, operands[0], True)]
+        return [LookupKey(EQUAL, operands[0], True)]
     if kind == "ip":
         family, number = operands
-        return [Slot(("net", family, BITS[family]), number, True)]  # type: ignore[index,list-item]
+        return [LookupKey(("net", family, BITS[family]), number, True)]  # type: ignore[index,list-item]
     if kind == "cidr":
         family, bits, net = operands
-        return [Slot(("net", family, bits), net >> BITS[family] - bits, True)]  # type: ignore[operator,index,list-item]
+        return [LookupKey(("net", family, bits), net >> BITS[family] - bits, True)]  # type: ignore[operator,index,list-item]
     if kind == "numeric":
         return _cells(*operands)  # type: ignore[arg-type]
     if kind == "wildcard":
         head, tail = str(operands[0]), str(operands[-1])
         if len(operands) == 1:
-            return [Slot(EQUAL, head, True)]
+            return [LookupKey(EQUAL, head, True)]
         return [_affix("prefix", head, False) if head else _affix("suffix", tail, False)]
     if kind in ("prefix", "suffix"):
         return [_affix(kind, str(operands[0]), True)]
     if kind in ("equals-ignore-case", "prefix-ignore-case", "suffix-ignore-case"):
         text = fold(str(operands[0]))
         if not text or not foldable(str(operands[0])):
-            return [Slot(PRESENT, None, False)]
+            return [LookupKey(PRESENT, None, False)]
         return [_affix("folded-suffix" if kind == "suffix-ignore-case" else "folded-prefix", text, False)]
-    return [Slot(PRESENT, None, kind == "exists")]
+    return [LookupKey(PRESENT, None, kind == "exists")]
 
 
-def _affix(kind: str, text: str, exact: bool) -> Slot:
+def _affix(kind: str, text: str, exact: bool) -> LookupKey:
     """Return the slot of a prefix or suffix, by as many of its characters as SIZES has a number for."""
     if not text:
-        return Slot(PRESENT, None, False)
-    size = SIZES[bisect(SIZES, len(text)) - 1]
+        return LookupKey(PRESENT, None, False)
+    size = AFFIX_SIZES[bisect(AFFIX_SIZES, len(text)) - 1]
     key = text[:size] if kind.endswith("prefix") else text[-size:]
-    return Slot((kind, size), key, exact and size == len(text))
+    return LookupKey((kind, size), key, exact and size == len(text))
 
 
-def _cells(low: float, _low_included: bool, high: float, _high_included: bool) -> list[Slot]:
+def _cells(low: float, _low_included: bool, high: float, _high_included: bool) -> list[LookupKey]:
     """Return the slots of a range: cells of a grid at least as wide as the range, so that two hold it.
 
     The widths are powers of two: dividing by one is exact, and there are few of them however many ranges.
     """
     width = float(high) - float(low)
     if not isfinite(width):
-        return [Slot(PRESENT, None, False)]
+        return [LookupKey(PRESENT, None, False)]
     level = frexp(width)[1]
     try:
         step = 2.0**level
     except OverflowError:
-        return [Slot(PRESENT, None, False)]
-    return [Slot(("grid", level), cell, False) for cell in {float(low) // step, float(high) // step}]
+        return [LookupKey(PRESENT, None, False)]
+    return [LookupKey(("grid", level), cell, False) for cell in {float(low) // step, float(high) // step}]
 
 
 def fold(text: str) -> str:

@@ -9,89 +9,97 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from functory.triggers.index import event_view
-from functory.triggers.index.event_view import MISSING, Facts, FlatFacts, Names, Recall, Unusual, scalars
-from functory.triggers.index.lookup_keys import slots
-from functory.triggers.index.posting_lists import Bucket, Entry, Table
-from functory.triggers.index.selectivity import Shares
-from functory.triggers.patterns.flatten import FALSE, TRUE, Flat, flatten
+from functory.triggers.index.event_view import (
+    MISSING,
+    AnswerCache,
+    EventView,
+    FlatEventView,
+    MemberNames,
+    NeedsFlattening,
+    scalars,
+)
+from functory.triggers.index.lookup_keys import lookup_keys
+from functory.triggers.index.posting_lists import Posting, PostingList, PostingLists
+from functory.triggers.index.selectivity import Selectivity
+from functory.triggers.patterns.flatten import FALSE, TRUE, FlatEvent, flatten
 from functory.triggers.patterns.paths import ROOT, Path
 from functory.triggers.patterns.pattern import Branch, Pattern, Requirement
 
 # Changes after which answers are dropped that may be for requirements that nobody has any more.
-FORGET = 10_000
+CACHE_CLEAR_INTERVAL = 10_000
 
 
 class _Node:
     """An object that events are walked through: members with tables, and members with objects in them."""
 
-    __slots__ = ("inner", "path", "tables")
+    __slots__ = ("inner", "path", "postings")
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.tables: dict[str, tuple[str, dict[Hashable, Bucket], Table]] = {}
+        self.postings: dict[str, tuple[str, dict[Hashable, PostingList], PostingLists]] = {}
         self.inner: dict[str, _Node] = {}
 
 
-class Placed:
+class IndexedBranch:
     """Where one branch lies: its entry, and the requirement whose slots lead to it."""
 
-    __slots__ = ("entry", "under")
+    __slots__ = ("posting", "requirement")
 
-    def __init__(self, entry: Entry, under: Requirement) -> None:
-        self.entry = entry
-        self.under = under
+    def __init__(self, entry: Posting, under: Requirement) -> None:
+        self.posting = entry
+        self.requirement = under
 
 
 class Matcher:
     """Patterns by key, each branch in the buckets of the requirement that ``shares`` finds the rarest."""
 
-    def __init__(self, shares: Shares, names: Names) -> None:
-        self.shares = shares
+    def __init__(self, shares: Selectivity, names: MemberNames) -> None:
+        self.selectivity = shares
         self._names = names
         self._root = _Node(ROOT)
-        self._recall = Recall()
+        self._answer_cache = AnswerCache()
         self._changes = 0
-        self._tables: dict[Path, Table] = {}
-        self._absent: dict[Path, Table] = {}
-        self._placed: dict[Hashable, tuple[Placed, ...]] = {}
+        self._postings: dict[Path, PostingLists] = {}
+        self._absent: dict[Path, PostingLists] = {}
+        self._branches: dict[Hashable, tuple[IndexedBranch, ...]] = {}
 
     def __len__(self) -> int:
-        return len(self._placed)
+        return len(self._branches)
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._placed
+        return key in self._branches
 
-    def placed(self, key: Hashable) -> tuple[Placed, ...]:
+    def branches(self, key: Hashable) -> tuple[IndexedBranch, ...]:
         """Where the branches of a pattern lie; empty for an unknown key."""
-        return self._placed.get(key, ())
+        return self._branches.get(key, ())
 
     def stats(self) -> dict[str, int]:
         """Return the numbers of ``paths`` with buckets and of ``broad`` entries, which no value narrows."""
-        broad = sum(len(table.present) + len(table.absent) for table in self._tables.values())
-        return {"paths": len(self._tables), "broad": broad}
+        broad = sum(len(table.present) + len(table.absent) for table in self._postings.values())
+        return {"paths": len(self._postings), "broad": broad}
 
     def add(self, key: Hashable, pattern: Pattern) -> None:
         """Add a pattern, in place of an older one under this key."""
         self.discard(key)
-        self._placed[key] = tuple(self._place(key, branch) for branch in pattern.branches)
+        self._branches[key] = tuple(self._place(key, branch) for branch in pattern.branches)
 
     def discard(self, key: Hashable) -> None:
         """Remove a pattern; an unknown key is no error."""
         self._changes += 1
-        if self._changes % FORGET == 0:
-            self._recall.forget()
-        for placed in self._placed.pop(key, ()):
-            path = placed.under.at
-            table = self._tables[path]
-            for probe, slot_key, _ in slots(placed.under):
-                table.discard(probe, slot_key, placed.entry)
+        if self._changes % CACHE_CLEAR_INTERVAL == 0:
+            self._answer_cache.clear()
+        for placed in self._branches.pop(key, ()):
+            path = placed.requirement.at
+            table = self._postings[path]
+            for probe, slot_key, _ in lookup_keys(placed.requirement):
+                table.discard(probe, slot_key, placed.posting)
             if not table.absent:
                 self._absent.pop(path, None)
             if table.empty:
-                del self._tables[path]
+                del self._postings[path]
                 self._prune(path)
 
-    def match(self, event: Mapping[str, Any] | Flat) -> list[Hashable]:
+    def match(self, event: Mapping[str, Any] | FlatEvent) -> list[Hashable]:
         """Return the keys of the patterns that match, each once, in no particular order."""
         if type(event) is dict:
             try:
@@ -99,34 +107,34 @@ class Matcher:
                 if not found:
                     return found  # type: ignore[return-value]
                 objects: dict[Path | None, Any] = {node.path: members for members, node in walked}
-                return _test(found, Facts(objects, self._names, self._recall), None)
-            except Unusual:
+                return _test(found, EventView(objects, self._names, self._answer_cache), None)
+            except NeedsFlattening:
                 pass
         flat = flatten(event)
-        return _test(self.flat_candidates(flat), FlatFacts(flat), flat)
+        return _test(self.flat_candidates(flat), FlatEventView(flat), flat)
 
-    def _place(self, key: Hashable, branch: Branch) -> Placed:
-        first = self.shares.best(branch)
-        where = slots(first)
+    def _place(self, key: Hashable, branch: Branch) -> IndexedBranch:
+        first = self.selectivity.best(branch)
+        where = lookup_keys(first)
         exact = all(slot.exact for slot in where)
         checks = [r for r in branch.requirements if r is not first or not exact]
-        entry = Entry(tuple(sorted(checks, key=self.shares.order)), key, branch)
-        table = self._tables.get(first.at)
+        entry = Posting(tuple(sorted(checks, key=self.selectivity.order)), key, branch)
+        table = self._postings.get(first.at)
         if table is None:
-            table = self._tables[first.at] = Table()
+            table = self._postings[first.at] = PostingLists()
             self._grow(first.at, table)
         for probe, slot_key, _ in where:
             table.add(probe, slot_key, entry)
         if first.or_absent:
             self._absent[first.at] = table
-        return Placed(entry, first)
+        return IndexedBranch(entry, first)
 
-    def _grow(self, path: Path, table: Table) -> None:
+    def _grow(self, path: Path, table: PostingLists) -> None:
         """Make the walk pass by a new table."""
         node = self._root
         for above in _above(path):
             node = node.inner.setdefault(above.name, _Node(above))
-        node.tables[path.name] = (path.name, table.equal, table)
+        node.postings[path.name] = (path.name, table.equal, table)
 
     def _prune(self, path: Path) -> None:
         """Take a table out of the walk, and nodes that lead nowhere any more."""
@@ -134,25 +142,25 @@ class Matcher:
         above = list(_above(path))
         for step in above:
             nodes.append(nodes[-1].inner[step.name])
-        del nodes[-1].tables[path.name]
+        del nodes[-1].postings[path.name]
         for step, node, holder in zip(reversed(above), reversed(nodes), reversed(nodes[:-1]), strict=False):
-            if node.tables or node.inner:
+            if node.postings or node.inner:
                 break
             del holder.inner[step.name]
 
-    def _walk(self, event: dict[str, Any]) -> tuple[list[Bucket], list[tuple[dict[str, Any], _Node]]]:
+    def _walk(self, event: dict[str, Any]) -> tuple[list[PostingList], list[tuple[dict[str, Any], _Node]]]:
         """Return the buckets that an event leads to, and the objects passed on the way.
 
         Raises Unusual when the event must be flattened.
         """
-        found: list[Bucket] = []
+        found: list[PostingList] = []
         known = self._names.known
         todo = [(event, self._root)]
         for members, node in todo:  # grows while it is walked
             if not known.issuperset(members):
                 self._names.check(members)
             get = members.get
-            for name, equal, table in node.tables.values():
+            for name, equal, table in node.postings.values():
                 value = get(name, MISSING)
                 kind = type(value)
                 if kind is str:
@@ -179,7 +187,7 @@ class Matcher:
                     if bucket is not None:
                         found.append(bucket)
                 else:
-                    raise Unusual
+                    raise NeedsFlattening
                 if table.present:
                     found.append(table.present)
             for name, inner in node.inner.items():
@@ -190,30 +198,34 @@ class Matcher:
                 elif kind is list:
                     scalars(value)  # type: ignore[arg-type]
                 elif not (value is None or kind is str or kind is int or kind is float or kind is bool):
-                    raise Unusual
+                    raise NeedsFlattening
         if self._absent:
-            facts = Facts({ROOT: event}, self._names, self._recall)
+            facts = EventView({ROOT: event}, self._names, self._answer_cache)
             found += [
-                table.absent for path, table in self._absent.items() if facts[path] is event_view.ABSENT
+                table.absent
+                for path, table in self._absent.items()
+                if facts[path] is event_view.ABSENT_ANSWERS
             ]
         return found, todo
 
-    def flat_candidates(self, flat: Flat) -> list[Bucket]:
+    def flat_candidates(self, flat: FlatEvent) -> list[PostingList]:
         """Return the buckets that a flattened event leads to."""
-        found: list[Bucket] = []
-        for path, table in self._tables.items():
+        found: list[PostingList] = []
+        for path, table in self._postings.items():
             values = flat.values.get(path.text)
             if values is not None:
                 table.find_all(values, found)
             # In arrays of objects, a value that is there may be absent from the chosen element.
-            if table.absent and (values is None or path.text in flat.placed):
+            if table.absent and (values is None or path.text in flat.in_arrays):
                 found.append(table.absent)
         return found
 
 
-def _test(found: Iterable[Bucket], facts: Facts | FlatFacts, flat: Flat | None) -> list[Hashable]:
+def _test(
+    found: Iterable[PostingList], facts: EventView | FlatEventView, flat: FlatEvent | None
+) -> list[Hashable]:
     """Return the keys of the entries that hold what is left to test."""
-    arrays = flat is not None and bool(flat.placed)
+    arrays = flat is not None and bool(flat.in_arrays)
     matched: list[Hashable] = []
     for bucket in found:
         for checks, key, branch in bucket:
@@ -221,7 +233,7 @@ def _test(found: Iterable[Bucket], facts: Facts | FlatFacts, flat: Flat | None) 
                 if not facts[check.at][check]:
                     break
             else:
-                if not arrays or branch.agrees(flat):  # type: ignore[arg-type]
+                if not arrays or branch.is_array_consistent(flat):  # type: ignore[arg-type]
                     matched.append(key)
     return list(dict.fromkeys(matched)) if len(matched) > 1 else matched
 

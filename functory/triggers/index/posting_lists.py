@@ -13,7 +13,7 @@ from functory.triggers.index.lookup_keys import ABSENT, EQUAL, PRESENT, Probe, n
 from functory.triggers.patterns.pattern import Branch, Requirement
 
 
-class Entry(NamedTuple):
+class Posting(NamedTuple):
     """A branch in a bucket: what is left to test, and whom it answers for."""
 
     checks: tuple[Requirement, ...]
@@ -21,34 +21,34 @@ class Entry(NamedTuple):
     branch: Branch
 
 
-Bucket = list[Entry]
+PostingList = list[Posting]
 
 
-class Probing(NamedTuple):
+class ProbeIndex(NamedTuple):
     """All buckets of one probe, and what computes their keys from a value."""
 
     key: Callable[[Any], Any]
-    buckets: dict[Hashable, Bucket]
+    postings: dict[Hashable, PostingList]
 
 
-class Table:
+class PostingLists:
     """The buckets of one path. ``equal`` keeps its identity for life, so that a walker may hold it."""
 
     __slots__ = ("absent", "equal", "numbers", "present", "texts")
 
     def __init__(self) -> None:
-        self.equal: dict[Hashable, Bucket] = {}
-        self.texts: dict[Probe, Probing] = {}
-        self.numbers: dict[Probe, Probing] = {}
-        self.present: Bucket = []
-        self.absent: Bucket = []
+        self.equal: dict[Hashable, PostingList] = {}
+        self.texts: dict[Probe, ProbeIndex] = {}
+        self.numbers: dict[Probe, ProbeIndex] = {}
+        self.present: PostingList = []
+        self.absent: PostingList = []
 
     @property
     def empty(self) -> bool:
         """Whether no entry is left."""
         return not (self.equal or self.texts or self.numbers or self.present or self.absent)
 
-    def add(self, probe: Probe, key: Hashable, entry: Entry) -> None:
+    def add(self, probe: Probe, key: Hashable, entry: Posting) -> None:
         """Put an entry into the bucket of this slot."""
         if probe == EQUAL:
             self.equal.setdefault(key, []).append(entry)
@@ -59,27 +59,27 @@ class Table:
         else:
             group, compute = self._group(probe)
             if probe not in group:
-                group[probe] = Probing(compute, {})
-            group[probe].buckets.setdefault(key, []).append(entry)
+                group[probe] = ProbeIndex(compute, {})
+            group[probe].postings.setdefault(key, []).append(entry)
 
-    def discard(self, probe: Probe, key: Hashable, entry: Entry) -> None:
+    def discard(self, probe: Probe, key: Hashable, entry: Posting) -> None:
         """Take an entry out again; nothing of an empty bucket is kept."""
         if probe == PRESENT:
-            _take(self.present, entry)
+            _remove(self.present, entry)
         elif probe == ABSENT:
-            _take(self.absent, entry)
+            _remove(self.absent, entry)
         elif probe == EQUAL:
-            if _take(self.equal[key], entry):
+            if _remove(self.equal[key], entry):
                 del self.equal[key]
         else:
             group, _ = self._group(probe)
-            buckets = group[probe].buckets
-            if _take(buckets[key], entry):
+            buckets = group[probe].postings
+            if _remove(buckets[key], entry):
                 del buckets[key]
                 if not buckets:
                     del group[probe]
 
-    def _group(self, probe: Probe) -> tuple[dict[Probe, Probing], Callable[[Any], Any]]:
+    def _group(self, probe: Probe) -> tuple[dict[Probe, ProbeIndex], Callable[[Any], Any]]:
         compute = text_key(probe)
         if compute is not None:
             return self.texts, compute
@@ -87,14 +87,14 @@ class Table:
         assert compute is not None, probe
         return self.numbers, compute
 
-    def find_text(self, value: str, found: list[Bucket]) -> None:
+    def find_text(self, value: str, found: list[PostingList]) -> None:
         """Add the buckets that a text leads to, but for ``equal`` and ``present``."""
         for compute, buckets in self.texts.values():
             bucket = buckets.get(compute(value))
             if bucket is not None:
                 found.append(bucket)
 
-    def find_number(self, value: float, found: list[Bucket]) -> None:
+    def find_number(self, value: float, found: list[PostingList]) -> None:
         """Add the buckets that a number leads to, but for ``equal`` and ``present``."""
         try:
             number = float(value)
@@ -105,9 +105,9 @@ class Table:
             if bucket is not None:
                 found.append(bucket)
 
-    def find_all(self, values: list[Any], found: list[Bucket]) -> None:
+    def find_all(self, values: list[Any], found: list[PostingList]) -> None:
         """Add the buckets that any of several values leads to, each once."""
-        hits: list[Bucket] = [self.present] if self.present else []
+        hits: list[PostingList] = [self.present] if self.present else []
         for value in values:
             bucket = self.equal.get(value)
             if bucket is not None:
@@ -119,7 +119,7 @@ class Table:
         found += {id(bucket): bucket for bucket in hits}.values()
 
 
-def _take(bucket: Bucket, entry: Entry) -> bool:
+def _remove(bucket: PostingList, entry: Posting) -> bool:
     """Remove one entry, without moving all behind it. Return whether the bucket is empty."""
     last = bucket.pop()
     if last is not entry:
@@ -127,6 +127,6 @@ def _take(bucket: Bucket, entry: Entry) -> bool:
     return not bucket
 
 
-def _position(bucket: Bucket, entry: Entry) -> int:
+def _position(bucket: PostingList, entry: Posting) -> int:
     # list.index compares identities before it compares contents.
     return bucket.index(entry)

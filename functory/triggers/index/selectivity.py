@@ -11,18 +11,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from functory.triggers.index.lookup_keys import ABSENT, EQUAL, PRESENT, Slot, number_key, slots, text_key
-from functory.triggers.patterns.flatten import Flat
+from functory.triggers.index.lookup_keys import (
+    ABSENT,
+    EQUAL,
+    PRESENT,
+    LookupKey,
+    lookup_keys,
+    number_key,
+    text_key,
+)
+from functory.triggers.patterns.flatten import FlatEvent
 from functory.triggers.patterns.pattern import Branch, Requirement
 
 # Values of a path that a prefix, network or range is tried on.
 TRIED = 50
 # Before any event is known: what a present value is worth, and one that is not compared for equality.
 GUESSED_PRESENT = 0.5
-GUESSED_SLOT = 0.1
+GUESSED_KEY = 0.1
 # What a probe that must compute something costs every event, in candidates, times the patterns of which one
 # shares it: one and a half candidates, one in twenty.
-PROBING = 30
+PROBE_COST = 30
 PLAIN = (EQUAL[0], PRESENT[0], ABSENT[0])
 # What testing anything but equality costs, compared with that.
 OTHER_TEST = 4
@@ -30,7 +38,7 @@ OTHER_TEST = 4
 REMEMBERED = 50_000
 
 
-class _Seen:
+class _PathStatistics:
     """What the sample holds at one path."""
 
     __slots__ = ("counts", "present", "tried")
@@ -41,19 +49,19 @@ class _Seen:
         self.tried: list[Any] = []
 
 
-class Shares:
+class Selectivity:
     """The expected shares of events, from ``events`` and from the ``patterns`` to be placed."""
 
-    def __init__(self, events: Sequence[Flat] = (), branches: Iterable[Branch] = ()) -> None:
+    def __init__(self, events: Sequence[FlatEvent] = (), branches: Iterable[Branch] = ()) -> None:
         self._events = len(events)
         self._branches = 0
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _PathStatistics] = {}
         self._known: dict[Requirement, tuple[float, float]] = {}
         for flat in events:
             for path, values in flat.values.items():
                 seen = self._seen.get(path)
                 if seen is None:
-                    seen = self._seen[path] = _Seen()
+                    seen = self._seen[path] = _PathStatistics()
                 seen.present += 1
                 seen.counts.update(set(values))
         chance = random.Random(0)  # noqa: S311  (the same sample gives the same choice)
@@ -83,10 +91,10 @@ class Shares:
         is mostly known. Weight over rejected share is the order of least expected cost for independent tests.
         """
         plain = all(predicate.kind == "equal" for predicate in requirement.predicates)
-        rejected = max(1e-6, 1 - self.share(requirement))
+        rejected = max(1e-6, 1 - self.fraction(requirement))
         return requirement.or_absent, (1 if plain else OTHER_TEST) / rejected
 
-    def share(self, requirement: Requirement) -> float:
+    def fraction(self, requirement: Requirement) -> float:
         """Return the share of events (0 to 1) that lead to the slots of a requirement."""
         return self._weigh(requirement)[0]
 
@@ -96,15 +104,15 @@ class Shares:
         if known is None:
             seen = self._seen.get(requirement.path)
             guess = 1 / (1 + self._operands.get(requirement.path, 0))
-            where = slots(requirement)
-            share = min(1.0, sum(self._slot(slot, seen, guess) for slot in where))
-            probing = any(slot.probe[0] not in PLAIN for slot in where) * PROBING / (self._branches + 1)
+            where = lookup_keys(requirement)
+            share = min(1.0, sum(self._key_fraction(slot, seen, guess) for slot in where))
+            probing = any(slot.probe[0] not in PLAIN for slot in where) * PROBE_COST / (self._branches + 1)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             known = self._known[requirement] = share, probing
         return known
 
-    def _slot(self, slot: Slot, seen: _Seen | None, guess: float) -> float:
+    def _key_fraction(self, slot: LookupKey, seen: _PathStatistics | None, guess: float) -> float:
         present = (seen.present if seen else 0) / self._events if self._events else GUESSED_PRESENT
         if slot.probe == PRESENT:
             return present
@@ -114,14 +122,14 @@ class Shares:
             # As if one more event had been seen, which has it by the guess.
             return ((seen.counts.get(slot.key, 0) if seen else 0) + guess) / (self._events + 1)
         if seen is None:
-            return (GUESSED_SLOT + guess) / (self._events + 1)
+            return (GUESSED_KEY + guess) / (self._events + 1)
         text, number = text_key(slot.probe), number_key(slot.probe)
         fitting = sum(_leads(value, slot, text, number) for value in seen.tried)
         return present * (fitting + guess) / (len(seen.tried) + 1)
 
 
 def _leads(
-    value: Any, slot: Slot, text: Callable[[str], Any] | None, number: Callable[[float], Any] | None
+    value: Any, slot: LookupKey, text: Callable[[str], Any] | None, number: Callable[[float], Any] | None
 ) -> bool:
     kind = type(value)
     if kind is str:

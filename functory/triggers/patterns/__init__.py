@@ -25,7 +25,7 @@ last value counts, since that is what JSON parsers hand over. An integer that no
 9007199254740993, equals only itself and lies in no range.
 """
 
-from functory.triggers.patterns.flatten import FALSE, TRUE, Flat, flatten
+from functory.triggers.patterns.flatten import FALSE, TRUE, FlatEvent, flatten
 from functory.triggers.patterns.pattern import Branch, Clause, Pattern, Requirement, compile_pattern
 from functory.triggers.patterns.predicates import Predicate
 
@@ -37,7 +37,7 @@ __all__ = [
     "Branch",
     "Requirement",
     "Predicate",
-    "Flat",
+    "FlatEvent",
     "TRUE",
     "FALSE",
 ]

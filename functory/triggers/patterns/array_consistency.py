@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from functory.triggers.patterns.flatten import Place
+from functory.triggers.patterns.flatten import ArrayPosition
 
 # A million candidates is about a second: ten times what the largest event needs.
 BUDGET = 1_000_000
@@ -24,21 +24,21 @@ BUDGET = 1_000_000
 MAX_LEVELS = 200
 
 
-class Need(NamedTuple):
+class RequiredPath(NamedTuple):
     """A path that must have a value: its rank in the order of paths, and where its fitting values lie."""
 
     rank: int
-    places: list[Place]
+    positions: list[ArrayPosition]
 
 
-class Ban(NamedTuple):
+class ForbiddenValue(NamedTuple):
     """A value that must not agree with what paths of lower rank chose: its path's rank, and where it lies."""
 
     rank: int
-    place: Place
+    position: ArrayPosition
 
 
-class Exhausted(Exception):
+class BudgetExceeded(Exception):
     """The event's arrays admit more combinations than anyone will try."""
 
 
@@ -48,22 +48,22 @@ class Search:
     def __init__(self, budget: int = BUDGET) -> None:
         self.left = budget
 
-    def possible(self, needs: list[Need], bans: list[Ban], level: int = 0) -> bool:
+    def possible(self, needs: list[RequiredPath], bans: list[ForbiddenValue], level: int = 0) -> bool:
         """Return whether every need can choose a place such that no ban agrees with them.
 
         Raises Exhausted when the budget is spent.
         """
-        self.left -= sum(len(need.places) for need in needs) + len(bans)
+        self.left -= sum(len(need.positions) for need in needs) + len(bans)
         if self.left < 0 or level > MAX_LEVELS:
-            raise Exhausted
-        if not all(need.places for need in needs) or not all(ban.place for ban in bans):
+            raise BudgetExceeded
+        if not all(need.positions for need in needs) or not all(ban.position for ban in bans):
             return False
         if not bans:
             # A value outside of all arrays agrees with everything; nothing is gained by another.
-            needs = [need for need in needs if () not in need.places]
+            needs = [need for need in needs if () not in need.positions]
         return all(self._solve(*part, level) for part in _parts(needs, bans))
 
-    def _solve(self, needs: list[Need], bans: list[Ban], level: int) -> bool:
+    def _solve(self, needs: list[RequiredPath], bans: list[ForbiddenValue], level: int) -> bool:
         if not needs:
             return not bans
         if len(needs) == 1 and not bans:
@@ -72,33 +72,37 @@ class Search:
         if any(ban.rank < first.rank for ban in bans):
             return False
         rest = [need for need in needs if need is not first]
-        if () in first.places and self.possible(rest, bans, level + 1):
+        if () in first.positions and self.possible(rest, bans, level + 1):
             return True
-        for array, elements in _by_element(first.places).items():
-            others = [(need.rank, *_split(need.places, array)) for need in rest]
-            inner_bans: dict[int, list[Ban]] = {}
-            outer_bans: list[Ban] = []
+        for array, elements in _by_element(first.positions).items():
+            others = [(need.rank, *_split(need.positions, array)) for need in rest]
+            inner_bans: dict[int, list[ForbiddenValue]] = {}
+            outer_bans: list[ForbiddenValue] = []
             for ban in bans:
-                (outermost, index), *inner = ban.place
+                (outermost, index), *inner = ban.position
                 if outermost == array:
-                    inner_bans.setdefault(index, []).append(Ban(ban.rank, tuple(inner)))
+                    inner_bans.setdefault(index, []).append(ForbiddenValue(ban.rank, tuple(inner)))
                 else:
                     outer_bans.append(ban)
             for index, chosen in elements.items():
-                remaining = [Need(rank, inside.get(index, []) + outside) for rank, inside, outside in others]
+                remaining = [
+                    RequiredPath(rank, inside.get(index, []) + outside) for rank, inside, outside in others
+                ]
                 self.left -= 1 + len(outer_bans) + sum(len(outside) for _, _, outside in others)
                 if self.left < 0:
-                    raise Exhausted
-                if all(need.places for need in remaining) and self.possible(
-                    [Need(first.rank, chosen), *remaining], inner_bans.get(index, []) + outer_bans, level + 1
+                    raise BudgetExceeded
+                if all(need.positions for need in remaining) and self.possible(
+                    [RequiredPath(first.rank, chosen), *remaining],
+                    inner_bans.get(index, []) + outer_bans,
+                    level + 1,
                 ):
                     return True
         return False
 
 
-def _by_element(places: list[Place]) -> dict[int, dict[int, list[Place]]]:
+def _by_element(places: list[ArrayPosition]) -> dict[int, dict[int, list[ArrayPosition]]]:
     """Group places by their outermost array, then by its element; each without that outermost step."""
-    groups: dict[int, dict[int, list[Place]]] = {}
+    groups: dict[int, dict[int, list[ArrayPosition]]] = {}
     for place in places:
         if place:
             array, index = place[0]
@@ -106,10 +110,12 @@ def _by_element(places: list[Place]) -> dict[int, dict[int, list[Place]]]:
     return groups
 
 
-def _split(places: list[Place], array: int) -> tuple[dict[int, list[Place]], list[Place]]:
+def _split(
+    places: list[ArrayPosition], array: int
+) -> tuple[dict[int, list[ArrayPosition]], list[ArrayPosition]]:
     """Divide places: those whose outermost array is ``array``, by element and inside it, and the others."""
-    inside: dict[int, list[Place]] = {}
-    outside: list[Place] = []
+    inside: dict[int, list[ArrayPosition]] = {}
+    outside: list[ArrayPosition] = []
     for place in places:
         if place and place[0][0] == array:
             inside.setdefault(place[0][1], []).append(place[1:])
@@ -118,11 +124,13 @@ def _split(places: list[Place], array: int) -> tuple[dict[int, list[Place]], lis
     return inside, outside
 
 
-def _parts(needs: list[Need], bans: list[Ban]) -> list[tuple[list[Need], list[Ban]]]:
+def _parts(
+    needs: list[RequiredPath], bans: list[ForbiddenValue]
+) -> list[tuple[list[RequiredPath], list[ForbiddenValue]]]:
     """Divide the search into parts that share no outermost array, hence nothing."""
-    parts: list[tuple[set[int], list[Need], list[Ban]]] = []
+    parts: list[tuple[set[int], list[RequiredPath], list[ForbiddenValue]]] = []
     for need in needs:
-        arrays, together = {place[0][0] for place in need.places if place}, [need]
+        arrays, together = {place[0][0] for place in need.positions if place}, [need]
         apart = []
         for part in parts:
             if part[0].isdisjoint(arrays):
@@ -131,9 +139,9 @@ def _parts(needs: list[Need], bans: list[Ban]) -> list[tuple[list[Need], list[Ba
                 arrays, together = arrays | part[0], part[1] + together
         parts = [*apart, (arrays, together, [])]
     home = {array: part for part in parts for array in part[0]}
-    stray: list[Ban] = []
+    stray: list[ForbiddenValue] = []
     for ban in bans:
-        part = home.get(ban.place[0][0])
+        part = home.get(ban.position[0][0])
         (part[2] if part else stray).append(ban)
     divided = [(part[1], part[2]) for part in parts]
     return [*divided, ([], stray)] if stray else divided

@@ -16,10 +16,10 @@ from functory.engine.errors import Invalid
 # above 100,000 leaves would be copied 100,000 times.
 MAX_PATH = 512
 # Deeper arrays are entered but not told apart. No event of ours nests more than three.
-MAX_ARRAYS = 64
+MAX_ARRAY_DEPTH = 64
 
 # (number of the array within the event, index of the element) for each array around a value, outermost first.
-Place = tuple[tuple[int, int], ...]
+ArrayPosition = tuple[tuple[int, int], ...]
 
 
 class _Word:
@@ -38,7 +38,7 @@ TRUE = _Word("true")
 FALSE = _Word("false")
 
 
-class Flat:
+class FlatEvent:
     """A flattened event.
 
     ``values``: path to the list of its leaves: str, int, float, None, TRUE or FALSE. Never an empty list.
@@ -46,36 +46,40 @@ class Flat:
     at the end of the same path's list in ``values``. Empty for most events.
     """
 
-    __slots__ = ("placed", "values")
+    __slots__ = ("in_arrays", "values")
 
-    def __init__(self, values: dict[str, list[Any]], placed: dict[str, list[tuple[Any, Place]]]) -> None:
+    def __init__(
+        self, values: dict[str, list[Any]], placed: dict[str, list[tuple[Any, ArrayPosition]]]
+    ) -> None:
         self.values = values
-        self.placed = placed
+        self.in_arrays = placed
 
-    def places(self, path: str) -> list[tuple[Any, Place]]:
+    def values_with_positions(self, path: str) -> list[tuple[Any, ArrayPosition]]:
         """Return every value of ``path`` with its place; ``()`` is the place of a value outside of arrays."""
-        placed = self.placed.get(path, [])
+        placed = self.in_arrays.get(path, [])
         everything = self.values.get(path, [])
         return [(value, ()) for value in everything[: len(everything) - len(placed)]] + placed
 
 
-def flatten(event: Mapping[str, Any] | Flat) -> Flat:
+def flatten(event: Mapping[str, Any] | FlatEvent) -> FlatEvent:
     """Flatten one event (a JSON object; a ``Flat`` is returned as it is).
 
     An empty object or array has no value, so its path is absent. A scalar directly in an array is not tied to
     the position of that array: ``{"a": [1, 3], "b": [4, 2]}`` combines a = 1 with b = 2. Raises Invalid when
     the event is not a JSON object.
     """
-    if isinstance(event, Flat):
+    if isinstance(event, FlatEvent):
         return event
     if not isinstance(event, Mapping):
         raise Invalid(
             "the event is not a JSON object", f"it is {type(event).__name__}", "send an object: {...}"
         )
     values: dict[str, list[Any]] = {}
-    placed: dict[str, list[tuple[Any, Place]]] = {}
+    placed: dict[str, list[tuple[Any, ArrayPosition]]] = {}
     arrays = 0
-    todo: list[tuple[str | None, Any, Place]] = [(None, event, ())]  # dicts (first: any mapping) and lists
+    todo: list[tuple[str | None, Any, ArrayPosition]] = [
+        (None, event, ())
+    ]  # dicts (first: any mapping) and lists
     for path, node, place in todo:  # grows while it is walked: no recursion, so no depth is too deep
         if type(node) is not list:
             prefix = "" if path is None else path + "."
@@ -104,7 +108,7 @@ def flatten(event: Mapping[str, Any] | Flat) -> Flat:
         for index, value in enumerate(node):
             plain = _plain(value)
             if type(plain) is dict or type(plain) is list:
-                inner = (*place, (number, index)) if len(place) < MAX_ARRAYS else place
+                inner = (*place, (number, index)) if len(place) < MAX_ARRAY_DEPTH else place
                 todo.append((leaf, plain, inner))
             elif place:
                 placed.setdefault(leaf, []).append((plain, place))
@@ -112,7 +116,7 @@ def flatten(event: Mapping[str, Any] | Flat) -> Flat:
                 values.setdefault(leaf, []).append(plain)
     for leaf, found in placed.items():
         values[leaf] = values.get(leaf, []) + [value for value, _ in found]
-    return Flat(values, placed)
+    return FlatEvent(values, placed)
 
 
 def _plain(value: Any) -> Any:

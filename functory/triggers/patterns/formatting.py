@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LONGEST = 60
+MAX_LENGTH = 60
 
 
-def show(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return ``value`` as JSON of at most LONGEST characters; objects and lists are only named.
 
     Never fails: a number of 5,000 digits and half a surrogate pair have a text too.
     """
     if isinstance(value, str):
-        text = json.dumps(value[:LONGEST], ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-        return text if len(value) <= LONGEST else f'{text[:-1]}…" ({len(value)} characters)'
+        text = json.dumps(value[:MAX_LENGTH], ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        return text if len(value) <= MAX_LENGTH else f'{text[:-1]}…" ({len(value)} characters)'
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
@@ -29,10 +29,10 @@ def show(value: Any) -> str:
         return "an object" if value else "{}"
     if isinstance(value, list | tuple):
         return "a list" if value else "[]"
-    return repr(value)[:LONGEST]
+    return repr(value)[:MAX_LENGTH]
 
 
-def show_some(values: Sequence[Any], most: int = 3) -> str:
+def format_values(values: Sequence[Any], most: int = 3) -> str:
     """Return the first values, comma-separated, and how many there are in all."""
-    text = ", ".join(show(value) for value in values[:most])
+    text = ", ".join(format_value(value) for value in values[:most])
     return text if len(values) <= most else f"{text}, … ({len(values)} values)"

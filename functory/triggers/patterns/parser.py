@@ -14,9 +14,9 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.triggers.patterns.flatten import FALSE, MAX_PATH, TRUE
-from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.formatting import format_value
 from functory.triggers.patterns.ip_addresses import parse_address, parse_network
-from functory.triggers.patterns.predicates import Predicate, comparable, predicate
+from functory.triggers.patterns.predicates import Predicate, is_exact_double, predicate
 
 # EventBridge's own limit on the branches of one rule.
 MAX_BRANCHES = 1000
@@ -92,7 +92,9 @@ def _object(
     """Add the members of one object to every branch; return the branches, multiplied by each ``$or``."""
     if not isinstance(source, Mapping):
         raise _wrong(
-            place, f"{show(source)} is not an object", 'write an object, such as {"type": ["order.placed"]}'
+            place,
+            f"{format_value(source)} is not an object",
+            'write an object, such as {"type": ["order.placed"]}',
         )
     if not source:
         raise _wrong(place, "an empty object asks nothing", 'name a member, or use [{"exists": true}]')
@@ -102,7 +104,9 @@ def _object(
         )
     for name, inner in source.items():
         if not isinstance(name, str):
-            raise _wrong(place, f"the member name {show(name)} is not text", "write member names as text")
+            raise _wrong(
+                place, f"the member name {format_value(name)} is not text", "write member names as text"
+            )
         here = (*place, name)
         if name == "$or":
             branches = _either(inner, here, prefix, branches, parsed, depth)
@@ -123,7 +127,7 @@ def _object(
                 if len(branch) > MAX_PATHS:
                     raise _wrong(here, f"one branch tests more than {MAX_PATHS} paths", "split the trigger")
         else:
-            raise _wrong(here, f"{show(inner)} is neither an object nor a list", LEAF_MEND)
+            raise _wrong(here, f"{format_value(inner)} is neither an object nor a list", LEAF_MEND)
     return branches
 
 
@@ -137,7 +141,7 @@ def _either(
 ) -> list[dict[str, Leaf]]:
     mend = 'write at least two objects: {"$or": [{"a": [1]}, {"b": [2]}]}'
     if not isinstance(source, list | tuple):
-        raise _wrong(place, f"$or takes a list of objects, not {show(source)}", mend)
+        raise _wrong(place, f"$or takes a list of objects, not {format_value(source)}", mend)
     if len(source) < 2:
         raise _wrong(place, "$or needs at least two objects", mend)
     if len(branches) * len(source) > MAX_BRANCHES:
@@ -146,7 +150,7 @@ def _either(
     for number, alternative in enumerate(source):
         here = (*place[:-1], f"$or[{number}]")
         if not isinstance(alternative, Mapping):
-            raise _wrong(here, f"an alternative of $or is an object, not {show(alternative)}", mend)
+            raise _wrong(here, f"an alternative of $or is an object, not {format_value(alternative)}", mend)
         for name in alternative:
             if isinstance(name, str) and name in RESERVED:
                 raise _wrong(
@@ -185,7 +189,7 @@ def _element(element: Any, place: tuple[str, ...]) -> Predicate | None:
         return predicate("equal", TRUE if element else FALSE)
     if isinstance(element, int | float):
         if isinstance(element, float) and not isfinite(element):
-            raise _wrong(place, f"{show(element)} is no JSON number", "write a number below 1.8e308")
+            raise _wrong(place, f"{format_value(element)} is no JSON number", "write a number below 1.8e308")
         return predicate("equal", element)
     if isinstance(element, str):
         address = parse_address(element)
@@ -193,7 +197,7 @@ def _element(element: Any, place: tuple[str, ...]) -> Predicate | None:
     if not isinstance(element, Mapping):
         raise _wrong(
             place,
-            f"{show(element)} is no value to compare with",
+            f"{format_value(element)} is no value to compare with",
             "write text, a number, true, false, null or an operator",
         )
     name, operand = _single(element, place, "a match operator")
@@ -212,24 +216,28 @@ def _single(source: Mapping[str, Any], place: tuple[str, ...], what: str) -> tup
         )
     name, operand = next(iter(source.items()))
     if not isinstance(name, str):
-        raise _wrong(place, f"the member name {show(name)} is not text", "write member names as text")
+        raise _wrong(place, f"the member name {format_value(name)} is not text", "write member names as text")
     return name, operand
 
 
 def _text(operand: Any, place: tuple[str, ...]) -> str:
     if not isinstance(operand, str):
         raise _wrong(
-            place, f"{place[-1]} takes a text, not {show(operand)}", f'write {{"{place[-1]}": "text"}}'
+            place,
+            f"{place[-1]} takes a text, not {format_value(operand)}",
+            f'write {{"{place[-1]}": "text"}}',
         )
     return operand
 
 
 def _number(operand: Any, place: tuple[str, ...]) -> int | float:
     if isinstance(operand, bool) or not isinstance(operand, int | float):
-        raise _wrong(place, f"{show(operand)} is not a number", "write a number without quotes")
-    if not comparable(operand):
+        raise _wrong(place, f"{format_value(operand)} is not a number", "write a number without quotes")
+    if not is_exact_double(operand):
         raise _wrong(
-            place, f"{show(operand)} does not fit a double", "write a number that a double holds, or a text"
+            place,
+            f"{format_value(operand)} does not fit a double",
+            "write a number that a double holds, or a text",
         )
     return operand
 
@@ -293,14 +301,14 @@ def _literals(text: str, place: tuple[str, ...]) -> tuple[str, ...]:
 def _numeric(operand: Any, place: tuple[str, ...]) -> Predicate:
     mend = 'write ["<", 5], ["=", 5] or [">=", 1, "<", 5]'
     if not isinstance(operand, list | tuple):
-        raise _wrong(place, f"numeric takes a list, not {show(operand)}", mend)
+        raise _wrong(place, f"numeric takes a list, not {format_value(operand)}", mend)
     if len(operand) not in (2, 4):
         raise _wrong(place, "numeric takes one comparison or a range of two", mend)
     bounds: dict[str, tuple[int | float, bool]] = {}
     for at in range(0, len(operand), 2):
         sign, number = operand[at], operand[at + 1]
         if not isinstance(sign, str) or sign not in ("<", "<=", ">", ">=", "="):
-            raise _wrong(place, f"{show(sign)} is not one of < <= > >= =", mend)
+            raise _wrong(place, f"{format_value(sign)} is not one of < <= > >= =", mend)
         side = sign[0]
         if len(operand) == 4 and side != ("<" if at else ">"):
             raise _wrong(place, "a range is written lower bound first: > or >=, then < or <=", mend)
@@ -312,7 +320,7 @@ def _numeric(operand: Any, place: tuple[str, ...]) -> Predicate:
     if not low < high:
         raise _wrong(
             place,
-            f"the range from {show(low)} to {show(high)} is empty",
+            f"the range from {format_value(low)} to {format_value(high)} is empty",
             'put the smaller bound first; for one number write ["=", 5]',
         )
     return predicate("numeric", low, low_included, high, high_included)
@@ -324,13 +332,15 @@ def _cidr(operand: Any, place: tuple[str, ...]) -> Predicate:
         return predicate("cidr", *parse_network(text))
     except ValueError as error:
         raise _wrong(
-            place, f"{show(text)} is not a network: {error}", 'write "10.0.0.0/8" or "2001:db8::/32"'
+            place, f"{format_value(text)} is not a network: {error}", 'write "10.0.0.0/8" or "2001:db8::/32"'
         ) from None
 
 
 def _exists(operand: Any, place: tuple[str, ...]) -> Predicate | None:
     if not isinstance(operand, bool):
-        raise _wrong(place, f"exists takes true or false, not {show(operand)}", 'write {"exists": true}')
+        raise _wrong(
+            place, f"exists takes true or false, not {format_value(operand)}", 'write {"exists": true}'
+        )
     return predicate("exists") if operand else None
 
 
@@ -381,7 +391,7 @@ _OPERATORS: dict[str, Callable[[Any, tuple[str, ...]], Predicate | None]] = {
 
 
 def _wrong(place: tuple[str, ...], why: str, try_: str) -> Invalid:
-    where = show(".".join(place)) if place else "its top"
+    where = format_value(".".join(place)) if place else "its top"
     return Invalid(f"the pattern is wrong at {where}", why, try_)
 
 

@@ -30,7 +30,7 @@ _interned: WeakValueDictionary[str, Path] = WeakValueDictionary()
 _interning = threading.Lock()
 
 
-def path(text: str) -> Path:
+def intern_path(text: str) -> Path:
     """Return the one path of this text: member names joined with dots."""
     with _interning:
         found = _interned.get(text)

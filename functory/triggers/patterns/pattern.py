@@ -9,11 +9,11 @@ from itertools import product
 from typing import Any
 from weakref import WeakValueDictionary
 
-from functory.triggers.patterns.array_consistency import Ban, Exhausted, Need, Search
-from functory.triggers.patterns.flatten import Flat, flatten
-from functory.triggers.patterns.formatting import show_some
+from functory.triggers.patterns.array_consistency import BudgetExceeded, ForbiddenValue, RequiredPath, Search
+from functory.triggers.patterns.flatten import FlatEvent, flatten
+from functory.triggers.patterns.formatting import format_values
 from functory.triggers.patterns.parser import Leaf, parse
-from functory.triggers.patterns.paths import Path, path
+from functory.triggers.patterns.paths import Path, intern_path
 from functory.triggers.patterns.predicates import Predicate, Test
 
 
@@ -41,7 +41,7 @@ class Requirement:
     or_absent: bool
     test: Test = field(repr=False)
 
-    def some(self, values: Sequence[Any]) -> bool:
+    def any_matches(self, values: Sequence[Any]) -> bool:
         """Return whether one of the values of the path satisfies a predicate."""
         return self.test(values[0]) if len(values) == 1 else any(map(self.test, values))
 
@@ -69,7 +69,7 @@ def requirement(path_: str, leaf: Leaf) -> Requirement:
     with _interning:
         known = _interned.get(key)
         if known is None:
-            known = Requirement(path(path_), leaf.predicates, leaf.or_absent, _any(leaf.predicates))
+            known = Requirement(intern_path(path_), leaf.predicates, leaf.or_absent, _any(leaf.predicates))
             _interned[key] = known
         return known
 
@@ -96,13 +96,13 @@ class Branch:
         return frozenset(r.path for r in self.requirements if not r.predicates)
 
     @property
-    def either(self) -> dict[str, tuple[Predicate, ...]]:
+    def value_or_absent(self) -> dict[str, tuple[Predicate, ...]]:
         """Path to predicates, where absence will do as well."""
         return {r.path: r.predicates for r in self.requirements if r.or_absent and r.predicates}
 
-    def matches(self, flat: Flat) -> bool:
+    def matches(self, flat: FlatEvent) -> bool:
         """Return whether every requirement holds, from the same elements of the event's arrays."""
-        get, placed = flat.values.get, flat.placed
+        get, placed = flat.values.get, flat.in_arrays
         for needed in self.requirements:
             name = needed.at.text
             values = get(name)
@@ -111,24 +111,24 @@ class Branch:
                     return False
             # A value in an array may lie in an element that the other paths do not choose: "absent" is open
             # then.
-            elif not needed.some(values) and not (needed.or_absent and name in placed):
+            elif not needed.any_matches(values) and not (needed.or_absent and name in placed):
                 return False
-        return not placed or self.agrees(flat)
+        return not placed or self.is_array_consistent(flat)
 
-    def agrees(self, flat: Flat) -> bool:
+    def is_array_consistent(self, flat: FlatEvent) -> bool:
         """Decide the requirements whose values lie in arrays; the others are known to hold."""
-        needs: list[Need] = []
-        bans: list[Ban] = []
-        either: list[tuple[Need, list[Ban]]] = []
+        needs: list[RequiredPath] = []
+        bans: list[ForbiddenValue] = []
+        either: list[tuple[RequiredPath, list[ForbiddenValue]]] = []
         for rank, needed in enumerate(sorted(self.requirements, key=lambda r: r.path)):
-            if needed.path not in flat.placed:
+            if needed.path not in flat.in_arrays:
                 continue
-            places = flat.places(needed.path)
-            need = Need(rank, [place for value, place in places if needed.test(value)])
-            unwanted = [Ban(rank, place) for _, place in places]
+            places = flat.values_with_positions(needed.path)
+            need = RequiredPath(rank, [place for value, place in places if needed.test(value)])
+            unwanted = [ForbiddenValue(rank, place) for _, place in places]
             if not needed.or_absent:
                 needs.append(need)
-            elif not need.places:
+            elif not need.positions:
                 bans += unwanted
             else:
                 either.append((need, unwanted))
@@ -137,7 +137,11 @@ class Branch:
         return _possible(needs, bans, either)
 
 
-def _possible(needs: list[Need], bans: list[Ban], either: list[tuple[Need, list[Ban]]]) -> bool:
+def _possible(
+    needs: list[RequiredPath],
+    bans: list[ForbiddenValue],
+    either: list[tuple[RequiredPath, list[ForbiddenValue]]],
+) -> bool:
     """Search, with every way of reading the requirements that a value or absence would satisfy."""
     search = Search()
     try:
@@ -147,7 +151,7 @@ def _possible(needs: list[Need], bans: list[Ban], either: list[tuple[Need, list[
             banned = [ban for (_, unwanted), gone in readings if gone for ban in unwanted]
             if search.possible(needs + chosen, bans + banned):
                 return True
-    except Exhausted:
+    except BudgetExceeded:
         # Only an event built for it gets here; without an answer in time, not matching is the safe one.
         return False
     return False
@@ -172,12 +176,12 @@ class Pattern:
     def __repr__(self) -> str:
         return f"Pattern({self.source!r})"
 
-    def matches(self, event: Mapping[str, Any] | Flat) -> bool:
+    def matches(self, event: Mapping[str, Any] | FlatEvent) -> bool:
         """Return whether the event matches. Flatten an event once when many patterns look at it."""
-        flat = event if type(event) is Flat else flatten(event)
+        flat = event if type(event) is FlatEvent else flatten(event)
         return any(branch.matches(flat) for branch in self.branches)
 
-    def explain(self, event: Mapping[str, Any] | Flat) -> list[Clause]:
+    def explain(self, event: Mapping[str, Any] | FlatEvent) -> list[Clause]:
         """Return why the event matches or not, a clause for each path, in the order of paths.
 
         The event matches exactly if every clause is matched. Of a pattern with ``$or`` they are those of the
@@ -193,18 +197,18 @@ class Pattern:
         found = f"alternative {nearest + 1}" if matched else f"none; alternative {nearest + 1} lacks least"
         return [Clause("$or", f"one of {len(answers)} alternatives", found, matched), *clauses]
 
-    def _explain(self, branch: Branch, flat: Flat) -> list[Clause]:
+    def _explain(self, branch: Branch, flat: FlatEvent) -> list[Clause]:
         matched = branch.matches(flat)
         clauses = []
         for requirement in sorted(branch.requirements, key=lambda r: r.path):
             values = flat.values.get(requirement.path)
-            found = show_some(values) if values else "absent"
-            alone = requirement.some(values) if values else requirement.or_absent
+            found = format_values(values) if values else "absent"
+            alone = requirement.any_matches(values) if values else requirement.or_absent
             if matched and not alone:
                 found += ", but not in the chosen elements"
             clauses.append(Clause(requirement.path, requirement.text, found, matched or alone))
         if not matched and all(clause.matched for clause in clauses):
-            arrays = sorted(r.path for r in branch.requirements if r.path in flat.placed)
+            arrays = sorted(r.path for r in branch.requirements if r.path in flat.in_arrays)
             clauses.append(
                 Clause(
                     ", ".join(arrays),

@@ -34,13 +34,13 @@ from math import inf, isfinite
 from typing import Any
 from weakref import WeakValueDictionary
 
-from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.formatting import format_value
 from functory.triggers.patterns.ip_addresses import BITS, parse_address
 
 Test = Callable[[Any], bool]
 
 # Up to here every integer is a double (IEEE 754 binary64 has 53 bits of precision).
-SAFE = 2**53
+MAX_SAFE_INTEGER = 2**53
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -69,7 +69,7 @@ def predicate(kind: str, *operands: Any) -> Predicate:
 
 
 def _equal(value: Any) -> tuple[Test, str]:
-    return (lambda v: v == value), f"is {show(value)}"
+    return (lambda v: v == value), f"is {format_value(value)}"
 
 
 def _ip(family: int, number: int) -> tuple[Test, str]:
@@ -78,25 +78,27 @@ def _ip(family: int, number: int) -> tuple[Test, str]:
     def test(v: Any) -> bool:
         return type(v) is str and parse_address(v) == address
 
-    return test, f"is the address {spell(family, number)}"
+    return test, f"is the address {format_address(family, number)}"
 
 
 def _prefix(text: str) -> tuple[Test, str]:
-    return (lambda v: type(v) is str and v.startswith(text)), f"starts with {show(text)}"
+    return (lambda v: type(v) is str and v.startswith(text)), f"starts with {format_value(text)}"
 
 
 def _suffix(text: str) -> tuple[Test, str]:
-    return (lambda v: type(v) is str and v.endswith(text)), f"ends with {show(text)}"
+    return (lambda v: type(v) is str and v.endswith(text)), f"ends with {format_value(text)}"
 
 
 def _equals_ignore_case(text: str) -> tuple[Test, str]:
     fullmatch = re.compile(_either_case(text)).fullmatch
-    return (lambda v: type(v) is str and fullmatch(v) is not None), f"is {show(text)} in any case"
+    return (lambda v: type(v) is str and fullmatch(v) is not None), f"is {format_value(text)} in any case"
 
 
 def _prefix_ignore_case(text: str) -> tuple[Test, str]:
     match = re.compile(_either_case(text)).match
-    return (lambda v: type(v) is str and match(v) is not None), f"starts with {show(text)} in any case"
+    return (
+        lambda v: type(v) is str and match(v) is not None
+    ), f"starts with {format_value(text)} in any case"
 
 
 def _suffix_ignore_case(text: str) -> tuple[Test, str]:
@@ -107,7 +109,7 @@ def _suffix_ignore_case(text: str) -> tuple[Test, str]:
     def test(v: Any) -> bool:
         return type(v) is str and match(v[-longest:][::-1] if longest else "") is not None
 
-    return test, f"ends with {show(text)} in any case"
+    return test, f"ends with {format_value(text)} in any case"
 
 
 def _either_case(text: str, *, backwards: bool = False) -> str:
@@ -127,7 +129,7 @@ def _either_case(text: str, *, backwards: bool = False) -> str:
 
 
 def _wildcard(*literals: str) -> tuple[Test, str]:
-    text = f"is like {show('*'.join(_escape(literal) for literal in literals))}"
+    text = f"is like {format_value('*'.join(_escape(literal) for literal in literals))}"
     if len(literals) == 1:
         return (lambda v: v == literals[0]), text
     head, *middle, tail = literals
@@ -152,13 +154,13 @@ def _escape(literal: str) -> str:
     return literal.replace("\\", "\\\\").replace("*", "\\*")
 
 
-def comparable(number: int | float) -> bool:
+def is_exact_double(number: int | float) -> bool:
     """Return whether a double holds ``number`` as it is written, so that it takes part in ranges.
 
     event-ruler's rule: the decimal text equals the shortest text of the double. 9007199254740993 does not,
     nor do infinities and NaN; such a number only equals itself.
     """
-    if -SAFE <= number <= SAFE:
+    if -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
         return True
     try:
         double = float(number)
@@ -176,14 +178,14 @@ def _numeric(low: float, low_included: bool, high: float, high_included: bool) -
         compare = (lambda v: low < v <= high) if high_included else (lambda v: low < v < high)
     parts = []
     if low != -inf:
-        parts.append(f"{'>=' if low_included else '>'} {show(low)}")
+        parts.append(f"{'>=' if low_included else '>'} {format_value(low)}")
     if high != inf:
-        parts.append(f"{'<=' if high_included else '<'} {show(high)}")
+        parts.append(f"{'<=' if high_included else '<'} {format_value(high)}")
 
     def test(v: Any) -> bool:
         kind = type(v)
         if kind is int:
-            return (-SAFE <= v <= SAFE or comparable(v)) and compare(v)
+            return (-MAX_SAFE_INTEGER <= v <= MAX_SAFE_INTEGER or is_exact_double(v)) and compare(v)
         return kind is float and compare(v)
 
     return test, "is a number " + " and ".join(parts)
@@ -199,10 +201,10 @@ def _cidr(family: int, bits: int, net: int) -> tuple[Test, str]:
         address = parse_address(v)
         return address is not None and address[0] == family and address[1] >> shift == wanted
 
-    return test, f"is an address in {spell(family, net)}/{bits}"
+    return test, f"is an address in {format_address(family, net)}/{bits}"
 
 
-def spell(family: int, number: int) -> str:
+def format_address(family: int, number: int) -> str:
     """Return the address as text."""
     return str((IPv4Address if family == 4 else IPv6Address)(number))
 
@@ -231,7 +233,7 @@ def _anything_but_kind(kind: str) -> Callable[..., tuple[Test, str]]:
 
 
 def _any_of(values: tuple[Any, ...]) -> str:
-    some = " or ".join(show(value) for value in values[:5])
+    some = " or ".join(format_value(value) for value in values[:5])
     return some if len(values) <= 5 else f"{some} … ({len(values)} values)"
 
 

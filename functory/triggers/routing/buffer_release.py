@@ -23,15 +23,21 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.flow_control import buffers
-from functory.engine.flow_control.buffers import Hold, Left, Place
+from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate
 from functory.engine.settings import Settings
 from functory.engine.triggers import kill_switch, routing
-from functory.engine.triggers.admission import Fire, Refused, Suppress
-from functory.engine.triggers.routing import Routed
-from functory.triggers.definition import Compiled
-from functory.triggers.flow_control.buffered_match import Control, Outcome, Quiet, State, Waiting
-from functory.triggers.routing.counters import tally
-from functory.triggers.routing.decision import Judge, parts_of, since
+from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch
+from functory.engine.triggers.routing import RoutingResult
+from functory.triggers.definition import CompiledTrigger
+from functory.triggers.flow_control.buffered_match import (
+    BufferDecision,
+    BufferMemory,
+    BufferPolicy,
+    SilencePeriod,
+    WaitingMatch,
+)
+from functory.triggers.routing.counters import count_firings
+from functory.triggers.routing.decision import TriggerEvaluator, matching_parts, with_waiting_start
 from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.flow")
@@ -46,55 +52,55 @@ MATCHES = 5000
 CATCH_UP_SECONDS = 0.02
 
 # How soon a bucket is looked at again that could not be decided about.
-AGAIN = timedelta(seconds=60)
+RETRY_AFTER = timedelta(seconds=60)
 
 
 @dataclass
-class _Round:
+class _ReleaseBatch:
     """What one transaction is going to write."""
 
     fires: list[tuple[Row, Fire]] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    holds: list[tuple[Row, Hold]] = field(default_factory=list)
-    told: list[dict[str, Any]] = field(default_factory=list)
-    over: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    left: dict[Place, Left] = field(default_factory=dict)
+    refused: list[SuppressedMatch] = field(default_factory=list)
+    buffered: list[tuple[Row, BufferedMatch]] = field(default_factory=list)
+    new_events: list[dict[str, Any]] = field(default_factory=list)
+    done_ids: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    buffer_updates: dict[BufferKey, BufferUpdate] = field(default_factory=dict)
 
 
-class Buckets:
+class BufferRelease:
     """Takes rounds; any number of processes may, rows are locked."""
 
     def __init__(self, database: Database, settings: Settings, triggers: TriggerSet) -> None:
         self._database = database
         self._settings = settings
         self._triggers = triggers
-        self._judge = Judge(settings)
+        self._evaluator = TriggerEvaluator(settings)
         # The version of the trigger set as of which every bucket has been looked at.
-        self._swept = -1
+        self._checked_version = -1
 
-    def take(self) -> bool:
+    def run_once(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         with self._database.read() as tx:
-            if kill_switch.thrown(tx, kill_switch.TRIGGERS):
+            if kill_switch.is_thrown(tx, kill_switch.TRIGGERS):
                 return False
-            changed = routing.version(tx) != self._swept
-            if not changed and not buffers.are_due(tx, buffers.known_to(tx)):
+            changed = routing.trigger_set_version(tx) != self._checked_version
+            if not changed and not buffers.are_due(tx, buffers.routed_until(tx)):
                 return False
-        done = Routed()
+        done = RoutingResult()
         try:
-            more = self._round(done)
+            more = self._release_due(done)
         except Unavailable:
             raise
         except Exception:
             log.exception("round failed; its buckets are decided about one by one")
-            done = Routed()
+            done = RoutingResult()
             more = self._one_by_one(done)
-        tally(done)
+        count_firings(done)
         return more
 
-    def knows(self, version: int) -> bool:
+    def is_current(self, version: int) -> bool:
         """Whether every bucket has been looked at as of this number of the trigger set."""
-        return version == self._swept
+        return version == self._checked_version
 
     def due_in(self) -> float | None:
         """Seconds until the next bucket is due; None when only an event can change anything."""
@@ -102,91 +108,95 @@ class Buckets:
             first = buffers.next_due(tx)
             return None if first is None else max(CATCH_UP_SECONDS, (first - tx.now).total_seconds())
 
-    def _round(self, done: Routed) -> bool:
+    def _release_due(self, done: RoutingResult) -> bool:
         with self._database.write() as tx:
             self._triggers.refresh(tx)
             version = self._triggers.version
             # Before the buckets: what has been routed up to then is in them.
-            known = buffers.known_to(tx)
+            known = buffers.routed_until(tx)
             rows: list[dict[str, Any]] = []
-            if version != self._swept:
-                buffers.arm(tx, [one.row for one in self._triggers if _arms_itself(one)])
-                rows = buffers.take_changed(tx, BATCH)
+            if version != self._checked_version:
+                buffers.create_missing(tx, [one.row for one in self._triggers if _is_armed(one)])
+                rows = buffers.lock_changed(tx, BATCH)
             swept = not rows
-            rows = rows or buffers.take_due(tx, known, BATCH)
+            rows = rows or buffers.lock_due(tx, known, BATCH)
             more = self._decide(tx, rows, known, done)
         if swept:
-            self._swept = version
+            self._checked_version = version
         return more or not swept
 
-    def _one_by_one(self, done: Routed) -> bool:
+    def _one_by_one(self, done: RoutingResult) -> bool:
         with self._database.write() as tx:
-            known = buffers.known_to(tx)
-            rows = buffers.take_due(tx, known, BATCH) or buffers.take_changed(tx, BATCH)
+            known = buffers.routed_until(tx)
+            rows = buffers.lock_due(tx, known, BATCH) or buffers.lock_changed(tx, BATCH)
         places = sorted((row["trigger_id"], row["key"]) for row in rows)
         for place in places:
-            one = Routed()
+            one = RoutingResult()
             try:
                 with self._database.write() as tx:
                     self._triggers.refresh(tx)
-                    self._decide(tx, buffers.take(tx, place), buffers.known_to(tx), one)
+                    self._decide(tx, buffers.lock_one(tx, place), buffers.routed_until(tx), one)
             except Unavailable:
                 raise
             except Exception as error:
                 log.error("bucket cannot be decided about", trigger=place[0], key=place[1], error=str(error))
                 with self._database.write() as tx:
-                    buffers.postpone(tx, [place], tx.now + AGAIN)
+                    buffers.postpone(tx, [place], tx.now + RETRY_AFTER)
             else:
                 done.add(one)
         return len(places) >= BATCH
 
-    def _decide(self, tx: Tx, rows: Sequence[dict[str, Any]], known: datetime, done: Routed) -> bool:
+    def _decide(self, tx: Tx, rows: Sequence[dict[str, Any]], known: datetime, done: RoutingResult) -> bool:
         """Decide about locked buckets. True when some of them are still to be decided about."""
         taken = _bounded(rows)
-        waiting = buffers.held(tx, [(row["trigger_id"], row["key"]) for row in taken])
+        waiting = buffers.load_matches(tx, [(row["trigger_id"], row["key"]) for row in taken])
         full = _Events(tx)
-        plan = _Round()
-        broken: list[Place] = []
-        decided: list[tuple[Compiled, dict[str, Any], list[dict[str, Any]], Outcome]] = []
+        plan = _ReleaseBatch()
+        broken: list[BufferKey] = []
+        decided: list[tuple[CompiledTrigger, dict[str, Any], list[dict[str, Any]], BufferDecision]] = []
         for row in taken:
             place = (row["trigger_id"], row["key"])
             line = waiting[place]
             compiled = self._triggers.get(row["trigger_id"])
             if row["state"] == "deleted":
-                self._give_up(row, line, plan)
+                self._suppress_all(row, line, plan)
             elif compiled is None:
                 broken.append(place)
             else:
-                line = self._judge_anew(tx, compiled, row, line, full, plan)
-                control = compiled.control
-                outcome = Outcome() if control is None else _ask(control, row, line, tx.now, known)
+                line = self._reevaluate(tx, compiled, row, line, full, plan)
+                control = compiled.buffer_policy
+                outcome = (
+                    BufferDecision() if control is None else _decide_buffer(control, row, line, tx.now, known)
+                )
                 decided.append((compiled, row, line, outcome))
         full.load(id_ for _, _, _, outcome in decided for firing in outcome.fired for id_ in firing.ids)
         for compiled, row, line, outcome in decided:
-            self._carry_out(tx, compiled, row, line, outcome, full, plan)
-        event_store.add(tx, plan.told)
-        buffers.settle(tx, plan.over, plan.left)
-        buffers.put(tx, plan.holds)
-        buffers.postpone(tx, broken, tx.now + AGAIN)
+            self._apply_decision(tx, compiled, row, line, outcome, full, plan)
+        event_store.append(tx, plan.new_events)
+        buffers.write_decisions(tx, plan.done_ids, plan.buffer_updates)
+        buffers.put(tx, plan.buffered)
+        buffers.postpone(tx, broken, tx.now + RETRY_AFTER)
         if plan.fires or plan.refused:
-            routing.fire(tx, plan.fires, plan.refused, self._settings.root_budget, done)
+            routing.write_firings(tx, plan.fires, plan.refused, self._settings.root_budget, done)
         return len(rows) >= BATCH or len(taken) < len(rows)
 
-    def _give_up(self, row: dict[str, Any], line: Sequence[Row], plan: _Round) -> None:
+    def _suppress_all(self, row: dict[str, Any], line: Sequence[Row], plan: _ReleaseBatch) -> None:
         """The trigger is deleted: nothing of its bucket fires."""
         gone = {"id": row["trigger_id"], "name": row["name"], "version": row["version"]}
         plan.refused += [(one, Suppress(gone, "trigger_deleted")) for one in line]
-        plan.over[row["trigger_id"]] += [one["id"] for one in line]
-        plan.left[row["trigger_id"], row["key"]] = _left(row, [], Outcome(), row["kind"])
+        plan.done_ids[row["trigger_id"]] += [one["id"] for one in line]
+        plan.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
+            row, [], BufferDecision(), row["kind"]
+        )
 
-    def _judge_anew(
+    def _reevaluate(
         self,
         tx: Tx,
-        compiled: Compiled,
+        compiled: CompiledTrigger,
         row: dict[str, Any],
         line: list[dict[str, Any]],
         full: _Events,
-        plan: _Round,
+        plan: _ReleaseBatch,
     ) -> list[dict[str, Any]]:
         """Judge what has waited since an older version of the trigger; returns what stays in this bucket as it is."""
         old = [one for one in line if one["trigger_version"] != compiled.row["version"]]
@@ -196,12 +206,12 @@ class Buckets:
         for one in old:
             event_row = full[one["id"]]
             envelope = event_store.envelope(event_row)
-            parts = parts_of(compiled, envelope)
+            parts = matching_parts(compiled, envelope)
             decision = None
             if parts is not None:
-                decision = self._judge.decide(compiled, event_row, envelope, tx.now, parts)
-            if isinstance(decision, Hold):
-                plan.holds.append((event_row, since(decision, one["since"])))
+                decision = self._evaluator.decide(compiled, event_row, envelope, tx.now, parts)
+            if isinstance(decision, BufferedMatch):
+                plan.buffered.append((event_row, with_waiting_start(decision, one["since"])))
             elif isinstance(decision, Fire):
                 plan.fires.append((event_row, decision))
             else:
@@ -209,25 +219,25 @@ class Buckets:
                 plan.refused.append(
                     (event_row, decision or Suppress(compiled.row, "trigger_changed", detail=why))
                 )
-        plan.over[row["trigger_id"]] += [one["id"] for one in old]
+        plan.done_ids[row["trigger_id"]] += [one["id"] for one in old]
         return [one for one in line if one["trigger_version"] == compiled.row["version"]]
 
-    def _carry_out(
+    def _apply_decision(
         self,
         tx: Tx,
-        compiled: Compiled,
+        compiled: CompiledTrigger,
         row: dict[str, Any],
         line: Sequence[dict[str, Any]],
-        outcome: Outcome,
+        outcome: BufferDecision,
         full: _Events,
-        plan: _Round,
+        plan: _ReleaseBatch,
     ) -> None:
         """Turn what was said of a bucket into what is to be written."""
         by_id = {one["id"]: one for one in line}
         over: list[str] = []
         for firing in outcome.fired:
             rows = [full[id_] for id_ in firing.ids]
-            event_row, decision = self._judge.fire(compiled, rows, full[firing.by])
+            event_row, decision = self._evaluator.fire(compiled, rows, full[firing.deciding_id])
             if isinstance(decision, Fire):
                 plan.fires.append((event_row, decision))
             else:
@@ -236,19 +246,19 @@ class Buckets:
         for one in outcome.dropped:
             plan.refused.append((by_id[one.id], Suppress(compiled.row, one.reason, detail=one.detail)))
             over.append(one.id)
-        for quiet in outcome.quiet:
-            told = _silent(tx, compiled, row, quiet)
-            plan.told.append(told)
-            event_row, decision = self._judge.fire(compiled, [told], told)
+        for quiet in outcome.silences:
+            told = _silence_event(tx, compiled, row, quiet)
+            plan.new_events.append(told)
+            event_row, decision = self._evaluator.fire(compiled, [told], told)
             if isinstance(decision, Fire):
                 plan.fires.append((event_row, decision))
             else:
                 plan.refused.append((event_row, decision))
-        plan.over[row["trigger_id"]] += over
+        plan.done_ids[row["trigger_id"]] += over
         gone = set(over)
         rest = [one for one in line if one["id"] not in gone]
-        control = compiled.control
-        plan.left[row["trigger_id"], row["key"]] = _left(
+        control = compiled.buffer_policy
+        plan.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
             row, rest, outcome, row["kind"] if control is None else control.kind
         )
 
@@ -261,13 +271,13 @@ class _Events:
         self._rows: dict[str, dict[str, Any]] = {}
 
     def load(self, ids: Iterable[str]) -> None:
-        self._rows |= buffers.whole(self._tx, [id_ for id_ in ids if id_ not in self._rows])
+        self._rows |= buffers.load_events(self._tx, [id_ for id_ in ids if id_ not in self._rows])
 
     def __getitem__(self, id_: str) -> dict[str, Any]:
         return self._rows[id_]
 
 
-def _arms_itself(compiled: Compiled) -> bool:
+def _is_armed(compiled: CompiledTrigger) -> bool:
     return compiled.composite is not None and compiled.composite.armed and compiled.row["state"] == "enabled"
 
 
@@ -283,10 +293,12 @@ def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return taken
 
 
-def _ask(control: Control, row: Row, line: Sequence[Row], now: datetime, known: datetime) -> Outcome:
-    state = State(row["opened_at"], row["armed_at"], row["memory"])
+def _decide_buffer(
+    control: BufferPolicy, row: Row, line: Sequence[Row], now: datetime, known: datetime
+) -> BufferDecision:
+    state = BufferMemory(row["opened_at"], row["armed_at"], row["memory"])
     waiting = [
-        Waiting(
+        WaitingMatch(
             one["id"],
             one["event_time"],
             one["since"],
@@ -296,27 +308,31 @@ def _ask(control: Control, row: Row, line: Sequence[Row], now: datetime, known: 
         )
         for one in line
     ]
-    return control.decide(state, waiting, known if control.kind == buffers.TIMED else now)
+    return control.decide(state, waiting, known if control.kind == buffers.EVENT_TIME_KIND else now)
 
 
-def _left(row: Row, rest: Sequence[Row], outcome: Outcome, kind: str) -> Left:
+def _buffer_update(row: Row, rest: Sequence[Row], outcome: BufferDecision, kind: str) -> BufferUpdate:
     # After a firing the wait is that of those who stay.
     began = [one["since"] for one in rest] if outcome.fired else []
-    return Left(
-        outcome.due,
+    return BufferUpdate(
+        outcome.due_at,
         outcome.memory,
         len(rest),
         sum(one["bytes"] for one in rest),
         min(began, default=row["opened_at"]),
         kind,
         row["changed_to"],
-        outcome.keep,
+        outcome.keep_buffer,
     )
 
 
-def _silent(tx: Tx, compiled: Compiled, row: Row, quiet: Quiet) -> dict[str, Any]:
+def _silence_event(tx: Tx, compiled: CompiledTrigger, row: Row, quiet: SilencePeriod) -> dict[str, Any]:
     """The event that tells of a silence; nothing else can match it."""
-    data = {"key": row["text"] or None, "since": quiet.since.isoformat(), "last_event_id": quiet.last}
+    data = {
+        "key": row["text"] or None,
+        "since": quiet.since.isoformat(),
+        "last_event_id": quiet.last_event_id,
+    }
     source = f"/functory/triggers/{compiled.name}"
     return event_store.record(
         tx, "trigger.silent", compiled.name, data, source=source, inert=True, time=quiet.at

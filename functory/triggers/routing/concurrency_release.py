@@ -9,14 +9,14 @@ import structlog
 from functory.engine.database.connection import Database, Tx
 from functory.engine.events import store as event_store
 from functory.engine.flow_control import concurrency, rate_limits
-from functory.engine.flow_control.concurrency import OVERLAP, UNLIMITED
+from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import cancel_on, idempotency, routing
-from functory.engine.triggers.cancel_on import Question
-from functory.engine.triggers.routing import Routed
-from functory.triggers.definition import Compiled
-from functory.triggers.routing.counters import tally
+from functory.engine.triggers.cancel_on import CancelCheck
+from functory.engine.triggers.routing import RoutingResult
+from functory.triggers.definition import CompiledTrigger
+from functory.triggers.routing.counters import count_firings
 from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.flow")
@@ -27,26 +27,28 @@ BATCH = 200
 SWEEP_SECONDS = 30.0
 SWEEP_ROWS = 1000
 # A key's moment is kept for a day after it is over, for people who look what was dropped.
-PACE_SECONDS = 86_400.0
+RATE_LIMIT_RETENTION_SECONDS = 86_400.0
 
 
-class Lines:
+class ConcurrencyRelease:
     """Takes rounds; any number of processes may, rows are locked."""
 
     def __init__(self, database: Database, settings: Settings, triggers: TriggerSet) -> None:
         self._database = database
         self._settings = settings
         self._triggers = triggers
-        self._tuned_version = -1
+        self._limits_version = -1
         self._swept_at: float | None = None
 
-    def take(self) -> bool:
+    def run_once(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         with self._database.read() as tx:
             cancel = cancel_on.are_due(tx)
             # With a changed limit there may be room that the rows do not show yet.
-            changed = routing.version(tx) != self._tuned_version and bool(concurrency.triggers(tx))
-            grant = changed or concurrency.is_ready(tx)
+            changed = routing.trigger_set_version(tx) != self._limits_version and bool(
+                concurrency.waiting_trigger_ids(tx)
+            )
+            grant = changed or concurrency.can_assign_slots(tx)
         more = self._cancel() if cancel else False
         return (self._grant() if grant else False) or more
 
@@ -59,27 +61,27 @@ class Lines:
     def _cancel(self) -> bool:
         with self._database.write() as tx:
             self._triggers.refresh(tx)
-            done = cancel_on.carry_out(
+            done = cancel_on.apply_due(
                 tx,
                 BATCH,
                 lambda id_: found.row if (found := self._triggers.get(id_)) else None,
-                lambda asked: self._cancels(asked, tx.now),
+                lambda asked: self._rule_matches(asked, tx.now),
             )
-            routed = Routed()
-            routing.fire(tx, [], done.refused, self._settings.root_budget, routed)
-        tally(routed)
+            routed = RoutingResult()
+            routing.write_firings(tx, [], done.refused, self._settings.root_budget, routed)
+        count_firings(routed)
         if done.cancelled:
             log.info("cancelled by events", executions=done.cancelled)
-        return done.over >= BATCH
+        return done.processed >= BATCH
 
-    def _cancels(self, asked: Question, now: datetime) -> bool:
+    def _rule_matches(self, asked: CancelCheck, now: datetime) -> bool:
         compiled = self._triggers.get(asked.trigger_id)
         if compiled is None or asked.rule >= len(compiled.flow.cancel_on):
             return False
         rule = compiled.flow.cancel_on[asked.rule]
         if rule.timeout is not None and asked.event["time"] - asked.since > timedelta(seconds=rule.timeout):
             return False
-        verdict = rule.holds(event_store.envelope(asked.event), event_store.envelope(asked.started), now)
+        verdict = rule.evaluate(event_store.envelope(asked.event), event_store.envelope(asked.started), now)
         if verdict.problem is not None:
             metrics.condition_errors.labels(
                 metrics.trigger_label(compiled.name), verdict.kind or "error"
@@ -88,19 +90,19 @@ class Lines:
 
     def _grant(self) -> bool:
         with self._database.write() as tx:
-            self._tune(tx)
-            return bool(concurrency.grant(tx, BATCH))
+            self._apply_limits(tx)
+            return bool(concurrency.assign_slots(tx, BATCH))
 
-    def _tune(self, tx: Tx) -> None:
+    def _apply_limits(self, tx: Tx) -> None:
         """Let the limits of triggers as they are now hold for what waits already."""
         self._triggers.refresh(tx)
-        if self._triggers.version == self._tuned_version:
+        if self._triggers.version == self._limits_version:
             return
-        for id_ in concurrency.triggers(tx):
+        for id_ in concurrency.waiting_trigger_ids(tx):
             compiled = self._triggers.get(id_)
             if compiled is not None:
-                concurrency.retune(tx, id_, _capacities(compiled))
-        self._tuned_version = self._triggers.version
+                concurrency.update_capacities(tx, id_, _capacities(compiled))
+        self._limits_version = self._triggers.version
 
     def sweep(self) -> None:
         """Now and then: give back what nobody gave back, forget what is over."""
@@ -109,17 +111,19 @@ class Lines:
             return
         self._swept_at = now
         # A router that did not know of a change yet may have written the old limit after it.
-        self._tuned_version = -1
+        self._limits_version = -1
         with self._database.write() as tx:
             concurrency.sweep(tx, SWEEP_ROWS)
         with self._database.write() as tx:
-            idempotency.forget(tx, SWEEP_ROWS)
-            rate_limits.forget(tx, tx.now - timedelta(seconds=PACE_SECONDS), SWEEP_ROWS)
+            idempotency.delete_expired(tx, SWEEP_ROWS)
+            rate_limits.delete_expired(
+                tx, tx.now - timedelta(seconds=RATE_LIMIT_RETENTION_SECONDS), SWEEP_ROWS
+            )
 
 
-def _capacities(compiled: Compiled) -> dict[int, int]:
+def _capacities(compiled: CompiledTrigger) -> dict[int, int]:
     """What a trigger's limits let in, by rule of the slot."""
     found = {rule: limit.limit for rule, limit in enumerate(compiled.flow.concurrency)}
     if compiled.flow.overlap is not None:
-        found[OVERLAP] = UNLIMITED if compiled.flow.overlap.policy == "allow_all" else 1
+        found[OVERLAP_RULE] = UNLIMITED if compiled.flow.overlap.policy == "allow_all" else 1
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import suppressions
-from functory.engine.triggers.routing import Routed
+from functory.engine.triggers.routing import RoutingResult
 
 # Reasons of flow control, by the result that they are in the count of firings.
-FLOW = {
+RESULT_BY_REASON = {
     "idempotent": "deduplicated",
     "rate_limited": "throttled",
     "singleton": "blocked",
@@ -20,14 +20,14 @@ FLOW = {
 }
 
 
-def tally(done: Routed) -> None:
+def count_firings(done: RoutingResult) -> None:
     """Count the firings of one transaction."""
     for name in done.fired:
         metrics.trigger_fires.labels(metrics.trigger_label(name), "fired").inc()
     for name, reason in done.suppressed:
         label = metrics.trigger_label(name)
-        metrics.trigger_fires.labels(label, FLOW.get(reason, "blocked")).inc()
-        if reason in FLOW:
+        metrics.trigger_fires.labels(label, RESULT_BY_REASON.get(reason, "blocked")).inc()
+        if reason in RESULT_BY_REASON:
             metrics.flow_dropped.labels(reason, label).inc()
-        if reason in suppressions.GUARDS:
+        if reason in suppressions.GUARD_REASONS:
             metrics.guard_blocks.labels(reason).inc()

@@ -14,100 +14,100 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
-from functory.engine.flow_control.buffers import Bucket, Hold
-from functory.engine.flow_control.controls import NONE, Controls, Key
+from functory.engine.flow_control.buffers import BufferedMatch, BufferState
+from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.engine.triggers.admission import Fire, Suppress
-from functory.triggers.definition import Compiled
-from functory.triggers.expressions.conditions import Verdict
-from functory.triggers.flow_control.buffered_match import Control, State, Waiting
-from functory.triggers.flow_control.debounce_batch import Batch, Debounce, key_of
-from functory.triggers.routing.guards import Guards, effective, trip
+from functory.triggers.definition import CompiledTrigger
+from functory.triggers.expressions.conditions import ConditionResult
+from functory.triggers.flow_control.buffered_match import BufferMemory, BufferPolicy, WaitingMatch
+from functory.triggers.flow_control.debounce_batch import Batch, Debounce, key_of_event
+from functory.triggers.routing.guards import Guards, check_guards, effective_guards
 
 Row = Mapping[str, Any]
 
 
-class Judge:
+class TriggerEvaluator:
     """Decides with the limits of the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def decide(
-        self, compiled: Compiled, row: Row, event: Row, now: datetime, parts: Sequence[int] = ()
-    ) -> Fire | Suppress | Hold | None:
+        self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int] = ()
+    ) -> Fire | Suppress | BufferedMatch | None:
         """About an event row (and its envelope) that matches the pattern, or these ``parts`` of a composite.
 
         None when a condition does not hold.
         """
         if compiled.composite is not None:
             return self._part(compiled, row, event, now, parts)
-        verdict = compiled.holds(event, now)
+        verdict = compiled.evaluate_conditions(event, now)
         if verdict is not None and not verdict.matched:
             return _unmatched(compiled, verdict)
         limits = self._limits(compiled)
-        stopped = self._stopped(compiled, limits, row)
+        stopped = self._suppression(compiled, limits, row)
         if stopped is not None:
             return stopped
         try:
-            controls = compiled.flow.controls(event)
-            hold = _hold(compiled, row, event, now, controls)
+            controls = compiled.flow.evaluate(event)
+            hold = _buffer_if_needed(compiled, row, event, now, controls)
         except Invalid as error:
             return Suppress(compiled.row, "condition_error", detail=str(error))
         return hold or _fire(compiled, limits, [row], event, controls)
 
     def _part(
-        self, compiled: Compiled, row: Row, event: Row, now: datetime, parts: Sequence[int]
-    ) -> Suppress | Hold | None:
+        self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int]
+    ) -> Suppress | BufferedMatch | None:
         composite = compiled.composite
         assert composite is not None
         standing: list[int] = []
-        failed: Verdict | None = None
+        failed: ConditionResult | None = None
         for number in parts:
             condition = composite.parts[number].condition
-            verdict = None if condition is None else condition.holds(event, now, {})
+            verdict = None if condition is None else condition.evaluate(event, now, {})
             if verdict is None or verdict.matched:
                 standing.append(number)
             elif verdict.problem is not None:
                 failed = verdict
         if not standing:
             return None if failed is None else _unmatched(compiled, failed)
-        stopped = self._stopped(compiled, self._limits(compiled), row)
+        stopped = self._suppression(compiled, self._limits(compiled), row)
         if stopped is not None:
             return stopped
         try:
-            key, mask = composite.place(event, standing)
-            controls = compiled.flow.controls(event)
+            key, mask = composite.key_and_parts(event, standing)
+            controls = compiled.flow.evaluate(event)
         except Invalid as error:
             return Suppress(compiled.row, "condition_error", detail=str(error))
-        return _held(compiled, composite, key, row, controls, mask)
+        return _make_buffered_match(compiled, composite, key, row, controls, mask)
 
-    def fire(self, compiled: Compiled, rows: Sequence[Row], by: Row) -> tuple[Row, Fire | Suppress]:
+    def fire(self, compiled: CompiledTrigger, rows: Sequence[Row], by: Row) -> tuple[Row, Fire | Suppress]:
         """Let these events fire together, or the one alone; ``by`` decides. Returns the event row that the execution
         hangs on: the deciding one, as deep as the deepest of them, so that no loop hides among events that came from
         elsewhere."""
         deepest = {**by, "depth": max(row["depth"] for row in rows)}
         limits = self._limits(compiled)
-        stopped = self._stopped(compiled, limits, deepest)
+        stopped = self._suppression(compiled, limits, deepest)
         if stopped is not None:
             return deepest, stopped
         event = event_store.envelope(by)
         try:
-            controls = compiled.flow.controls(event)
+            controls = compiled.flow.evaluate(event)
         except Invalid as error:
             return deepest, Suppress(compiled.row, "condition_error", detail=str(error))
         return deepest, _fire(compiled, limits, rows, event, controls)
 
-    def _limits(self, compiled: Compiled) -> Guards:
+    def _limits(self, compiled: CompiledTrigger) -> Guards:
         by_agent = compiled.row["origin"] == "agent"
-        return effective(compiled.guards, by_agent=by_agent, settings=self._settings)
+        return effective_guards(compiled.guards, by_agent=by_agent, settings=self._settings)
 
-    def _stopped(self, compiled: Compiled, limits: Guards, row: Row) -> Suppress | None:
+    def _suppression(self, compiled: CompiledTrigger, limits: Guards, row: Row) -> Suppress | None:
         if compiled.row["state"] == "paused":
             return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
-        tripped = trip(compiled.id, compiled.name, limits, row, self._settings.max_depth)
+        tripped = check_guards(compiled.id, compiled.name, limits, row, self._settings.max_depth)
         if tripped is not None:
             return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
         if compiled.row["state"] == "shadow":
@@ -117,7 +117,7 @@ class Judge:
         return None
 
 
-def parts_of(compiled: Compiled, event: Row) -> list[int] | None:
+def matching_parts(compiled: CompiledTrigger, event: Row) -> list[int] | None:
     """The parts of a composite whose patterns an event matches, or no parts of any other trigger; None without a match.
 
     The slow way, for an event that the index has found already once.
@@ -129,42 +129,51 @@ def parts_of(compiled: Compiled, event: Row) -> list[int] | None:
     return [number for number, part in parts if part.pattern.matches(event)] or None
 
 
-def _unmatched(compiled: Compiled, verdict: Verdict) -> Suppress | None:
+def _unmatched(compiled: CompiledTrigger, verdict: ConditionResult) -> Suppress | None:
     if verdict.problem is None:
         return None
     metrics.condition_errors.labels(metrics.trigger_label(compiled.name), verdict.kind or "error").inc()
     return Suppress(compiled.row, "condition_error", detail=verdict.problem)
 
 
-def _hold(compiled: Compiled, row: Row, event: Row, now: datetime, controls: Controls) -> Hold | None:
+def _buffer_if_needed(
+    compiled: CompiledTrigger, row: Row, event: Row, now: datetime, controls: Controls
+) -> BufferedMatch | None:
     control: Debounce | Batch | None = compiled.flow.debounce or compiled.flow.batch
-    if control is None or (isinstance(control, Batch) and not control.takes(event, now)):
+    if control is None or (isinstance(control, Batch) and not control.accepts(event, now)):
         return None
-    return _held(compiled, control, key_of(control.key, event), row, controls)
+    return _make_buffered_match(compiled, control, key_of_event(control.key, event), row, controls)
 
 
-def _held(
-    compiled: Compiled, control: Control, key: Key, row: Row, controls: Controls = NONE, parts: int = 1
-) -> Hold:
-    size = len(json_codec.encode(row["data"])) if control.listed else 0
+def _make_buffered_match(
+    compiled: CompiledTrigger,
+    control: BufferPolicy,
+    key: Key,
+    row: Row,
+    controls: Controls = NO_CONTROLS,
+    parts: int = 1,
+) -> BufferedMatch:
+    size = len(json_codec.encode(row["data"])) if control.delivers_list else 0
 
-    def due(found: Bucket, now: datetime) -> datetime | None:
-        match = Waiting(row["id"], min(row["time"], now), now, parts, size)
+    def due(found: BufferState, now: datetime) -> datetime | None:
+        match = WaitingMatch(row["id"], min(row["time"], now), now, parts, size)
         # The moment at which its trigger was armed matters to a decision only.
-        moment = control.due(
-            State(found.opened_at, found.opened_at, found.memory), found.count, found.bytes, match, now
+        moment = control.due_at(
+            BufferMemory(found.opened_at, found.opened_at, found.memory), found.count, found.bytes, match, now
         )
         if control.kind == "composite" and found.due_at is not None and moment is not None:
             return min(found.due_at, moment)
         return moment
 
-    return Hold(compiled.row, key, due, control.kind, parts, size, controls)
+    return BufferedMatch(compiled.row, key, due, control.kind, parts, size, controls)
 
 
-def _fire(compiled: Compiled, limits: Guards, rows: Sequence[Row], event: Row, controls: Controls) -> Fire:
+def _fire(
+    compiled: CompiledTrigger, limits: Guards, rows: Sequence[Row], event: Row, controls: Controls
+) -> Fire:
     """The execution of these rows; ``event`` is the envelope of the deciding one."""
-    control = compiled.control
-    listed = control is not None and control.listed
+    control = compiled.buffer_policy
+    listed = control is not None and control.delivers_list
 
     def make_input(target: Row) -> Row:
         several = [event_store.envelope(row) for row in rows] if listed else None
@@ -178,10 +187,10 @@ def _fire(compiled: Compiled, limits: Guards, rows: Sequence[Row], event: Row, c
         per_minute=limits.rate or None,
         controls=controls,
         events=rows if len(rows) > 1 else (),
-        step=compiled.compensate,
+        is_step=compiled.compensate,
     )
 
 
-def since(one: Hold, moment: datetime) -> Hold:
+def with_waiting_start(one: BufferedMatch, start: datetime) -> BufferedMatch:
     """The same match, which has waited since then."""
-    return replace(one, since=moment)
+    return replace(one, since=start)

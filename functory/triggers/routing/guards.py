@@ -20,7 +20,7 @@ AGENT_RATE = 60
 
 
 @dataclass(frozen=True)
-class Trip:
+class GuardResult:
     """Why a match must not run: the guard's name, its limit, the value that exceeded it, and the path."""
 
     guard: str
@@ -29,7 +29,7 @@ class Trip:
     detail: str
 
 
-def effective(guards: Guards, *, by_agent: bool, settings: Settings) -> Guards:
+def effective_guards(guards: Guards, *, by_agent: bool, settings: Settings) -> Guards:
     """A trigger's guards with the settings filled in, and the tighter ones for triggers made by code.
 
     What an agent wrote cannot raise its own limits: its depth, budget and rate are capped, and it may
@@ -49,7 +49,9 @@ def effective(guards: Guards, *, by_agent: bool, settings: Settings) -> Guards:
     )
 
 
-def trip(trigger_id: str, name: str, guards: Guards, event: Mapping[str, Any], max_depth: int) -> Trip | None:
+def check_guards(
+    trigger_id: str, name: str, guards: Guards, event: Mapping[str, Any], max_depth: int
+) -> GuardResult | None:
     """The guard that forbids ``trigger`` to fire on ``event`` (a row with ``chain``, ``depth``, ``subject``).
 
     ``max_depth`` is the setting; a trigger's own may only be lower. ``max_revisits`` 0 turns the
@@ -58,11 +60,11 @@ def trip(trigger_id: str, name: str, guards: Guards, event: Mapping[str, Any], m
     chain = event["chain"]
     path = " → ".join([*(link["name"] for link in chain), name])
     if chain and chain[-1]["trigger"] == trigger_id and not guards.allow_self:
-        return Trip("own_event", 0, 1, f"its own execution caused this event: {path}")
+        return GuardResult("own_event", 0, 1, f"its own execution caused this event: {path}")
     visits = sum(1 for link in chain if link["trigger"] == trigger_id and link["subject"] == event["subject"])
     if guards.max_revisits and visits >= guards.max_revisits:
-        return Trip("cycle", guards.max_revisits, visits + 1, path)
+        return GuardResult("cycle", guards.max_revisits, visits + 1, path)
     limit = min(max_depth, guards.max_depth or max_depth)
     if event["depth"] + 1 > limit:
-        return Trip("depth", limit, event["depth"] + 1, path)
+        return GuardResult("depth", limit, event["depth"] + 1, path)
     return None

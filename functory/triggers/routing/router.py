@@ -19,10 +19,10 @@ from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import routing
 from functory.engine.triggers.cancel_on import Cancel
-from functory.engine.triggers.routing import Decide, Decision, Routed
-from functory.triggers.definition import Compiled
-from functory.triggers.routing.counters import tally
-from functory.triggers.routing.decision import Judge
+from functory.engine.triggers.routing import Decide, Decision, RoutingResult
+from functory.triggers.definition import CompiledTrigger
+from functory.triggers.routing.counters import count_firings
+from functory.triggers.routing.decision import TriggerEvaluator
 from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
@@ -34,15 +34,15 @@ class Router:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
-        self._judge = Judge(settings)
+        self._evaluator = TriggerEvaluator(settings)
         self._triggers = TriggerSet()
 
-    def route_batch(self) -> Routed:
+    def route_batch(self) -> RoutingResult:
         """Route up to one batch of pending events. Raises :class:`Unavailable`."""
         done = routing.route(
             self._database, self._settings.batch_size, self._settings.root_budget, self._prepare
         )
-        self._count(done)
+        self._record_metrics(done)
         return done
 
     def _prepare(self, tx: Tx) -> Decide:
@@ -54,7 +54,7 @@ class Router:
         start = time.perf_counter()
         event = event_store.envelope(row)
         decisions: list[Decision] = []
-        parts: dict[str, tuple[Compiled, list[int]]] = {}
+        parts: dict[str, tuple[CompiledTrigger, list[int]]] = {}
         for place in self._triggers.matching(event):
             compiled = place.compiled
             if place.role == "cancel":
@@ -62,18 +62,18 @@ class Router:
             elif place.role == "part":
                 parts.setdefault(compiled.id, (compiled, []))[1].append(place.number)
             else:
-                decision = self._judge.decide(compiled, row, event, tx.now)
+                decision = self._evaluator.decide(compiled, row, event, tx.now)
                 if decision is not None:
                     decisions.append(decision)
         for compiled, numbers in parts.values():
-            decision = self._judge.decide(compiled, row, event, tx.now, sorted(numbers))
+            decision = self._evaluator.decide(compiled, row, event, tx.now, sorted(numbers))
             if decision is not None:
                 decisions.append(decision)
         metrics.router_match.observe(time.perf_counter() - start)
         return decisions
 
     @staticmethod
-    def _count(done: Routed) -> None:
+    def _record_metrics(done: RoutingResult) -> None:
         for id_, state in done.failed:
             metrics.router_events.labels("error").inc()
             log.error("event cannot be routed", event_id=id_, state=state)
@@ -84,4 +84,4 @@ class Router:
         metrics.router_events.labels("unmatched").inc(done.events - done.matched)
         for depth in done.depths:
             metrics.causation_depth.observe(depth)
-        tally(done)
+        count_firings(done)

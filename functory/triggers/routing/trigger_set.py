@@ -10,7 +10,7 @@ import structlog
 
 from functory.engine.database.connection import Tx
 from functory.engine.triggers import routing
-from functory.triggers.definition import Compiled, compile_definition
+from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.index import Index
 from functory.triggers.patterns import Pattern
 
@@ -20,11 +20,11 @@ Role = Literal["on", "part", "cancel"]
 
 
 @dataclass(frozen=True)
-class Place:
+class IndexedPattern:
     """A pattern of a trigger, and what an event that matches it means: it fires (``on``), it is part ``number`` of a
     composite, or it cancels by cancel-on rule ``number``."""
 
-    compiled: Compiled
+    compiled: CompiledTrigger
     role: Role
     number: int
     pattern: Pattern
@@ -40,21 +40,21 @@ class TriggerSet:
 
     def __init__(self) -> None:
         self.version = -1
-        self._compiled: dict[str, Compiled] = {}
-        self._places: dict[str, Place] = {}
+        self._compiled: dict[str, CompiledTrigger] = {}
+        self._patterns: dict[str, IndexedPattern] = {}
         self._keys: dict[str, list[str]] = {}
         self._index = Index()
 
     def refresh(self, tx: Tx) -> None:
         """Load and compile what changed since the last time, and only that."""
-        version = routing.version(tx)
+        version = routing.trigger_set_version(tx)
         if version == self.version:
             return
         for row in routing.changed_since(tx, self.version):
-            self._take(row)
+            self._update(row)
         self.version = version
 
-    def _take(self, row: Mapping[str, Any]) -> None:
+    def _update(self, row: Mapping[str, Any]) -> None:
         """Put a trigger as it is now in the place of what was known of it."""
         compiled = None
         if row["state"] != "deleted":
@@ -69,42 +69,42 @@ class TriggerSet:
                     error=str(error),
                 )
         if compiled is None:
-            places: list[Place] = []
+            places: list[IndexedPattern] = []
             self._compiled.pop(row["id"], None)
         else:
-            places = _places(compiled)
+            places = _indexed_patterns(compiled)
             self._compiled[row["id"]] = compiled
         for key in self._keys.pop(row["id"], ()):
             if all(place.key != key for place in places):
-                del self._places[key]
+                del self._patterns[key]
                 self._index.discard(key)
         for place in places:
-            self._places[place.key] = place
+            self._patterns[place.key] = place
             self._index.add(place.key, place.pattern)
         if places:
             self._keys[row["id"]] = [place.key for place in places]
 
-    def matching(self, event: Mapping[str, Any]) -> list[Place]:
+    def matching(self, event: Mapping[str, Any]) -> list[IndexedPattern]:
         """Where an event matches triggers, in the order of their names."""
-        found = [self._places[key] for key in self._index.match(event)]
+        found = [self._patterns[key] for key in self._index.match(event)]
         return sorted(found, key=lambda place: (place.compiled.name, place.key)) if len(found) > 1 else found
 
-    def get(self, trigger_id: str) -> Compiled | None:
+    def get(self, trigger_id: str) -> CompiledTrigger | None:
         """A trigger as of the last refresh."""
         return self._compiled.get(trigger_id)
 
-    def __iter__(self) -> Iterator[Compiled]:
+    def __iter__(self) -> Iterator[CompiledTrigger]:
         return iter(self._compiled.values())
 
     def __len__(self) -> int:
         return len(self._compiled)
 
 
-def _places(compiled: Compiled) -> list[Place]:
+def _indexed_patterns(compiled: CompiledTrigger) -> list[IndexedPattern]:
     """The patterns by which events come to a trigger."""
-    places = [] if compiled.pattern is None else [Place(compiled, "on", 0, compiled.pattern)]
+    places = [] if compiled.pattern is None else [IndexedPattern(compiled, "on", 0, compiled.pattern)]
     if compiled.composite is not None:
         parts = enumerate(compiled.composite.parts)
-        places = [Place(compiled, "part", number, part.pattern) for number, part in parts]
+        places = [IndexedPattern(compiled, "part", number, part.pattern) for number, part in parts]
     rules = enumerate(compiled.flow.cancel_on)
-    return [*places, *(Place(compiled, "cancel", number, rule.pattern) for number, rule in rules)]
+    return [*places, *(IndexedPattern(compiled, "cancel", number, rule.pattern) for number, rule in rules)]

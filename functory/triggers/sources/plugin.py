@@ -24,33 +24,33 @@ import structlog
 from pydantic import BaseModel, ConfigDict
 
 from functory.engine.database.transaction import Tx
-from functory.engine.events.receipts import Arrival
-from functory.engine.sources.store import KEEP, Hook
+from functory.engine.events.receipts import IncomingEvent
+from functory.engine.sources.store import KEEP_CURSOR, Hook
 
 T = TypeVar("T")
 
 
-class Config(BaseModel):
+class SourceConfig(BaseModel):
     """The base of a kind's configuration: unknown fields are refused, values in errors are not shown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class Desk(Protocol):
+class SourceContext(Protocol):
     """What a running source is given: the way in for its events."""
 
     name: str
     config: Any  # of the kind's Config
     cursor: Any  # what was last put down as how far it has read; None at first
     since: datetime  # when it was saved or resumed last
-    ending: threading.Event
+    stop_event: threading.Event
     max_bytes: int  # the largest data of an event that is taken
     broker: str  # the URL of Functory's own broker; it may hold a password: never log it
     exchange: str  # the exchange there that Functory's own events go onto
     log: structlog.typing.FilteringBoundLogger
 
     def put(
-        self, arrivals: Sequence[Arrival], *, cursor: Any = KEEP, also: Hook | None = None
+        self, arrivals: Sequence[IncomingEvent], *, cursor: Any = KEEP_CURSOR, also: Hook | None = None
     ) -> Sequence[str | None]:
         """Write events, and how far the source has read, in one transaction. An event id each, None for what had
         arrived before. ``also`` writes rows of the kind's own in the same transaction; it gets the source's row.
@@ -67,36 +67,36 @@ class Desk(Protocol):
         """A stored secret. Raises :class:`NotFound`. Never log it, never put it into an error."""
         ...
 
-    def troubled(self, problem: str) -> None:
+    def report_problem(self, problem: str) -> None:
         """Note what keeps the source from working, for ``functory source list``; it goes on."""
         ...
 
-    def well(self) -> None:
+    def clear_problem(self) -> None:
         """It works (again)."""
         ...
 
 
-class Kind:
+class SourcePlugin:
     """One kind of source. See the module's text for what a subclass gives."""
 
     kind: ClassVar[str]
     summary: ClassVar[str]  # a line for ``functory source kinds``
     types: ClassVar[tuple[str, ...]]  # the events that it writes; ``*`` when the configuration says
-    Config: ClassVar[type[Config]]
+    Config: ClassVar[type[SourceConfig]]
     runs: ClassVar[bool] = False  # whether there is a ``run``
 
     def check(self, config: Any) -> None:
         """Raise :class:`Invalid` when the configuration cannot work."""
 
-    def saved(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+    def on_enabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
         """In the transaction in which a source was saved or resumed."""
 
-    def gone(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+    def on_disabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
         """In the transaction in which a source was paused or deleted (``row["state"]`` says which).
 
         ``config`` is None when what is stored is no configuration of this release any more.
         """
 
-    def run(self, desk: Desk) -> None:
+    def run(self, context: SourceContext) -> None:
         """Take events in until ``desk.ending`` is set."""
         raise NotImplementedError

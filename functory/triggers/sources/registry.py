@@ -13,25 +13,25 @@ from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.sources.store import Hook, Sources
-from functory.triggers.sources.plugin import Kind
+from functory.triggers.sources.plugin import SourcePlugin
 
 GROUP = "functory.sources"
 
 
 @cache
-def kinds() -> Mapping[str, Kind]:
+def installed_plugins() -> Mapping[str, SourcePlugin]:
     """The kinds by name, each made once. One that cannot be loaded raises when it is asked for, not here."""
-    return _Kinds({entry.name: entry for entry in entry_points(group=GROUP)})
+    return _InstalledPlugins({entry.name: entry for entry in entry_points(group=GROUP)})
 
 
-class _Kinds(Mapping[str, Kind]):
+class _InstalledPlugins(Mapping[str, SourcePlugin]):
     """Kinds, loaded at their first use: most commands need none, and a broken one must not stop the others."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self._entries = entries
-        self._loaded: dict[str, Kind] = {}
+        self._loaded: dict[str, SourcePlugin] = {}
 
-    def __getitem__(self, name: str) -> Kind:
+    def __getitem__(self, name: str) -> SourcePlugin:
         if name not in self._loaded:
             try:
                 made = self._entries[name].load()()
@@ -41,7 +41,7 @@ class _Kinds(Mapping[str, Kind]):
                     f"{type(error).__name__}: {error}",
                     f"mend or uninstall what installed {self._entries[name].value}",
                 ) from error
-            if not isinstance(made, Kind) or made.kind != name:
+            if not isinstance(made, SourcePlugin) or made.kind != name:
                 raise Invalid(
                     f"the source plug-in {name} cannot be used",
                     f"{type(made).__name__} is no Kind with kind = {name!r}",
@@ -61,7 +61,7 @@ class Registry:
     """Sources of every kind, checked by their kinds before they are stored."""
 
     def __init__(self, database: Database) -> None:
-        self.rows = Sources(database)
+        self.store = Sources(database)
 
     def save(
         self,
@@ -73,10 +73,10 @@ class Registry:
         expected_version: int | None = None,
     ) -> dict[str, Any]:
         """Check and store a source. Returns its row and ``created``. Raises :class:`Invalid`, :class:`Conflict`."""
-        plugin = find(kind)
-        made = read(plugin, config)
+        plugin = find_plugin(kind)
+        made = parse_config(plugin, config)
         plugin.check(made)
-        return self.rows.save(
+        return self.store.save(
             kind,
             name,
             made.model_dump(mode="json", exclude_none=True),
@@ -87,56 +87,56 @@ class Registry:
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """A source's row. Raises :class:`NotFound`."""
-        return self.rows.get(kind, name)
+        return self.store.get(kind, name)
 
     def list(self, kind: str | None = None) -> list[dict[str, Any]]:
         """All sources that are not deleted, by kind and name."""
-        return self.rows.list(kind)
+        return self.store.list(kind)
 
     def pause(self, kind: str, name: str, *, note: str = "", author: str = "") -> None:
         """Take nothing more in from it, until it is resumed. Raises :class:`NotFound`."""
-        self.rows.pause(kind, name, note=note, author=author, hook=self._farewell(kind))
+        self.store.pause(kind, name, note=note, author=author, hook=self._disable_hook(kind))
 
     def resume(self, kind: str, name: str, *, author: str = "") -> None:
         """Take it up again. Raises :class:`NotFound`."""
-        self.rows.resume(kind, name, author=author, hook=self._hook(find(kind)))
+        self.store.resume(kind, name, author=author, hook=self._hook(find_plugin(kind)))
 
     def delete(self, kind: str, name: str, *, author: str = "") -> None:
         """Delete it; its events stay. Raises :class:`NotFound`."""
-        self.rows.delete(kind, name, author=author, hook=self._farewell(kind))
+        self.store.delete(kind, name, author=author, hook=self._disable_hook(kind))
 
-    def _farewell(self, kind: str) -> Hook | None:
+    def _disable_hook(self, kind: str) -> Hook | None:
         """The hook that pauses or deletes. A source whose plug-in is gone can still be got rid of."""
         try:
-            return self._hook(find(kind))
+            return self._hook(find_plugin(kind))
         except (NotFound, Invalid):
             return None
 
     @staticmethod
-    def _hook(plugin: Kind) -> Hook:
+    def _hook(plugin: SourcePlugin) -> Hook:
         def hook(tx: Tx, row: Mapping[str, Any]) -> None:
             if row["state"] == "enabled":
-                plugin.saved(tx, row, read(plugin, row["config"]))
+                plugin.on_enabled(tx, row, parse_config(plugin, row["config"]))
                 return
             try:
-                config = read(plugin, row["config"])
+                config = parse_config(plugin, row["config"])
             except Invalid:
                 # Fine when it was saved, by another release or on another machine. It can still be got rid of.
                 config = None
-            plugin.gone(tx, row, config)
+            plugin.on_disabled(tx, row, config)
 
         return hook
 
 
-def find(kind: str) -> Kind:
+def find_plugin(kind: str) -> SourcePlugin:
     """A kind by its name. Raises :class:`NotFound`."""
-    known = kinds()
+    known = installed_plugins()
     if kind not in known:
         raise NotFound(f"there is no kind of source {kind!r}", f"known are {', '.join(known)}")
     return known[kind]
 
 
-def read(plugin: Kind, config: Mapping[str, Any]) -> Any:
+def parse_config(plugin: SourcePlugin, config: Mapping[str, Any]) -> Any:
     """A configuration as the kind's model. Raises :class:`Invalid` that names each wrong field."""
     try:
         return plugin.Config.model_validate(dict(config))

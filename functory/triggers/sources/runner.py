@@ -16,184 +16,188 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.events.exchange import exchange
-from functory.engine.events.receipts import Arrival
+from functory.engine.events.exchange import topic_exchange
+from functory.engine.events.receipts import IncomingEvent
 from functory.engine.settings import Settings
-from functory.engine.sources.store import KEEP, Held, Hook, Sources
-from functory.triggers.sources.plugin import Kind
-from functory.triggers.sources.registry import read
+from functory.engine.sources.store import KEEP_CURSOR, ClaimedSource, Hook, Sources
+from functory.triggers.sources.plugin import SourcePlugin
+from functory.triggers.sources.registry import parse_config
 
 log = structlog.get_logger("functory.source")
 
 T = TypeVar("T")
 
 # The pause before a failed source is started again doubles up to this: a server that is away is asked once a minute.
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 60.0
+FIRST_RETRY_SECONDS = 0.5
+MAX_RETRY_SECONDS = 60.0
 # A source that has run this long since it failed works again, even if nothing has arrived.
 STEADY_SECONDS = 5.0
 
 
-def pause_after(failures: int, rng: random.Random) -> float:
+def retry_delay(failures: int, rng: random.Random) -> float:
     """Seconds until the next try: doubling, capped, and spread so that many sources do not come back at once."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10)) * rng.uniform(0.5, 1.0)
+    return min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10)) * rng.uniform(0.5, 1.0)
 
 
-class Running(threading.Thread):
+class SourceRunner(threading.Thread):
     """Runs one held source until ``ending`` is set; it is started again whenever it fails or just returns."""
 
     def __init__(
         self,
-        held: Held,
-        load: Callable[[str], Kind],
-        rows: Sources,
+        held: ClaimedSource,
+        load: Callable[[str], SourcePlugin],
+        store: Sources,
         secrets: Secrets,
         *,
         settings: Settings,
         monotonic: Callable[[], float],
         rng: random.Random,
-        ended: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         super().__init__(name=f"functory-{held.row['kind']}-{held.row['name']}", daemon=True)
         self.held = held
-        self.ending = threading.Event()
+        self.stop_event = threading.Event()
         # On the monotonic clock: until when this process may run it without hearing of its lease.
         self.deadline = 0.0
         self._load = load
         self._monotonic = monotonic
         self._rng = rng
-        self._ended = ended
-        self._begun: float | None = None
-        self._desk = _Desk(self, rows, secrets, settings)
+        self._on_end = on_end
+        self._started_at: float | None = None
+        self._source_context = _RunnerContext(self, store, secrets, settings)
 
     def run(self) -> None:
         failures = 0
         try:
-            while not self.ending.is_set():
-                self._begun = self._monotonic()
+            while not self.stop_event.is_set():
+                self._started_at = self._monotonic()
                 try:
                     self._work()
                 except Stale:
                     return
                 except Unavailable as error:
                     # The database is away, for everybody: no fault of the source, and nowhere to note it.
-                    self._desk.log.warning("source waits", why=self._desk.hide(said(error)))
+                    self._source_context.log.warning(
+                        "source waits", why=self._source_context.redact(describe_error(error))
+                    )
                 except (Exception, SystemExit) as error:
-                    self._desk.fail(error)
+                    self._source_context.report_failure(error)
                 else:
-                    if self.ending.is_set():
+                    if self.stop_event.is_set():
                         return
-                    self._desk.fail(RuntimeError("it ended by itself; it is started again"))
-                if self._monotonic() - self._begun > LONGEST_PAUSE:
+                    self._source_context.report_failure(
+                        RuntimeError("it ended by itself; it is started again")
+                    )
+                if self._monotonic() - self._started_at > MAX_RETRY_SECONDS:
                     failures = 0
-                self._begun = None
+                self._started_at = None
                 failures += 1
-                self.ending.wait(pause_after(failures, self._rng))
+                self.stop_event.wait(retry_delay(failures, self._rng))
         finally:
-            self._ended()
+            self._on_end()
 
-    def settle(self) -> None:
+    def clear_old_failure(self) -> None:
         """Take back the problem of an earlier failure once the source has run for a while."""
-        begun = self._begun
+        begun = self._started_at
         if begun is not None and self._monotonic() - begun > STEADY_SECONDS:
-            self._desk.recovered()
+            self._source_context.clear_failure()
 
     def _work(self) -> None:
         row = self.held.row
         plugin = self._load(row["kind"])
-        self._desk.types = tuple(plugin.types)
-        self._desk.config = read(plugin, row["config"])
-        plugin.run(self._desk)
+        self._source_context.types = tuple(plugin.types)
+        self._source_context.config = parse_config(plugin, row["config"])
+        plugin.run(self._source_context)
 
 
-class _Desk:
+class _RunnerContext:
     """The desk of a running source (:class:`functory.triggers.sources.plugin.Desk`)."""
 
-    def __init__(self, running: Running, rows: Sources, secrets: Secrets, settings: Settings) -> None:
+    def __init__(self, running: SourceRunner, rows: Sources, secrets: Secrets, settings: Settings) -> None:
         row = running.held.row
         self.name: str = row["name"]
         self.config: Any = None
         self.cursor: Any = row["cursor"]
         self.since: datetime = row["updated_at"]
-        self.ending = running.ending
+        self.stop_event = running.stop_event
         self.log = log.bind(kind=row["kind"], source=row["name"])
         self.types: tuple[str, ...] = ()
-        self._running = running
-        self._rows = rows
+        self._runner = running
+        self._store = rows
         self._secrets = secrets
         self.max_bytes: int = settings.max_event_bytes
         self.broker: str = settings.broker
-        self.exchange: str = exchange(settings.namespace).name
-        self._hidden: set[str] = _forms(settings.broker) - {settings.broker}
+        self.exchange: str = topic_exchange(settings.namespace).name
+        self._redacted_texts: set[str] = _forms(settings.broker) - {settings.broker}
         self._lock = threading.Lock()
         self._problem: str | None = row["problem"]
         # Whether the problem is a failure that the next success disproves; what the source told, it takes back itself.
         self._failed = self._problem is not None
 
     def put(
-        self, arrivals: Sequence[Arrival], *, cursor: Any = KEEP, also: Hook | None = None
+        self, arrivals: Sequence[IncomingEvent], *, cursor: Any = KEEP_CURSOR, also: Hook | None = None
     ) -> Sequence[str | None]:
         for one in arrivals:
             self._check(one)
         try:
-            taken = self._rows.take(self._running.held, arrivals, cursor=cursor, also=also)
+            taken = self._store.ingest(self._runner.held, arrivals, cursor=cursor, also=also)
         except Stale:
             # A source that catches everything would go on for ever.
-            self.ending.set()
+            self.stop_event.set()
             raise
-        if cursor is not KEEP:
+        if cursor is not KEEP_CURSOR:
             self.cursor = cursor
-        self.recovered()
+        self.clear_failure()
         return taken
 
     def read(self, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
-        return self._rows.read(self._running.held, look)
+        return self._store.read(self._runner.held, look)
 
     def secret(self, name: str) -> str:
         try:
             value = self._secrets.open(name).get_secret_value()
         except NotFound as error:
-            kind = self._running.held.row["kind"]
+            kind = self._runner.held.row["kind"]
             raise NotFound(error.what, f"the {kind} {self.name} names it", error.try_) from None
-        self._hidden |= _forms(value)
+        self._redacted_texts |= _forms(value)
         return value
 
-    def troubled(self, problem: str) -> None:
-        self._tell(self.hide(problem), failed=False)
+    def report_problem(self, problem: str) -> None:
+        self._set_problem(self.redact(problem), failed=False)
 
-    def well(self) -> None:
-        self._tell(None, failed=False)
+    def clear_problem(self) -> None:
+        self._set_problem(None, failed=False)
 
-    def fail(self, error: BaseException) -> None:
+    def report_failure(self, error: BaseException) -> None:
         """Note what ended the source."""
-        problem = self.hide(said(error))
+        problem = self.redact(describe_error(error))
         self.log.warning("source failed", problem=problem)
-        self.log.debug("where it failed", trace=self.hide("".join(traceback.format_exception(error))))
-        self._tell(problem, failed=True)
+        self.log.debug("where it failed", trace=self.redact("".join(traceback.format_exception(error))))
+        self._set_problem(problem, failed=True)
 
-    def recovered(self) -> None:
+    def clear_failure(self) -> None:
         """A success after a failure: the failure is history."""
         if self._failed:
-            self.well()
+            self.clear_problem()
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """``text`` without the secrets that the source was given: drivers put addresses into their errors."""
-        for secret in sorted(self._hidden, key=len, reverse=True):
+        for secret in sorted(self._redacted_texts, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 
-    def _tell(self, problem: str | None, *, failed: bool) -> None:
+    def _set_problem(self, problem: str | None, *, failed: bool) -> None:
         with self._lock:
             if problem != self._problem:
                 try:
-                    self._rows.tell_problem(self._running.held, problem)
+                    self._store.set_problem(self._runner.held, problem)
                 except FunctoryError as error:
                     # It goes on all the same; the same is noted the next time.
                     self.log.warning("the problem could not be noted", problem=problem, why=error.what)
                     return
             self._problem, self._failed = problem, failed
 
-    def _check(self, one: Arrival) -> None:
+    def _check(self, one: IncomingEvent) -> None:
         if one.type not in self.types:
             if "*" not in self.types:
                 raise Invalid(
@@ -206,7 +210,7 @@ class _Desk:
         event_store.check_subject(one.subject)
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What an error says, in one paragraph."""
     if isinstance(error, FunctoryError):
         return " / ".join(part for part in (error.what, error.why, error.try_) if part)

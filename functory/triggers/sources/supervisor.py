@@ -23,10 +23,10 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.settings import Settings
-from functory.engine.sources.store import Held, Sources
-from functory.triggers.sources.plugin import Kind
-from functory.triggers.sources.registry import kinds
-from functory.triggers.sources.runner import Running
+from functory.engine.sources.store import ClaimedSource, Sources
+from functory.triggers.sources.plugin import SourcePlugin
+from functory.triggers.sources.registry import installed_plugins
+from functory.triggers.sources.runner import SourceRunner
 
 log = structlog.get_logger("functory.keeper")
 
@@ -39,7 +39,7 @@ CLOSE_SECONDS = 8.0
 CLAIMED_AT_ONCE = 100
 
 
-class Keeper:
+class SourceSupervisor:
     """Claims sources, runs each in a thread, renews their leases, and starts again what has failed.
 
     ``installed`` gives the kinds by name (the entry points, without it); ``monotonic`` and ``rng`` are time and
@@ -51,21 +51,21 @@ class Keeper:
         database: Database,
         settings: Settings,
         *,
-        installed: Mapping[str, Kind] | None = None,
+        plugins: Mapping[str, SourcePlugin] | None = None,
         holder: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
-        self._rows = Sources(database)
+        self._store = Sources(database)
         self._secrets = Secrets(database, settings)
-        self._kinds = kinds() if installed is None else installed
+        self._plugins = installed_plugins() if plugins is None else plugins
         self._idle: set[str] = set()
         self._holder = holder or f"{socket.gethostname()}:{os.getpid()}"
         self._monotonic = monotonic
         self._rng = rng or random.Random()  # noqa: S311  (spreads retries, guards nothing)
-        self._running: list[Running] = []
+        self._runners: list[SourceRunner] = []
         self._renewed = 0.0
         self._closing = threading.Event()
         self._guard: threading.Thread | None = None
@@ -75,68 +75,71 @@ class Keeper:
         """The names of the sources that run here, as ``kind/name``."""
         return sorted(
             f"{one.held.row['kind']}/{one.held.row['name']}"
-            for one in self._running
-            if one.is_alive() and not one.ending.is_set()
+            for one in self._runners
+            if one.is_alive() and not one.stop_event.is_set()
         )
 
-    def look(self) -> bool:
+    def run_once(self) -> bool:
         """One round: end, renew, start. True when there may be more at once. Raises :class:`Unavailable`."""
         self._stop_late()
-        self._let_go()
+        self._release_ended()
         self._renew()
-        for one in self._running:
-            one.settle()
+        for one in self._runners:
+            one.clear_old_failure()
         return self._start()
 
     def close(self) -> None:
         """End every source and let go of it."""
         self._closing.set()
-        for one in self._running:
-            one.ending.set()
+        for one in self._runners:
+            one.stop_event.set()
         until = time.monotonic() + CLOSE_SECONDS
-        for one in self._running:
+        for one in self._runners:
             one.join(max(0.0, until - time.monotonic()))
         with contextlib.suppress(Unavailable):
-            self._let_go()
-        for one in self._running:
+            self._release_ended()
+        for one in self._runners:
             log.warning(
                 "source did not end; its lease runs out",
                 kind=one.held.row["kind"],
                 source=one.held.row["name"],
             )
 
-    def _let_go(self) -> None:
+    def _release_ended(self) -> None:
         """Release what has ended, so that whoever looks next may run it."""
-        for one in [one for one in self._running if not one.is_alive()]:
-            self._rows.release(one.held)
-            self._running.remove(one)
+        for one in [one for one in self._runners if not one.is_alive()]:
+            self._store.release(one.held)
+            self._runners.remove(one)
 
     def _renew(self) -> None:
         """Find what was changed, paused, deleted or lost, and end it; renew the leases when it is time."""
-        held = [one.held for one in self._running if not one.ending.is_set()]
+        held = [one.held for one in self._runners if not one.stop_event.is_set()]
         if not held:
             return
         now = self._monotonic()
         lease = self._settings.lease_seconds
         due = now - self._renewed >= lease * RENEW_AT
-        kept = {one.id: one for one in (self._rows.beat(held, lease) if due else self._rows.standing(held))}
-        for one in self._running:
+        kept = {
+            one.id: one
+            for one in (self._store.renew(held, lease) if due else self._store.still_claimed(held))
+        }
+        for one in self._runners:
             if one.held not in held:
                 continue
             if kept.get(one.held.id) is not one.held:
-                one.ending.set()
+                one.stop_event.set()
             elif due:
                 one.deadline = now + lease * STOP_AT
         if due:
             self._renewed = now
 
     def _start(self) -> bool:
-        names = [name for name in self._kinds if name not in self._idle]
-        wanted = {name for name in self._rows.waiting(names) if self._has_run(name)}
+        names = [name for name in self._plugins if name not in self._idle]
+        wanted = {name for name in self._store.unclaimed_kinds(names) if self._has_run(name)}
         if not wanted:
             return False
         now = self._monotonic()
-        claimed = self._rows.claim(wanted, self._holder, self._settings.lease_seconds, CLAIMED_AT_ONCE)
+        claimed = self._store.claim(wanted, self._holder, self._settings.lease_seconds, CLAIMED_AT_ONCE)
         for held in claimed:
             self._begin(held, now)
         return len(claimed) >= CLAIMED_AT_ONCE
@@ -144,7 +147,7 @@ class Keeper:
     def _has_run(self, name: str) -> bool:
         """Whether the kind's sources are to be claimed: they run, or it has to be told why they cannot."""
         try:
-            runs = self._kinds[name].runs
+            runs = self._plugins[name].runs
         except (Exception, SystemExit):
             # Its sources are claimed and fail with what the plug-in says.
             return True
@@ -152,20 +155,20 @@ class Keeper:
             self._idle.add(name)
         return runs
 
-    def _begin(self, held: Held, now: float) -> None:
-        one = Running(
+    def _begin(self, held: ClaimedSource, now: float) -> None:
+        one = SourceRunner(
             held,
-            self._kinds.__getitem__,
-            self._rows,
+            self._plugins.__getitem__,
+            self._store,
             self._secrets,
             settings=self._settings,
             monotonic=self._monotonic,
             rng=self._rng,
-            ended=lambda: self._database.wakeup.signal(["sources"]),
+            on_end=lambda: self._database.wakeup.signal(["sources"]),
         )
         one.deadline = now + self._settings.lease_seconds * STOP_AT
-        self._running.append(one)
-        if len(self._running) == 1:
+        self._runners.append(one)
+        if len(self._runners) == 1:
             # Renewed now: the next renewal is a third of a lease away.
             self._renewed = now
         log.info("source runs here", kind=held.row["kind"], source=held.row["name"], fence=held.fence)
@@ -177,14 +180,14 @@ class Keeper:
     def _stop_late(self) -> None:
         """End the sources whose lease could not be renewed in time."""
         now = self._monotonic()
-        for one in list(self._running):
-            if now >= one.deadline and not one.ending.is_set():
+        for one in list(self._runners):
+            if now >= one.deadline and not one.stop_event.is_set():
                 log.warning(
                     "lease not renewed in time; source stops",
                     kind=one.held.row["kind"],
                     source=one.held.row["name"],
                 )
-                one.ending.set()
+                one.stop_event.set()
 
     def _watch(self) -> None:
         # Beside the rounds: one of them may wait for a database that does not answer for longer than a lease.

@@ -15,17 +15,17 @@ from pydantic import Field, field_validator, model_validator
 
 from functory.engine.database.transaction import Tx
 from functory.engine.sources import table_capture
-from functory.engine.sources.table_capture import EVENTS, Feed
+from functory.engine.sources.table_capture import EVENTS, TableCapture
 from functory.triggers.sources import plugin
-from functory.triggers.sources.plugin import Desk, Kind
+from functory.triggers.sources.plugin import SourceContext, SourcePlugin
 
 # Seconds between two looks at the trigger: a table is dropped seldom, and the look is one short query.
-LOOK_SECONDS = 30.0
+CHECK_SECONDS = 30.0
 
 Column = Annotated[str, Field(min_length=1, max_length=63)]
 
 
-class Config(plugin.Config):
+class TableConfig(plugin.SourceConfig):
     """What ``functory watch table`` takes."""
 
     table: str = Field(
@@ -66,34 +66,36 @@ class Config(plugin.Config):
             raise ValueError("give columns or exclude: the one names what is shown, the other what is not")
         return self
 
-    def feed(self) -> Feed:
+    def feed(self) -> TableCapture:
         """What the engine is asked to install."""
-        return Feed(self.table, self.events, self.columns, self.exclude, self.key, self.max_bytes, self.wake)
+        return TableCapture(
+            self.table, self.events, self.columns, self.exclude, self.key, self.max_bytes, self.wake
+        )
 
 
-class Rows(Kind):
+class TableSource(SourcePlugin):
     """Rows of a table in Functory's own PostgreSQL database."""
 
     kind = "table"
     summary = "rows of a PostgreSQL table, in the transaction that writes them"
     types = ("row.inserted", "row.updated", "row.deleted")
-    Config: ClassVar[type[plugin.Config]] = Config
+    Config: ClassVar[type[plugin.SourceConfig]] = TableConfig
     runs = True
 
-    def saved(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+    def on_enabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
         table_capture.install(tx, row, config.feed())
 
-    def gone(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
+    def on_disabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
         table_capture.remove(tx, row)
 
-    def run(self, desk: Desk) -> None:
+    def run(self, context: SourceContext) -> None:
         """Tell when the table or its trigger is gone."""
-        feed: Feed = desk.config.feed()
+        feed: TableCapture = context.config.feed()
         while True:
-            problem = desk.read(lambda tx, row: table_capture.problem(tx, row, feed))
+            problem = context.read(lambda tx, row: table_capture.problem(tx, row, feed))
             if problem is None:
-                desk.well()
+                context.clear_problem()
             else:
-                desk.troubled(problem)
-            if desk.ending.wait(LOOK_SECONDS):
+                context.report_problem(problem)
+            if context.stop_event.wait(CHECK_SECONDS):
                 return

@@ -9,20 +9,20 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
-from functory.triggers.expressions.conditions import Verdict
-from functory.triggers.patterns.formatting import show
+from functory.triggers.expressions.conditions import ConditionResult
+from functory.triggers.patterns.formatting import format_value
 from functory.triggers.patterns.pattern import Clause
 from functory.triggers.stackstorm_criteria import jinja_parser
 from functory.triggers.stackstorm_criteria.operators import (
+    NotApplicable,
     Test,
-    Unfit,
     compile_test,
+    cost_per_character,
+    decode_bytes,
     operator_name,
-    plain,
-    weigh,
 )
 from functory.triggers.stackstorm_criteria.pattern_translation import pattern_of, translate
-from functory.triggers.stackstorm_criteria.payload_paths import Key, parse_key
+from functory.triggers.stackstorm_criteria.payload_paths import PayloadPath, parse_payload_path
 
 MAX_CRITERIA = 100
 MAX_BYTES = 65_536
@@ -31,7 +31,7 @@ MAX_DEPTH = 3
 # Letters and elements that one evaluation may look at: some tenths of a second at the worst.
 MAX_WORK = 20_000_000
 # To ask a criterion costs as much as to look at this many letters.
-ASK = 50
+CRITERION_COST = 50
 
 SEARCHES = ("any", "all", "any2any", "all2any")
 _FIELDS = frozenset({"type", "pattern", "condition"})
@@ -49,7 +49,7 @@ class Criterion:
     ``operator`` is the name in full, ``operand`` as written.
     """
 
-    key: Key
+    key: PayloadPath
     operator: str
     operand: Any
     test: Test | None = field(repr=False, compare=False, default=None)
@@ -62,26 +62,26 @@ class Criterion:
         """What is asked, for people."""
         if self.operator in ("exists", "nexists"):
             return self.operator
-        return f"{self.operator} {self.search.condition if self.search else show(self.operand)}"
+        return f"{self.operator} {self.search.condition if self.search else format_value(self.operand)}"
 
-    def holds(self, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
+    def matches(self, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
         """Whether it holds. Raises :class:`Unfit`, Invalid (an operand that came from the event), _Spent."""
         value = self.key.value(context)
         test, weight = self.test, self.weight
         if self.dynamic is not None:
             operand = self.dynamic.render(context)
-            test, weight = compile_test(self.operator, operand), weigh(self.operator, operand)
+            test, weight = compile_test(self.operator, operand), cost_per_character(self.operator, operand)
             _spend(operand, 1, budget)
         _spend(value, weight, budget)
         if test is None:
             assert self.search is not None
-            return self.search.holds(value, context, now, budget)
+            return self.search.matches(value, context, now, budget)
         return test(value, now)
 
 
 def _spend(value: Any, weight: int, budget: list[int]) -> None:
     size = len(value) if isinstance(value, str | bytes | list | tuple) else 0
-    budget[0] -= ASK + size * weight
+    budget[0] -= CRITERION_COST + size * weight
     if budget[0] < 0:
         raise _Spent
 
@@ -93,12 +93,12 @@ class _Search:
     condition: str
     criteria: tuple[Criterion, ...]
 
-    def holds(self, value: Any, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
+    def matches(self, value: Any, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
         if value is None:
             return False
         items = [value] if isinstance(value, Mapping) else value
         if not isinstance(items, list | tuple):
-            raise Unfit(f"search takes a list of items, not {show(value)}")
+            raise NotApplicable(f"search takes a list of items, not {format_value(value)}")
         quantify = any if self.condition.startswith("any") else all
         combine = any if self.condition.endswith("2any") else all
         return quantify(
@@ -110,8 +110,8 @@ class _Search:
         criterion: Criterion, item: Any, context: Mapping[str, Any], now: datetime, budget: list[int]
     ) -> bool:
         try:
-            return criterion.holds({**context, "item": item}, now, budget)
-        except (Unfit, Invalid):
+            return criterion.matches({**context, "item": item}, now, budget)
+        except (NotApplicable, Invalid):
             # An item that a criterion cannot be asked about does not satisfy it; the others still count.
             return False
 
@@ -125,7 +125,7 @@ class Criteria:
     ``reads``: names other than the payload's that operands or keys need in ``vars``.
     """
 
-    __slots__ = ("_root", "all", "pattern", "reads", "residual", "source", "warnings")
+    __slots__ = ("_root", "all", "pattern", "required_names", "residual", "source", "warnings")
 
     def __init__(
         self, source: Mapping[str, Any], criteria: Sequence[Criterion], root: tuple[str, ...]
@@ -135,27 +135,32 @@ class Criteria:
         self._root = root
         self.pattern = pattern_of([found for c in self.all if (found := _accepted(c, root)) is not None])
         self.residual = tuple(c for c in self.all if _accepted(c, root) is None)
-        self.reads = frozenset(name for c in self.all for name in _reads(c)) - {"trigger"}
+        self.required_names = frozenset(name for c in self.all for name in _reads(c)) - {"trigger"}
         self.warnings = tuple(warning for c in self.all for warning in _warnings(c))
 
-    def holds(self, event: Mapping[str, Any], now: datetime, vars: Mapping[str, Any] = _NOTHING) -> Verdict:  # noqa: A002
+    def evaluate(
+        self,
+        event: Mapping[str, Any],
+        now: datetime,
+        vars: Mapping[str, Any] = _NOTHING,  # noqa: A002
+    ) -> ConditionResult:
         """The verdict on ``event`` (the envelope) at ``now`` (aware, or taken as UTC). Never raises.
 
         ``vars`` are further names for keys and operands. An event without a payload satisfies no criteria but
         the empty ones.
         """
         if not self.all:
-            return Verdict(True)
+            return ConditionResult(True)
         context = self._context(event, vars)
         budget = [MAX_WORK]
         if context is None:
-            return Verdict(False)
+            return ConditionResult(False)
         # A pattern also takes a list that holds such a value: it is the last word on none of them.
         for criterion in self.all:
             verdict = _verdict(criterion, context, now, budget)
             if not verdict.matched:
                 return verdict
-        return Verdict(True)
+        return ConditionResult(True)
 
     def explain(
         self,
@@ -167,8 +172,10 @@ class Criteria:
         context = self._context(event, vars)
         clauses: list[Clause] = []
         for criterion in self.all:
-            verdict = Verdict(False) if context is None else _verdict(criterion, context, now, [MAX_WORK])
-            found = "no payload" if context is None else show(criterion.key.value(context))
+            verdict = (
+                ConditionResult(False) if context is None else _verdict(criterion, context, now, [MAX_WORK])
+            )
+            found = "no payload" if context is None else format_value(criterion.key.value(context))
             problem = f" ({verdict.problem})" if verdict.problem else ""
             clauses.append(Clause(criterion.key.written, criterion.text, found + problem, verdict.matched))
         return clauses
@@ -189,7 +196,7 @@ def compile_criteria(criteria: Mapping[str, Any], *, root: str = "data") -> Crit
     if not isinstance(criteria, Mapping):
         raise Invalid(
             "criteria must be an object",
-            f"got {show(criteria)}",
+            f"got {format_value(criteria)}",
             'write {"trigger.body.action": {"type": "equals", "pattern": "opened"}}',
         )
     try:
@@ -224,10 +231,10 @@ def _compile(criteria: Mapping[str, Any], depth: int, left: list[int]) -> list[C
 
 
 def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criterion:
-    key = parse_key(written)
+    key = parse_payload_path(written)
     if not isinstance(asked, Mapping) or "type" not in asked:
         raise Invalid(
-            "it has no type", f"it is {show(asked)}", 'write {"type": "equals", "pattern": "opened"}'
+            "it has no type", f"it is {format_value(asked)}", 'write {"type": "equals", "pattern": "opened"}'
         )
     unknown = sorted(str(name) for name in set(asked) - _FIELDS)
     if unknown:
@@ -238,14 +245,20 @@ def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criteri
         return Criterion(key, name, operand, search=_search(asked, depth, left))
     if isinstance(operand, str) and jinja_parser.is_dynamic(operand):
         return Criterion(key, name, operand, dynamic=jinja_parser.compile_operand(operand))
-    return Criterion(key, name, operand, test=compile_test(name, operand), weight=weigh(name, plain(operand)))
+    return Criterion(
+        key,
+        name,
+        operand,
+        test=compile_test(name, operand),
+        weight=cost_per_character(name, decode_bytes(operand)),
+    )
 
 
 def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
     condition = asked.get("condition")
     if condition not in SEARCHES:
         raise Invalid(
-            f"search has the unknown condition {show(condition)}",
+            f"search has the unknown condition {format_value(condition)}",
             "it says how many items must satisfy how much",
             "use one of " + ", ".join(SEARCHES),
         )
@@ -253,7 +266,7 @@ def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
     if not isinstance(inner, Mapping):
         raise Invalid(
             "the pattern of search is not an object",
-            f"it is {show(inner)}",
+            f"it is {format_value(inner)}",
             'write {"item.name": {"type": "equals", "pattern": "a"}}',
         )
     if depth == 0:
@@ -261,18 +274,22 @@ def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
     return _Search(condition, tuple(_compile(inner, depth - 1, left)))
 
 
-def _verdict(criterion: Criterion, context: Mapping[str, Any], now: datetime, budget: list[int]) -> Verdict:
+def _verdict(
+    criterion: Criterion, context: Mapping[str, Any], now: datetime, budget: list[int]
+) -> ConditionResult:
     place = f"{criterion.key.written} {criterion.operator}"
     try:
-        return Verdict(criterion.holds(context, now, budget))
+        return ConditionResult(criterion.matches(context, now, budget))
     except _Spent:
-        return Verdict(False, f"the criteria look at more than {MAX_WORK:,} letters for this event", "budget")
-    except Unfit as error:
-        return Verdict(False, f"{place}: {error}", "error")
+        return ConditionResult(
+            False, f"the criteria look at more than {MAX_WORK:,} letters for this event", "budget"
+        )
+    except NotApplicable as error:
+        return ConditionResult(False, f"{place}: {error}", "error")
     except Invalid as error:
-        return Verdict(False, f"{place}: {error.what}", "error")
+        return ConditionResult(False, f"{place}: {error.what}", "error")
     except RecursionError:
-        return Verdict(False, f"{place}: the value is nested too deeply", "error")
+        return ConditionResult(False, f"{place}: the value is nested too deeply", "error")
 
 
 def _accepted(criterion: Criterion, root: tuple[str, ...]) -> tuple[tuple[str, ...], list[Any]] | None:
@@ -301,7 +318,7 @@ def _warnings(criterion: Criterion) -> list[str]:
 
 def _as_json(value: Any, what: str) -> Any:
     if isinstance(value, bytes):
-        return plain(value)
+        return decode_bytes(value)
     if isinstance(value, Mapping):
         if wrong := next((name for name in value if not isinstance(name, str)), None):
             raise Invalid(f"{what} have the key {wrong!r}", "keys are texts", "quote it")

@@ -20,18 +20,18 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
-from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.formatting import format_value
 from functory.triggers.stackstorm_criteria.jinja_renderer import (
     FILTERS,
     LITERALS,
     ORDERS,
     For,
     If,
-    Value,
-    Walk,
-    dumped,
+    Output,
+    Renderer,
     read_filter,
-    said,
+    to_json,
+    to_text,
 )
 
 MAX_SOURCE = 4096
@@ -56,9 +56,9 @@ class Operand:
         Raises :class:`Unfit` where a path leads nowhere or the budget is spent.
         """
         try:
-            return json_codec.loads(Walk(context, dumped).text(self.parts))
+            return json_codec.loads(Renderer(context, to_json).text(self.parts))
         except Invalid:
-            return Walk(context, said).text(self.parts).removesuffix("\n")
+            return Renderer(context, to_text).text(self.parts).removesuffix("\n")
 
 
 def is_dynamic(operand: Any) -> bool:
@@ -100,7 +100,7 @@ class _Reader:
             (text for kind, text in self.tokens if kind == "text" and _OPENED.search(text)), None
         ):
             raise Invalid(
-                "the pattern has braces that are not closed", show(wrong), "write {{ trigger.name }}"
+                "the pattern has braces that are not closed", format_value(wrong), "write {{ trigger.name }}"
             )
         self.at = 0
 
@@ -116,7 +116,7 @@ class _Reader:
             if kind == "text":
                 found += [text] if text else []
             elif kind == "value":
-                found.append(Value(self.expression(text), text))
+                found.append(Output(self.expression(text), text))
             elif (word := text.split(None, 1)[0] if text else "") in ends:
                 self.depth -= 1
                 return tuple(found), text
@@ -126,7 +126,7 @@ class _Reader:
                 found.append(self.choice(text))
             else:
                 raise Invalid(
-                    f"the pattern has the tag {show(text)}",
+                    f"the pattern has the tag {format_value(text)}",
                     "only for and if are understood, each with its end",
                 )
         if ends:
@@ -137,7 +137,8 @@ class _Reader:
         match = _FOR.fullmatch(text)
         if match is None:
             raise Invalid(
-                f"the pattern has the tag {show(text)}", "a loop is written {% for x in trigger.list %}"
+                f"the pattern has the tag {format_value(text)}",
+                "a loop is written {% for x in trigger.list %}",
             )
         source = self.expression(match["rest"])
         self.bound += [match["name"], "loop"]
@@ -216,7 +217,7 @@ def _parse(text: str) -> ast.expr:
 
 def _unknown(what: str, text: str, mend: str) -> Invalid:
     return Invalid(
-        f"{what} in {show(text)} is not understood",
+        f"{what} in {format_value(text)} is not understood",
         "criteria take a part of Jinja: paths, comparisons, some filters",
         mend,
     )

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from functory.engine.serialization import json_codec
-from functory.triggers.patterns.formatting import show
-from functory.triggers.stackstorm_criteria.operators import Unfit
+from functory.triggers.patterns.formatting import format_value
+from functory.triggers.stackstorm_criteria.operators import NotApplicable
 
 # A usual operand takes five steps.
 MAX_STEPS = 10_000
-MAX_LETTERS = 65_536
+MAX_CHARACTERS = 65_536
 
 _FORMAT = re.compile(r"%(.?)", re.DOTALL)
 
@@ -37,12 +37,12 @@ ORDERS: dict[type, Callable[[Any, Any], bool]] = {
 }
 
 
-class _Nowhere(Unfit):
+class _Nowhere(NotApplicable):
     """A path that leads to nothing."""
 
 
 @dataclass(frozen=True)
-class Value:
+class Output:
     """``{{ … }}``."""
 
     node: ast.expr
@@ -75,20 +75,20 @@ def read_filter(node: ast.AST) -> tuple[str, list[ast.expr]]:
     return "?", []
 
 
-class Walk:
+class Renderer:
     """One rendering: the context, how a value is written, and what is left of the budget."""
 
     def __init__(self, context: Mapping[str, Any], write: Callable[[Any], str]) -> None:
         self.context = dict(context)
         self.write = write
         self.steps = MAX_STEPS
-        self.letters = MAX_LETTERS
+        self.characters_left = MAX_CHARACTERS
 
     def text(self, parts: Sequence[Any]) -> str:
         try:
             return "".join(self.pieces(parts))
         except RecursionError:
-            raise Unfit("the pattern's value is nested too deeply") from None
+            raise NotApplicable("the pattern's value is nested too deeply") from None
 
     def pieces(self, parts: Sequence[Any]) -> list[str]:
         made: list[str] = []
@@ -97,7 +97,7 @@ class Walk:
             match part:
                 case str():
                     made.append(part)
-                case Value(node=node):
+                case Output(node=node):
                     made.append(self.write(self.value(node)))
                 case For(name=name, source=source, body=body):
                     made += self.loop(name, self.value(source), body)
@@ -107,17 +107,17 @@ class Walk:
                         (),
                     )
                     made += self.pieces(chosen)
-            if isinstance(part, str | Value):
-                self.letters -= len(made[-1])
-                if self.letters < 0:
-                    raise Unfit(f"the pattern becomes longer than {MAX_LETTERS:,} letters")
+            if isinstance(part, str | Output):
+                self.characters_left -= len(made[-1])
+                if self.characters_left < 0:
+                    raise NotApplicable(f"the pattern becomes longer than {MAX_CHARACTERS:,} letters")
         return made
 
     def loop(self, name: str, items: Any, body: Sequence[Any]) -> list[str]:
         if isinstance(items, Mapping):
             items = list(items)
         if not isinstance(items, list | tuple):
-            raise Unfit(f"{show(items)} is not a list to loop over")
+            raise NotApplicable(f"{format_value(items)} is not a list to loop over")
         before = self.context
         made: list[str] = []
         for index, item in enumerate(items):
@@ -136,7 +136,7 @@ class Walk:
     def step(self) -> None:
         self.steps -= 1
         if self.steps < 0:
-            raise Unfit(f"the pattern takes more than {MAX_STEPS:,} steps for this event")
+            raise NotApplicable(f"the pattern takes more than {MAX_STEPS:,} steps for this event")
 
     def value(self, node: ast.AST) -> Any:
         self.step()
@@ -183,7 +183,9 @@ class Walk:
         try:
             return FILTERS[name](value, *given)
         except (TypeError, ValueError, IndexError, OverflowError) as error:
-            raise Unfit(f"the filter {name} cannot take {show(value)}: {str(error)[:100]}") from None
+            raise NotApplicable(
+                f"the filter {name} cannot take {format_value(value)}: {str(error)[:100]}"
+            ) from None
 
     def compared(self, first: Any, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> bool:
         for op, other in zip(ops, others, strict=True):
@@ -192,7 +194,9 @@ class Walk:
                 if not ORDERS[type(op)](first, second):
                     return False
             except TypeError:
-                raise Unfit(f"{show(first)} and {show(second)} cannot be compared") from None
+                raise NotApplicable(
+                    f"{format_value(first)} and {format_value(second)} cannot be compared"
+                ) from None
             first = second
         return True
 
@@ -217,7 +221,7 @@ def _below(value: Any, step: Any, where: str) -> Any:
         return value[step]
     if isinstance(value, list | tuple) and type(step) is int and -len(value) <= step < len(value):
         return value[step]
-    raise _Nowhere(f"{where} has no {show(step)}")
+    raise _Nowhere(f"{where} has no {format_value(step)}")
 
 
 def _calculate(op: ast.operator, left: Any, right: Any) -> Any:
@@ -236,7 +240,7 @@ def _calculate(op: ast.operator, left: Any, right: Any) -> Any:
             return left - right if isinstance(op, ast.Sub) else left % right
     except ZeroDivisionError:
         pass
-    raise Unfit(f"{show(left)} and {show(right)} cannot be calculated with")
+    raise NotApplicable(f"{format_value(left)} and {format_value(right)} cannot be calculated with")
 
 
 def _format(text: str, values: Sequence[Any]) -> str:
@@ -247,25 +251,25 @@ def _format(text: str, values: Sequence[Any]) -> str:
         if match[1] == "%":
             return "%"
         if match[1] not in ("s", "d") or not left:
-            raise Unfit(f"{show(text)} is not a format: %s and %d are, one for each value")
+            raise NotApplicable(f"{format_value(text)} is not a format: %s and %d are, one for each value")
         value = left.pop(0)
         if match[1] == "d" and not isinstance(value, int | float):
-            raise Unfit(f"%d does not take {show(value)}")
-        return said(int(value) if match[1] == "d" else value)
+            raise NotApplicable(f"%d does not take {format_value(value)}")
+        return to_text(int(value) if match[1] == "d" else value)
 
     return _FORMAT.sub(put, text)
 
 
-def said(value: Any) -> str:
+def to_text(value: Any) -> str:
     """The value as Jinja writes it. Raises :class:`Unfit` for a large one."""
     _measure(value)
     try:
         return value if isinstance(value, str) else str(value)
     except ValueError:
-        raise Unfit(f"{show(value)} cannot be written") from None
+        raise NotApplicable(f"{format_value(value)} cannot be written") from None
 
 
-def dumped(value: Any) -> str:
+def to_json(value: Any) -> str:
     """The value as JSON. Raises :class:`Unfit` for a large one."""
     _measure(value)
     return json_codec.dumps(value)
@@ -273,13 +277,13 @@ def dumped(value: Any) -> str:
 
 def _measure(value: Any) -> None:
     """Refuse what would be a long text, before it is made: an operand may name one part of the event many times."""
-    left = MAX_LETTERS
+    left = MAX_CHARACTERS
     waiting = [value]
     while waiting:
         item = waiting.pop()
         left -= len(item) if isinstance(item, str) else 1
         if left < 0:
-            raise Unfit(f"the pattern becomes longer than {MAX_LETTERS:,} letters")
+            raise NotApplicable(f"the pattern becomes longer than {MAX_CHARACTERS:,} letters")
         if isinstance(item, Mapping):
             waiting += [*item, *item.values()]
         elif isinstance(item, list | tuple):
@@ -295,19 +299,19 @@ def _length(value: Any) -> int:
 FILTERS: dict[str, Callable[..., Any]] = {
     "default": lambda value, other="", always=False: other if always and not value else value,
     "d": lambda value, other="", always=False: other if always and not value else value,
-    "lower": lambda value: said(value).lower(),
-    "upper": lambda value: said(value).upper(),
-    "trim": lambda value: said(value).strip(),
-    "string": said,
+    "lower": lambda value: to_text(value).lower(),
+    "upper": lambda value: to_text(value).upper(),
+    "trim": lambda value: to_text(value).strip(),
+    "string": to_text,
     "int": int,
     "float": float,
     "length": _length,
     "count": _length,
     "first": lambda value: _below(value, 0, "it"),
     "last": lambda value: _below(value, -1, "it"),
-    "join": lambda value, between="": between.join(said(item) for item in value),
+    "join": lambda value, between="": between.join(to_text(item) for item in value),
     # The value keeps its type anyway.
     "to_complex": lambda value: value,
-    "to_json_string": dumped,
-    "tojson": dumped,
+    "to_json_string": to_json,
+    "tojson": to_json,
 }

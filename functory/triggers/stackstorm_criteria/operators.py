@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.triggers.patterns.formatting import show
-from functory.triggers.patterns.predicates import comparable
+from functory.triggers.patterns.formatting import format_value
+from functory.triggers.patterns.predicates import is_exact_double
 from functory.triggers.stackstorm_criteria.regexes import compile_expression, wildcard_expression
 
 Test = Callable[[Any, datetime], bool]
@@ -45,7 +45,7 @@ PROGRAM = 256
 _KELVIN, _DOTTED = "\u212a", "\u0130"
 
 
-class Unfit(Exception):
+class NotApplicable(Exception):
     """This operator cannot be asked of this value: no match, with the reason."""
 
 
@@ -55,7 +55,7 @@ def operator_name(written: Any) -> str:
     name = ALIASES.get(name, name)
     if name not in _MAKERS and name != "search":
         raise Invalid(
-            f"there is no type {show(written)}",
+            f"there is no type {format_value(written)}",
             "it names an operator",
             "use one of " + ", ".join(sorted([*_MAKERS, "search", *ALIASES])),
         )
@@ -64,16 +64,16 @@ def operator_name(written: Any) -> str:
 
 def compile_test(name: str, operand: Any) -> Test:
     """The test of an operator (by its name in full) with an operand. Raises :class:`Invalid`."""
-    operand = plain(operand)
+    operand = decode_bytes(operand)
     if operand is None and name not in NULL_OPERANDS:
         return _never
     test = _MAKERS[name](operand)
     if name in NULL_VALUES:
-        return lambda value, now: test(plain(value), now)
-    return lambda value, now: value is not None and test(plain(value), now)
+        return lambda value, now: test(decode_bytes(value), now)
+    return lambda value, now: value is not None and test(decode_bytes(value), now)
 
 
-def weigh(name: str, operand: Any) -> int:
+def cost_per_character(name: str, operand: Any) -> int:
     """What the test costs for each letter of a value: 1, and more for expressions, by the size of their program
     (RE2 may have to look at all of it for each letter)."""
     if name not in _EXPRESSIONS or not isinstance(operand, str):
@@ -91,7 +91,7 @@ def fold(text: str) -> str:
     )
 
 
-def plain(value: Any) -> Any:
+def decode_bytes(value: Any) -> Any:
     """Bytes (``!!binary`` of YAML) as the text that they spell."""
     if isinstance(value, bytes):
         try:
@@ -107,14 +107,16 @@ def _never(value: Any, now: datetime) -> bool:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Unfit(f"it takes a text, not {show(value)}")
+        raise NotApplicable(f"it takes a text, not {format_value(value)}")
     return value
 
 
 def _operand(value: Any) -> str:
     if not isinstance(value, str):
         raise Invalid(
-            f"the pattern is {show(value)}", "this operator takes a text", 'write it in quotes: pattern: "5"'
+            f"the pattern is {format_value(value)}",
+            "this operator takes a text",
+            'write it in quotes: pattern: "5"',
         )
     return value
 
@@ -136,7 +138,7 @@ def _contains(operand: Any) -> Callable[[Any], bool]:
             return _text(operand) in value
         if isinstance(value, list | tuple):
             return operand in value
-        raise Unfit(f"it looks into a text or a list, not {show(value)}")
+        raise NotApplicable(f"it looks into a text or a list, not {format_value(value)}")
 
     return ask
 
@@ -149,7 +151,7 @@ def _inside(operand: Any) -> Callable[[Any], bool]:
     if isinstance(operand, Mapping):
         return lambda value: isinstance(value, str) and value in operand
     raise Invalid(
-        f"the pattern is {show(operand)}", "inside looks into a list or a text", 'pattern: ["a", "b"]'
+        f"the pattern is {format_value(operand)}", "inside looks into a list or a text", 'pattern: ["a", "b"]'
     )
 
 
@@ -173,10 +175,10 @@ def _order(less: bool) -> Callable[[Any], Test]:
     def make(operand: Any) -> Test:
         def test(value: Any, now: datetime) -> bool:
             if isinstance(value, int | float) and isinstance(operand, int | float):
-                if not (comparable(value) and comparable(operand)):
+                if not (is_exact_double(value) and is_exact_double(operand)):
                     return False
             elif not (isinstance(value, str) and isinstance(operand, str)):
-                raise Unfit(f"{show(value)} and {show(operand)} have no order")
+                raise NotApplicable(f"{format_value(value)} and {format_value(operand)} have no order")
             return value < operand if less else value > operand  # type: ignore[operator]
 
         return test
@@ -212,11 +214,11 @@ def _age(less: bool) -> Callable[[Any], Test]:
             seconds = float(operand)
         except (TypeError, ValueError, OverflowError):
             raise Invalid(
-                f"the pattern is {show(operand)}", "this operator takes seconds", "pattern: 60"
+                f"the pattern is {format_value(operand)}", "this operator takes seconds", "pattern: 60"
             ) from None
 
         def test(value: Any, now: datetime) -> bool:
-            age = (_aware(now) - _moment(value)).total_seconds()
+            age = (_aware(now) - _parse_timestamp(value)).total_seconds()
             return age < seconds if less else age > seconds
 
         return test
@@ -224,11 +226,13 @@ def _age(less: bool) -> Callable[[Any], Test]:
     return make
 
 
-def _moment(value: Any) -> datetime:
+def _parse_timestamp(value: Any) -> datetime:
     try:
         return _aware(datetime.fromisoformat(_text(value).strip()))
     except (ValueError, OverflowError):
-        raise Unfit(f"{show(value)} is not a time of ISO 8601, such as 2026-05-01T12:00:00Z") from None
+        raise NotApplicable(
+            f"{format_value(value)} is not a time of ISO 8601, such as 2026-05-01T12:00:00Z"
+        ) from None
 
 
 def _aware(moment: datetime) -> datetime:

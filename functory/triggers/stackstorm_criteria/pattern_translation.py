@@ -12,7 +12,7 @@ from typing import Any
 
 from functory.triggers.patterns.flatten import MAX_PATH
 from functory.triggers.patterns.ip_addresses import parse_address
-from functory.triggers.patterns.predicates import comparable
+from functory.triggers.patterns.predicates import is_exact_double
 
 
 def translate(name: str, operand: Any) -> list[Any] | None:
@@ -98,7 +98,7 @@ def _values(operands: Sequence[Any]) -> list[Any] | None:
 
 
 def _ordered(operand: Any, *, less: bool) -> list[Any] | None:
-    if not isinstance(operand, int | float) or not comparable(operand):
+    if not isinstance(operand, int | float) or not is_exact_double(operand):
         return None
     number = int(operand) if isinstance(operand, bool) else operand
     truths = [truth for truth in (False, True) if (truth < number if less else truth > number)]

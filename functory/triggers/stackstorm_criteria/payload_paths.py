@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.triggers.patterns.formatting import show
+from functory.triggers.patterns.formatting import format_value
 
 MAX_KEY = 1000
 
@@ -32,7 +32,7 @@ MISSING = object()
 
 
 @dataclass(frozen=True)
-class Key:
+class PayloadPath:
     """A parsed key: as it was ``written``, the name of the context at its begin, and the steps below."""
 
     written: str
@@ -50,10 +50,12 @@ class Key:
         return next(_follow(context.get(self.root, MISSING), self.steps), None)
 
 
-def parse_key(text: str) -> Key:
+def parse_payload_path(text: str) -> PayloadPath:
     """Read a key. Raises :class:`Invalid` that shows where it goes wrong."""
     if not isinstance(text, str) or len(text) > MAX_KEY:
-        raise Invalid(f"wrong key of criteria: {show(text)}", f"it is a text of at most {MAX_KEY} letters")
+        raise Invalid(
+            f"wrong key of criteria: {format_value(text)}", f"it is a text of at most {MAX_KEY} letters"
+        )
     begin = _NAME.match(text)
     at = begin.end() if begin else 0
     steps: list[Step] = []
@@ -73,11 +75,11 @@ def parse_key(text: str) -> Key:
     rest = text[at:].strip()
     if begin is None or (rest and not rest.startswith("#")):
         raise Invalid(
-            f"wrong key of criteria: {show(text)}",
-            f"it cannot be read from {show(rest)} on",
+            f"wrong key of criteria: {format_value(text)}",
+            f"it cannot be read from {format_value(rest)} on",
             "write trigger.body.name, trigger.headers['X-Y'], trigger.items[0].id or trigger.items[*].id",
         )
-    return Key(text, begin[0], tuple(steps))
+    return PayloadPath(text, begin[0], tuple(steps))
 
 
 def _follow(value: Any, steps: Sequence[Step]) -> Iterator[Any]:

@@ -112,7 +112,7 @@ class Builder:
             remove(self._uv.cache)
         return True
 
-    def watch(self, folder: Path) -> Callable[[], None]:
+    def size_monitor(self, folder: Path) -> Callable[[], None]:
         """A look at what a run of uv has put on the disk so far; raises :class:`TooLarge`.
 
         What is new in the cache may be others' as well: it is given twice the room.
@@ -128,12 +128,12 @@ class Builder:
 
         return look
 
-    def remove(self, key: str, older: float) -> bool:
+    def remove(self, key: str, min_age_seconds: float) -> bool:
         """Delete an environment that was built more than ``older`` seconds ago. False when it is left."""
         with self.locked(key):
             place = self.home / key
             try:
-                if time.time() - place.stat().st_ctime < older:
+                if time.time() - place.stat().st_ctime < min_age_seconds:
                     return False
             except FileNotFoundError:
                 return False
@@ -171,8 +171,8 @@ class Builder:
         arguments = ["pip", "install", "--requirements", "lock.txt", *interpreter(), "--target", str(target)]
         arguments += ["--require-hashes", "--only-binary", ":all:", "--no-deps", "--no-sources"]
         arguments += ["--link-mode", "hardlink", "--compile-bytecode"]
-        look = self.watch(folder)
-        self._uv.run(arguments, folder, seconds=BUILD_SECONDS, file_bytes=self.limit, look=look)
+        look = self.size_monitor(folder)
+        self._uv.run(arguments, folder, seconds=BUILD_SECONDS, file_bytes=self.limit, monitor=look)
         # Programs and uv's own lock file: nobody starts the ones, nobody waits for the other.
         remove(target / "bin")
         (target / ".lock").unlink(missing_ok=True)
@@ -185,12 +185,12 @@ class Builder:
         marker = {"key": key, "packages": [f"{name}=={version}" for name, version in reading.pinned(lock)]}
         with (made / MARKER).open("w") as file:
             json.dump(marker, file)
-        _settle(made)
+        _sync_to_disk(made)
         place = self.home / key
         # There without its marker: damaged by somebody's hand.
         remove(place)
         made.rename(place)
-        _settle(self.home)
+        _sync_to_disk(self.home)
         place.chmod(0o555)
 
     def _lock_file(self, name: str) -> Path:
@@ -245,7 +245,7 @@ def _protect(folder: Path) -> None:
         Path(root).chmod(0o555)
 
 
-def _settle(folder: Path) -> None:
+def _sync_to_disk(folder: Path) -> None:
     """Everything below is on the disk when this returns: a folder that appears shall be whole after a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

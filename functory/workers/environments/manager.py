@@ -12,7 +12,7 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError
 from functory.engine.executions.claim import Claim
 from functory.engine.functions import environments as rows
-from functory.engine.functions.environments import NOTHING, Needs, Resolved
+from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolved
 from functory.engine.settings import Settings
 from functory.workers.environments import requirements as reading
 from functory.workers.environments import resolver
@@ -24,11 +24,11 @@ FRESH = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneResult:
     """What a pruning removed: rows that no version names, and folders that no living function needs."""
 
-    forgotten: list[str]
-    removed: list[str]
+    deleted_environments: list[str]
+    removed_folders: list[str]
 
 
 class Environments:
@@ -45,20 +45,20 @@ class Environments:
         )
         self._checked: dict[str, Path] = {}
 
-    def resolve(self, needs: Needs, *, renew: bool = False) -> Resolved:
+    def resolve(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved:
         """Find or make the environment for these needs; implements :class:`engine.functions.environments.Resolve`.
 
         Needs that were resolved before get the same packages again, unless ``renew``. Raises :class:`Invalid`
         for what is no requirement; every other failure is the answer's ``error``.
         """
-        wanted = reading.wanted(needs.requirements, needs.imports)
+        wanted = reading.normalize_needs(needs.requirements, needs.imports)
         if not wanted:
-            return NOTHING
+            return NO_PACKAGES
         try:
-            self._policy.check(reading.names_of(wanted))
+            self._policy.check(reading.distribution_names(wanted))
             row = self._answer(wanted, renew)
             if row is None:
-                return NOTHING
+                return NO_PACKAGES
             return Resolved(row["key"], None, (str(self._built(row)),))
         except FunctoryError as error:
             return Resolved(error="\n".join(part for part in (error.what, error.why) if part))
@@ -84,29 +84,29 @@ class Environments:
         row = self._shown(rows.by_prefix(self._database, prefix))
         return row | {"path": str(self._builder.path(row["key"]))}
 
-    def prune(self, author: str = "", *, older: timedelta = FRESH, cache: bool = False) -> Pruned:
+    def prune(self, author: str = "", *, min_age: timedelta = FRESH, cache: bool = False) -> PruneResult:
         """Forget environments that no version names; remove from this machine those that no living function needs.
 
         They come back from their lock when they are needed. With ``cache`` the files that uv keeps go as well.
         """
-        forgotten = rows.forget(self._database, older, author)
+        forgotten = rows.delete_unused(self._database, min_age, author)
         used = {row["key"] for row in rows.listing(self._database) if row["used_by"]}
         unused = [key for key in self._builder.keys() if key not in used]  # noqa: SIM118 - no mapping
-        removed = [key for key in unused if self._builder.remove(key, older.total_seconds())]
+        removed = [key for key in unused if self._builder.remove(key, min_age.total_seconds())]
         self._builder.sweep()
         if cache:
             self._builder.clear_cache()
-        return Pruned(forgotten, removed)
+        return PruneResult(forgotten, removed)
 
     def _answer(self, wanted: tuple[str, ...], renew: bool) -> Mapping[str, Any] | None:
         """The environment's row; None when the markers leave nothing to install."""
         request = self._request(wanted)
-        row = None if renew else rows.find(self._database, request)
+        row = None if renew else rows.find_by_request(self._database, request)
         if row is not None:
             return row
         name = f"resolve.{request[:32]}"
         with self._builder.locked(name):
-            row = None if renew else rows.find(self._database, request)
+            row = None if renew else rows.find_by_request(self._database, request)
             return row or self._ask(name, request, wanted)
 
     def _ask(self, name: str, request: str, wanted: tuple[str, ...]) -> Mapping[str, Any] | None:
@@ -117,13 +117,13 @@ class Environments:
                 folder,
                 newest=self._settings.packages_newest,
                 file_bytes=self._settings.packages_bytes,
-                look=self._builder.watch(folder),
+                monitor=self._builder.size_monitor(folder),
             )
         if not lock:
             return None
-        self._judge(lock)
+        self._check_policy(lock)
         python, platform = resolver.python(), resolver.platform()
-        key = rows.key_of(lock, python, platform)
+        key = rows.environment_key(lock, python, platform)
         # Built before it is remembered: an answer that cannot be installed must not be given again.
         self._builder.build(key, lock)
         rows.store(self._database, request, wanted, lock, python, platform)
@@ -131,7 +131,7 @@ class Environments:
 
     def _request(self, wanted: tuple[str, ...]) -> str:
         index = self._settings.package_index
-        return rows.request_of(
+        return rows.request_hash(
             wanted,
             resolver.python(),
             resolver.platform(),
@@ -147,10 +147,10 @@ class Environments:
                 f"this is Python {here[0]} on {here[1]}",
                 "run workers of one kind, or save the function again from one of these",
             )
-        self._judge(row["lock"])
+        self._check_policy(row["lock"])
         return self._builder.build(row["key"], row["lock"])
 
-    def _judge(self, lock: str) -> None:
+    def _check_policy(self, lock: str) -> None:
         self._policy.check([name for name, _ in reading.pinned(lock)])
 
     def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class Environments:
         }
 
 
-def packages_of(claim: Claim, environments: Environments) -> tuple[str, ...]:
+def package_folders(claim: Claim, environments: Environments) -> tuple[str, ...]:
     """The folders of packages that an execution needs: the entry's first, then those of its dependencies.
 
     Of two versions of one package the entry's is found. Raises as :meth:`Environments.ensure`, and
@@ -170,10 +170,10 @@ def packages_of(claim: Claim, environments: Environments) -> tuple[str, ...]:
     """
     for code in claim.codes.values():
         rows.check_ready(code)
-    return tuple(str(environments.ensure(key)) for key in rows.keys_of(claim.codes.values()))
+    return tuple(str(environments.ensure(key)) for key in rows.environment_keys(claim.codes.values()))
 
 
-def preload_of(version: Mapping[str, Any]) -> tuple[str, ...]:
+def preload_modules(version: Mapping[str, Any]) -> tuple[str, ...]:
     """The modules of packages that a version declares to import: worth importing once for all executions."""
     if not version["declared"].get("imports") or not version["environment"]:
         return ()

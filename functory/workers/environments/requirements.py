@@ -101,7 +101,7 @@ class Policy:
             )
 
 
-def wanted(requirements: Iterable[str], imports: Iterable[Any]) -> tuple[str, ...]:
+def normalize_needs(requirements: Iterable[str], imports: Iterable[Any]) -> tuple[str, ...]:
     """The normalised requirements of both, sorted; a requirement says more than an import of its distribution.
 
     Raises :class:`Invalid` for what is no requirement.
@@ -116,14 +116,14 @@ def wanted(requirements: Iterable[str], imports: Iterable[Any]) -> tuple[str, ..
     return tuple(sorted(found))
 
 
-def names_of(requirements: Iterable[str]) -> list[str]:
+def distribution_names(requirements: Iterable[str]) -> list[str]:
     """The normalised names of normalised requirements."""
     return [canonicalize_name(Requirement(text).name) for text in requirements]
 
 
 def modules(imports: Iterable[Any]) -> tuple[str, ...]:
     """The modules of packages that these imports load, in their order: ``numpy as np`` → ``numpy``."""
-    found = [module for item in imports for module in _modules(item) if _foreign(module)]
+    found = [module for item in imports for module in _modules(item) if _is_third_party(module)]
     return tuple(dict.fromkeys(found))
 
 
@@ -184,8 +184,8 @@ def _normal(requirement: Requirement) -> str:
 
 def _distributions(item: Any) -> list[Requirement]:
     if isinstance(item, dict) and item.get("lib"):
-        return [_read(item["lib"])] if any(map(_foreign, _modules(item))) else []
-    tops = dict.fromkeys(module.partition(".")[0] for module in _modules(item) if _foreign(module))
+        return [_read(item["lib"])] if any(map(_is_third_party, _modules(item))) else []
+    tops = dict.fromkeys(module.partition(".")[0] for module in _modules(item) if _is_third_party(module))
     # A module whose name cannot be a distribution's (_private) fails when the function runs, if it does.
     return [_read(DISTRIBUTIONS.get(top, top)) for top in tops if _NAME.fullmatch(top)]
 
@@ -208,6 +208,6 @@ def _modules(item: Any) -> list[str]:
     return found
 
 
-def _foreign(module: str) -> bool:
+def _is_third_party(module: str) -> bool:
     top = module.partition(".")[0]
     return top not in sys.stdlib_module_names and top not in (OWN, "__future__")

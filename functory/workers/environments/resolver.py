@@ -35,7 +35,7 @@ def resolve(
     *,
     newest: str | None,
     file_bytes: int,
-    look: Callable[[], None],
+    monitor: Callable[[], None],
 ) -> str:
     """The canonical lock for normalised requirements; ``folder`` is scratch.
 
@@ -55,5 +55,5 @@ def resolve(
     ]
     arguments += ["--exclude-newer", newest] if newest else []
     return reading.canonical(
-        uv.run(arguments, folder, seconds=RESOLVE_SECONDS, file_bytes=file_bytes, look=look)
+        uv.run(arguments, folder, seconds=RESOLVE_SECONDS, file_bytes=file_bytes, monitor=monitor)
     )

@@ -26,7 +26,7 @@ from functory.engine.errors import Conflict, Unavailable
 # A lock of the largest environment that settings allow, with a hundred hashes a package, is smaller.
 ANSWER_BYTES = 67_108_864
 # What a record keeps of uv's words.
-REASON_LETTERS = 2000
+MAX_REASON_CHARACTERS = 2000
 
 # How networks are reached here is for uv to know: proxies, and whom to trust.
 _PASSED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -65,7 +65,7 @@ class Uv:
         *,
         seconds: float,
         file_bytes: int,
-        look: Callable[[], None] = lambda: None,
+        monitor: Callable[[], None] = lambda: None,
     ) -> str:
         """Run in ``folder``, which is scratch, and return what uv wrote to stdout.
 
@@ -88,7 +88,7 @@ class Uv:
                 start_new_session=True,
             )
             try:
-                status = _wait(process, seconds, look)
+                status = _wait(process, seconds, monitor)
             finally:
                 _end(process)
         if status == 0:
@@ -115,7 +115,7 @@ class Uv:
         text = "".join(c if c == "\n" or c.isprintable() else " " for c in text)
         lines = [line.rstrip().removeprefix("error: ") for line in text.strip().splitlines()]
         plain = "\n".join(line.replace("  cause: ", "", 1) for line in lines if line)
-        return plain if len(plain) <= REASON_LETTERS else plain[: REASON_LETTERS - 1] + "…"
+        return plain if len(plain) <= MAX_REASON_CHARACTERS else plain[: MAX_REASON_CHARACTERS - 1] + "…"
 
     def _environment(self, folder: Path) -> dict[str, str]:
         made = {
@@ -178,7 +178,7 @@ def _executable() -> str:
     return found
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float, look: Callable[[], None]) -> int:
+def _wait(process: subprocess.Popen[bytes], seconds: float, monitor: Callable[[], None]) -> int:
     """The exit status. Short runs are seen to end at once; long ones are looked at now and then."""
     began = time.monotonic()
     wait, next_look = _LEAST_WAIT, began + _LOOK_SECONDS
@@ -195,7 +195,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float, look: Callable[[], N
                 "try it again",
             )
         if now >= next_look:
-            look()
+            monitor()
             cost = time.monotonic() - now
             next_look = now + max(_LOOK_SECONDS, cost / _LOOK_SHARE)
         wait = min(wait * 1.5, _LOOK_SECONDS)

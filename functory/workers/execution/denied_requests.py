@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from functory.engine.errors import FunctoryError
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 
 # Different refusals that one run leaves; who asks for more things than this is probing.
-MOST = 20
+MAX_LINES = 20
 # The child chooses the names in it.
-LONGEST = 500
+MAX_LINE_CHARACTERS = 500
 
 
-class Denials:
+class DeniedRequests:
     """The refusals of one run; ``note`` may be called from many threads.
 
     ``redact`` takes secrets out of a line: code may ask for a name that is another secret's value.
@@ -33,33 +33,33 @@ class Denials:
         self._seconds: dict[str, float] = {}
         self._more = 0
 
-    def note(self, error: FunctoryError) -> None:
+    def record(self, error: FunctoryError) -> None:
         """Remember a refusal."""
-        self.say(f"refused: {error.what}" + (f" ({error.why})" if error.why else ""))
+        self.record_line(f"refused: {error.what}" + (f" ({error.why})" if error.why else ""))
 
-    def say(self, text: str) -> None:
+    def record_line(self, text: str) -> None:
         """Remember a line. The same one again is told once."""
         text = self._redact(text)
-        text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+        text = text if len(text) <= MAX_LINE_CHARACTERS else text[: MAX_LINE_CHARACTERS - 1] + "…"
         with self._lock:
             if text in self._seconds:
                 return
-            if len(self._seconds) < MOST:
+            if len(self._seconds) < MAX_LINES:
                 self._seconds[text] = time.monotonic() - self._began
             else:
                 self._more += 1
 
-    def told(self, ending: Ending) -> Ending:
+    def append_to_log(self, result: AttemptResult) -> AttemptResult:
         """The ending with its refusals at the end of its log."""
         with self._lock:
             lines = list(self._seconds.items())
             if self._more:
                 lines.append((f"{self._more} more refusals", time.monotonic() - self._began))
         if not lines:
-            return ending
-        first = max((entry["seq"] for entry in ending.logs), default=-1) + 1
+            return result
+        first = max((entry["seq"] for entry in result.logs), default=-1) + 1
         rows: list[dict[str, Any]] = [
             {"seq": seq, "stream": "log", "level": "warning", "text": text, "offset_seconds": seconds}
             for seq, (text, seconds) in enumerate(lines, first)
         ]
-        return replace(ending, logs=[*ending.logs, *rows])
+        return replace(result, logs=[*result.logs, *rows])

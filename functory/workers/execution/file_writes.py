@@ -11,26 +11,26 @@ import os
 import stat
 from collections.abc import Sequence
 
-from functory.engine.sources.file_watches import HASH_BYTES, content_of
+from functory.engine.sources.file_watches import HASH_BYTES, content_id
 
 _CHUNK = 1024 * 1024
 # Read for one execution; what is left beyond that is known by size and time. It takes the slot's time, after all.
 BUDGET = 256 * 1024 * 1024
 
 
-def left(
-    wrote: Sequence[bytes], granted: Sequence[str], watched: Sequence[str], budget: int = BUDGET
+def collect(
+    written: Sequence[bytes], granted: Sequence[str], watched: Sequence[str], budget: int = BUDGET
 ) -> list[tuple[bytes, str]]:
     """Where the execution wrote, and what is there now: real absolute paths and what stands for their content.
 
     ``granted`` and ``watched`` are absolute paths of folders or files. What is gone again, is no regular file or
     cannot be read is left out.
     """
-    if not wrote or not watched:
+    if not written or not watched:
         return []
     places = [_real(os.fsencode(path)) for path in granted]
     roots = [_real(os.fsencode(path)) for path in watched]
-    paths = {_real(path) for path in wrote if b"\x00" not in path}
+    paths = {_real(path) for path in written if b"\x00" not in path}
     found: list[tuple[bytes, str]] = []
     for path in sorted(paths):
         if _inside(path, places) and _inside(path, roots):
@@ -52,7 +52,7 @@ def _content(path: bytes, most: int) -> tuple[str | None, int]:
         if not stat.S_ISREG(facts.st_mode):
             return None, 0
         sha256 = _hash(descriptor, most) if facts.st_size <= most else None
-        return content_of(sha256, facts.st_size, facts.st_mtime_ns), facts.st_size if sha256 else 0
+        return content_id(sha256, facts.st_size, facts.st_mtime_ns), facts.st_size if sha256 else 0
     except OSError:
         return None, 0
     finally:

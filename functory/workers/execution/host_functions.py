@@ -32,11 +32,11 @@ from functory.engine.executions import store as execution_store
 from functory.engine.executions.claim import Claim
 from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments as argument_binding
-from functory.engine.functions.grant_approvals import Widenings
+from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.state import State
 from functory.engine.serialization import json_codec
-from functory.workers.execution.denied_requests import Denials
+from functory.workers.execution.denied_requests import DeniedRequests
 from functory.workers.execution.redaction import Redactor
 
 # How often a waiting request looks whether its run is still there.
@@ -61,29 +61,33 @@ class Services:
     functions: Functions
     secrets: Secrets
     state: State
-    widenings: Widenings
+    grant_approvals: GrantApprovals
 
 
 class EngineHost:
     """The host of one claim. ``lend`` is told of child executions that the claim waits for."""
 
     def __init__(
-        self, claim: Claim, services: Services, lend: Callable[[Sequence[str]], None], ended: threading.Event
+        self,
+        claim: Claim,
+        services: Services,
+        run_child_inline: Callable[[Sequence[str]], None],
+        ended: threading.Event,
     ) -> None:
         self._claim = claim
         self._cause = claim.cause
         self._services = services
-        self._lend = lend
+        self._run_child_inline = run_child_inline
         self._ended = ended
         self._lock = threading.Lock()
         self._emitted: dict[str, int] = {}
         self._durable: dict[str, set[int]] = {}
         self._children: set[str] = set()
-        self.revealed: set[str] = set()
-        self.denials = Denials(self._without_secrets)
-        for told in claim.waiting:
+        self.opened_secrets: set[str] = set()
+        self.denied_requests = DeniedRequests(self._without_secrets)
+        for told in claim.grant_warnings:
             # Files and programs that are not granted are just not there: the log says why.
-            self.denials.say(told)
+            self.denied_requests.record_line(told)
 
     def call(
         self,
@@ -96,12 +100,12 @@ class EngineHost:
     ) -> Any:
         """A child execution, awaited. Raises :class:`ExecutionFailed`."""
         if durable:
-            return self._call_once(name, version, input, args, kwargs)
+            return self._call_durable(name, version, input, args, kwargs)
         id_ = self._start(name, version, input, args, kwargs, dispatched=True)
-        self._lend([id_])
-        return execution_store.value_of(self._wait([id_], None)[0])
+        self._run_child_inline([id_])
+        return execution_store.result_or_raise(self._wait([id_], None)[0])
 
-    def _call_once(
+    def _call_durable(
         self,
         name: str,
         version: int | None,
@@ -119,8 +123,8 @@ class EngineHost:
         key = json_codec.digest([content, nth])
         try:
             id_ = self._start(name, version, input_, args, kwargs, dispatched=True, step_key=key)
-            self._lend([id_])
-            return execution_store.value_of(self._wait([id_], None)[0])
+            self._run_child_inline([id_])
+            return execution_store.result_or_raise(self._wait([id_], None)[0])
         except FunctoryError:
             with self._lock:
                 taken.discard(nth)
@@ -137,11 +141,11 @@ class EngineHost:
             raise Refused(
                 f"execution {strangers[0]} is not a child of this one", "only own children can be awaited"
             )
-        self._lend(ids)
+        self._run_child_inline(ids)
         results: list[dict[str, Any]] = []
         for row in self._wait(ids, timeout):
             try:
-                results.append({"ok": True, "value": execution_store.value_of(row)})
+                results.append({"ok": True, "value": execution_store.result_or_raise(row)})
             except ExecutionFailed as error:
                 results.append(
                     {
@@ -159,7 +163,7 @@ class EngineHost:
         with self._lock:
             nth = self._emitted[content] = self._emitted.get(content, 0) + 1
         key = f"{self._claim.id}:{nth}:{content}"
-        return self._patiently(
+        return self._retry_while_unavailable(
             lambda: self._services.events.emit(
                 type,
                 data,
@@ -174,15 +178,17 @@ class EngineHost:
         """A granted secret's value; remembered, so that it can be redacted from what the run leaves."""
         if name not in self._claim.grants.secrets:
             raise self._denied("secret", name, f'secrets=["{name}"]')
-        value = self._patiently(lambda: self._services.secrets.open(name)).get_secret_value()
-        self.revealed.add(value)
+        value = self._retry_while_unavailable(lambda: self._services.secrets.open(name)).get_secret_value()
+        self.opened_secrets.add(value)
         return value
 
     def state_get(self, key: str) -> tuple[Any, int] | None:
-        return self._patiently(lambda: self._services.state.get(self._claim.row["function"], key))
+        return self._retry_while_unavailable(
+            lambda: self._services.state.get(self._claim.row["function"], key)
+        )
 
     def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
-        return self._patiently(
+        return self._retry_while_unavailable(
             lambda: self._services.state.set(
                 self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause
             ),
@@ -190,12 +196,12 @@ class EngineHost:
         )
 
     def state_delete(self, key: str) -> None:
-        self._patiently(
+        self._retry_while_unavailable(
             lambda: self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
         )
 
     def _without_secrets(self, text: str) -> str:
-        return Redactor(tuple(self.revealed))(text)
+        return Redactor(tuple(self.opened_secrets))(text)
 
     def functions(self, op: str, arguments: dict[str, Any]) -> Any:
         """Read or change stored functions, as far as the version's permissions go."""
@@ -207,7 +213,7 @@ class EngineHost:
         try:
             return self._change_functions(op, arguments)
         except Refused as error:
-            self.denials.note(error)
+            self.denied_requests.record(error)
             raise
 
     def _denied(self, kind: str, value: str, declaration: str) -> Refused:
@@ -223,7 +229,7 @@ class EngineHost:
             error = Refused(
                 f"the {kind} {value} is not granted",
                 f"{name} v{number} declares it, and it waits for an operator",
-                grants.advice(name, number, kind, value),
+                grants.allow_command(name, number, kind, value),
             )
         else:
             error = Refused(
@@ -231,7 +237,7 @@ class EngineHost:
                 f"{entry['name']} v{entry['number']} has " + (", ".join(self._claim.grants) or "no grants"),
                 f"declare {declaration} and save it",
             )
-        self.denials.note(error)
+        self.denied_requests.record(error)
         return error
 
     def _change_functions(self, op: str, arguments: dict[str, Any]) -> Any:
@@ -254,16 +260,16 @@ class EngineHost:
             if op == "update":
                 changes = arguments.get("changes") or {}
                 row = registry.update(_text(name), author=author, cause=self._cause, **changes)
-                return self._saved(row)
+                return self._with_grant_warnings(row)
             source = arguments.pop("source")
             row = registry.save(source, name=name, author=author, cause=self._cause, **arguments)
-            return self._saved(row)
+            return self._with_grant_warnings(row)
         except (TypeError, KeyError) as error:
             raise Invalid(f"wrong arguments of functions.{op}", str(error)) from None
 
-    def _saved(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_grant_warnings(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A saved version, with a warning for each grant that it waits for."""
-        _, waiting = self._services.widenings.of(row)
+        _, waiting = self._services.grant_approvals.effective_and_pending(row)
         told = grants.warnings(row["name"], row["number"], waiting)
         return _public({**row, "warnings": [*row["warnings"], *told]})
 
@@ -281,7 +287,7 @@ class EngineHost:
         while True:
             slice_ = WAIT_SECONDS if left is None else min(WAIT_SECONDS, left)
             try:
-                return self._patiently(partial(self._services.executions.wait, ids, slice_))
+                return self._retry_while_unavailable(partial(self._services.executions.wait, ids, slice_))
             except WaitTimeout:
                 left = None if left is None else left - slice_
                 if self._ended.is_set() or (left is not None and left <= 0):
@@ -317,14 +323,14 @@ class EngineHost:
                 dispatched=dispatched,
                 step_key=step_key,
                 id_=id_,
-                again=again,
+                maybe_committed=again,
             )
 
-        row = self._patiently(start)
+        row = self._retry_while_unavailable(start)
         self._children.add(row["id"])
         return row["id"]
 
-    def _patiently(self, ask: Callable[[], T], *, repeatable: bool = True) -> T:
+    def _retry_while_unavailable(self, operation: Callable[[], T], *, repeatable: bool = True) -> T:
         """What ``ask`` returns, once the database answers; gives up when the run itself has ended.
 
         One that is not ``repeatable`` is not asked again when nobody knows whether it was carried out.
@@ -332,14 +338,14 @@ class EngineHost:
         pause = PAUSE_SECONDS
         while True:
             try:
-                return ask()
+                return operation()
             except Unavailable as error:
                 if (isinstance(error, Uncertain) and not repeatable) or self._ended.wait(pause):
                     raise
                 pause = min(pause * 2, LONGEST_PAUSE)
 
 
-def failure(error: FunctoryError) -> dict[str, Any]:
+def error_record(error: FunctoryError) -> dict[str, Any]:
     """An error of the engine as an execution records it."""
     return {"type": type(error).__name__, "message": str(error)}
 

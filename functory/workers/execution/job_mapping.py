@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from functory.engine.executions.claim import Claim
-from functory.workers.environments import preload_of
+from functory.workers.environments import preload_modules
 from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits, Log, Span
 
 
-def job_of(claim: Claim, packages: tuple[str, ...]) -> Job:
+def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
     """What the child process gets: exact code, input, grants and limits, nothing else."""
     row, limit = claim.row, claim.limits
     by_name = {(code["name"], code["number"]): key for key, code in claim.codes.items()}
@@ -23,7 +23,7 @@ def job_of(claim: Claim, packages: tuple[str, ...]) -> Job:
         names = {
             d["name"]: by_name.get((d["name"], d["pin"]), "")
             if d["pin"]
-            else _floating(claim, d["name"], active)
+            else _active_version_key(claim, d["name"], active)
             for d in code["dependencies"]
         }
         imports = code["imports"] if code["declared"].get("imports") else []
@@ -64,11 +64,11 @@ def job_of(claim: Claim, packages: tuple[str, ...]) -> Job:
         ),
         permissions=claim.grants.permissions,
         packages=packages,
-        preload=tuple(module for code in claim.codes.values() for module in preload_of(code))
+        preload=tuple(module for code in claim.codes.values() for module in preload_modules(code))
         if packages
         else (),
         # What an execution saved is not trusted as what a person saved: the two never share a zygote.
-        domain="" if claim.version["cause_execution_id"] is None else "made",
+        trust_domain="" if claim.version["cause_execution_id"] is None else "made",
         grants=Grants(
             hosts=claim.grants.hosts,
             read=claim.grants.read,
@@ -80,7 +80,7 @@ def job_of(claim: Claim, packages: tuple[str, ...]) -> Job:
     )
 
 
-def _floating(claim: Claim, name: str, active: dict[str, str]) -> str:
+def _active_version_key(claim: Claim, name: str, active: dict[str, str]) -> str:
     """The key of an unpinned dependency: the version that was active at the claim."""
     numbers = [code for code in claim.codes.values() if code["name"] == name]
     current = next((code for code in numbers if code["number"] == code["active"]), None)

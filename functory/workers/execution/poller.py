@@ -26,9 +26,9 @@ from functory.workers.execution.slots import Slots
 log = structlog.get_logger("functory.worker")
 
 # With a broker: how often a worker with free slots looks.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 # Without messages while the database is away.
-AWAY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 class Poller(threading.Thread):
@@ -42,7 +42,7 @@ class Poller(threading.Thread):
         slots: Slots,
         run: Callable[[list[Claim]], None],
         *,
-        unheard: Callable[[int], None] = lambda _: None,
+        on_missing_messages: Callable[[int], None] = lambda _: None,
     ) -> None:
         super().__init__(name="functory-poller", daemon=True)
         self._database = database
@@ -50,25 +50,25 @@ class Poller(threading.Thread):
         self._attempts = attempts
         self._slots = slots
         self._run = run
-        self._unheard = unheard
-        self._alone = settings.brokerless
-        self._waited = 0.0 if self._alone else settings.claim_seconds
+        self._on_missing_messages = on_missing_messages
+        self._brokerless = settings.brokerless
+        self._min_queued_seconds = 0.0 if self._brokerless else settings.claim_seconds
         self._ended = threading.Event()
-        self._nudged = threading.Event()
+        self._slot_freed = threading.Event()
         self._degraded = False
 
     def stop(self) -> None:
         """Claim nothing more. Returns at once."""
         self._ended.set()
-        self.freed()
+        self.slot_freed()
 
-    def freed(self) -> None:
+    def slot_freed(self) -> None:
         """Tell that a slot may be free. Returns at once."""
-        self._nudged.set()
-        if self._alone:
+        self._slot_freed.set()
+        if self._brokerless:
             self._database.wakeup.signal(["executions"])
 
-    def heard(self) -> None:
+    def message_received(self) -> None:
         """Tell that a message came."""
         metrics.worker_last_intake.set_to_current_time()
         if self._degraded:
@@ -79,69 +79,74 @@ class Poller(threading.Thread):
         while not self._ended.is_set():
             seen = self._database.wakeup.generation("executions")
             try:
-                more = self._look()
+                more = self._poll_once()
                 wait = self._pause() if not more else 0.0
             except FunctoryError as error:
                 log.warning("nothing can be claimed", reason=error.why)
-                more, wait = False, AWAY_SECONDS
+                more, wait = False, RETRY_SECONDS
             except Exception:
                 log.exception("nothing could be claimed")
-                more, wait = False, AWAY_SECONDS
+                more, wait = False, RETRY_SECONDS
             # Also by the slots that it has just given back itself. One that another gives back meanwhile is seen later.
-            self._nudged.clear()
+            self._slot_freed.clear()
             if more or self._ended.is_set():
                 continue
-            if self._alone:
+            if self._brokerless:
                 self._database.wakeup.wait("executions", seen, wait)
             elif self._degraded:
-                self._nudged.wait(wait)
+                self._slot_freed.wait(wait)
             else:
                 self._ended.wait(wait)
 
-    def _look(self) -> bool:
+    def _poll_once(self) -> bool:
         """One round. True when there may be more at once."""
         # What an earlier claim took without knowing it can be claimed again.
-        self._attempts.settle()
+        self._attempts.reconcile()
         if not self._slots.free:
             # Nobody expects it to take in anything.
             metrics.worker_last_intake.set_to_current_time()
             return False
-        if not self._alone and not self._degraded and self._slots.free_seconds < self._waited:
+        if (
+            not self._brokerless
+            and not self._degraded
+            and self._slots.free_seconds < self._min_queued_seconds
+        ):
             return False
-        if not self._attempts.any_due(waited=self._waited):
+        if not self._attempts.any_due(waited=self._min_queued_seconds):
             metrics.worker_last_intake.set_to_current_time()
             return False
-        taken = self._slots.take_free()
+        taken = self._slots.acquire_free()
         claims: list[Claim] = []
         try:
-            claims = self._attempts.claim_any(taken, waited=self._waited)
+            claims = self._attempts.claim_any(taken, waited=self._min_queued_seconds)
         finally:
-            self._slots.give(taken - len(claims))
+            self._slots.release(taken - len(claims))
         if claims:
-            self._tell(claims)
+            self._record_claims(claims)
             self._run(claims)
         return bool(claims)
 
     def _pause(self) -> float:
-        if not self._alone:
-            return LOOK_SECONDS
-        due = dispatch.due_in(self._database) if self._slots.free else None
-        poll = self._settings.poll_seconds * self._database.wakeup.slack
+        if not self._brokerless:
+            return POLL_SECONDS
+        due = dispatch.seconds_until_due(self._database) if self._slots.free else None
+        poll = self._settings.poll_seconds * self._database.wakeup.poll_multiplier
         return poll if due is None else min(poll, due)
 
-    def _tell(self, claims: list[Claim]) -> None:
+    def _record_claims(self, claims: list[Claim]) -> None:
         metrics.worker_last_intake.set_to_current_time()
-        if self._alone:
+        if self._brokerless:
             return
         metrics.degraded_claims.inc(len(claims))
-        self._unheard(sum(self._is_fresh(claim) for claim in claims))
+        self._on_missing_messages(sum(self._is_recently_sent(claim) for claim in claims))
         if not self._degraded:
             self._degraded = True
             if not self._settings.embedded:
                 log.warning("the broker's messages do not come: claiming by polling", claimed=len(claims))
 
-    def _is_fresh(self, claim: Claim) -> bool:
+    def _is_recently_sent(self, claim: Claim) -> bool:
         """Whether it was sent a moment ago only: its message did not get lost long ago, it just does not come."""
         return (
-            claim.queued_seconds is not None and claim.queued_seconds <= 3 * self._waited + 2 * LOOK_SECONDS
+            claim.queued_seconds is not None
+            and claim.queued_seconds <= 3 * self._min_queued_seconds + 2 * POLL_SECONDS
         )

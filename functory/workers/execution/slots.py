@@ -13,10 +13,10 @@ from collections.abc import Callable
 class Slots:
     """``count`` slots, for any number of threads."""
 
-    def __init__(self, count: int, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, count: int, on_release: Callable[[], None] = lambda: None) -> None:
         self._count = count
         self._taken = 0
-        self._changed = changed
+        self._on_release = on_release
         self._condition = threading.Condition()
         self._free_since: float | None = time.monotonic()
 
@@ -31,33 +31,33 @@ class Slots:
         since = self._free_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def take(self, given_up: threading.Event) -> bool:
+    def acquire(self, cancelled: threading.Event) -> bool:
         """Wait for a free slot and take it. False when ``given_up`` was set meanwhile."""
         with self._condition:
-            while not given_up.is_set():
+            while not cancelled.is_set():
                 if self._taken < self._count:
-                    self._take(1)
+                    self._mark_taken(1)
                     return True
                 self._condition.wait(0.2)
         return False
 
-    def take_free(self) -> int:
+    def acquire_free(self) -> int:
         """Take all that are free. Returns how many."""
         with self._condition:
             count = self.free
-            self._take(count)
+            self._mark_taken(count)
         return count
 
-    def give(self, count: int = 1) -> None:
+    def release(self, count: int = 1) -> None:
         """Give slots back."""
         with self._condition:
             self._taken -= count
             if self._free_since is None and self.free:
                 self._free_since = time.monotonic()
             self._condition.notify_all()
-        self._changed()
+        self._on_release()
 
-    def _take(self, count: int) -> None:
+    def _mark_taken(self, count: int) -> None:
         self._taken += count
         if not self.free:
             self._free_since = None

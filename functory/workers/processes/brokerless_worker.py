@@ -11,36 +11,38 @@ from collections.abc import Callable
 
 from functory.engine.settings import Settings
 from functory.workers.execution.executor import Executor
-from functory.workers.processes.shutdown_signals import Orders
+from functory.workers.processes.shutdown_signals import ShutdownSignals
 
 
-class Alone:
+class BrokerlessWorker:
     """A worker process; :meth:`run` returns its exit status. ``heard`` as in :meth:`Orders.install`."""
 
     def __init__(
         self,
         settings: Settings,
-        ready: Callable[[Executor], None],
-        heard: Callable[[], bytes] = bytes,
+        on_ready: Callable[[Executor], None],
+        read_earlier_signals: Callable[[], bytes] = bytes,
     ) -> None:
         self._settings = settings
-        self._ready = ready
-        self._heard = heard
+        self._on_ready = on_ready
+        self._read_earlier_signals = read_earlier_signals
         self._drained = threading.Event()
         self._closing = threading.Lock()
         self._executor: Executor | None = None
 
     def run(self) -> int:
         """Run until a signal ends it. Raises the :class:`FunctoryError` for which it could not begin."""
-        orders = Orders(self._settings.grace_seconds, self._drain, self._close).install(self._heard)
+        orders = ShutdownSignals(self._settings.grace_seconds, self._drain, self._close).install(
+            self._read_earlier_signals
+        )
         try:
             self._executor = Executor.open(self._settings)
             self._executor.start()
-            self._ready(self._executor)
+            self._on_ready(self._executor)
             self._drained.wait()
         finally:
             self._close()
-            orders.over()
+            orders.mark_finished()
         return orders.status
 
     def _drain(self, grace: float) -> None:

@@ -25,45 +25,52 @@ from typing import Any
 
 import structlog
 from celery import bootsteps, signals
-from celery.apps.worker import Worker as CeleryWorker
+from celery.apps.worker import Worker as BaseWorker
 from celery.worker import state
 
 from functory.engine.errors import FunctoryError
 from functory.engine.telemetry import log_config
 from functory.workers.app import Application
 from functory.workers.processes.consumer_watchdog import Watchdog
-from functory.workers.processes.shutdown_signals import AGAIN, HARD_SECONDS, Orders
-from functory.workers.sandbox.checks.startup import start_gate
+from functory.workers.processes.shutdown_signals import EX_TEMPFAIL, HARD_SECONDS, ShutdownSignals
+from functory.workers.sandbox.checks.startup import check_startup
 from functory.workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
 
 # As long as the broker does not answer at the start, it is waited for this long before the worker serves without it.
-PATIENCE_SECONDS = 3.0
+BROKER_WAIT_SECONDS = 3.0
 # How often Celery's main thread looks whether it is to end, in seconds.
 LOOK_SECONDS = 1.0
 # Celery's words between workers, which nobody here listens to. It sends heartbeats from its main thread and tries each
 # one for ever: while the broker was away, a worker that was asked to end did not hear of it.
-SILENT = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True, "task_events": False}
+DISABLED_FEATURES = {
+    "without_gossip": True,
+    "without_mingle": True,
+    "without_heartbeat": True,
+    "task_events": False,
+}
 
 
-class Worker(CeleryWorker):
+class CeleryWorker(BaseWorker):
     """A worker process. ``ready`` is called once, when it can take in work: by messages or without.
 
     ``heard`` as in :meth:`Orders.install`.
     """
 
     app: Application
-    ready: Callable[[Worker], None] = staticmethod(lambda _: None)
-    heard: Callable[[], bytes] = staticmethod(lambda: b"")
-    _refused: FunctoryError | None = None
+    on_ready: Callable[[CeleryWorker], None] = staticmethod(lambda _: None)
+    read_earlier_signals: Callable[[], bytes] = staticmethod(lambda: b"")
+    _startup_error: FunctoryError | None = None
     _tick: Any = None
 
     def __init__(self, app: Any = None, hostname: str | None = None, **options: Any) -> None:
-        super().__init__(app, hostname, **options | SILENT)
+        super().__init__(app, hostname, **options | DISABLED_FEATURES)
 
     def on_before_init(self, quiet: bool = True, **options: Any) -> None:
-        self._orders = Orders(self.app.settings.grace_seconds, self._drain, self._leave)
+        self._shutdown_signals = ShutdownSignals(
+            self.app.settings.grace_seconds, self._drain, self._close_executors
+        )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "You're running the worker with superuser")
             super().on_before_init(quiet=True, **options)
@@ -72,37 +79,37 @@ class Worker(CeleryWorker):
         # A receiver of this signal is how Celery learns that logging is not its business.
         signals.setup_logging.connect(self._configure_logging, weak=False)
         super().on_init_blueprint()
-        self.app.steps["worker"].add(_Served)  # pyright: ignore[reportOptionalSubscript]
+        self.app.steps["worker"].add(_BeforeConsumerStep)  # pyright: ignore[reportOptionalSubscript]
 
     def on_start(self) -> None:
-        self._drained, self._stopped = Bell(), Bell()
+        self._drain_pipe, self._stop_pipe = ParentDeathPipe(), ParentDeathPipe()
         super().on_start()
-        if self._orders.asked:
+        if self._shutdown_signals.requested:
             raise SystemExit(0)
-        self._told = threading.Lock()
-        self._watchdog = Watchdog(self.app.settings, self._on_deaf)
-        signals.task_received.connect(self._heard, weak=False)
+        self._ready_lock = threading.Lock()
+        self._watchdog = Watchdog(self.app.settings, self._on_stall)
+        signals.task_received.connect(self._on_message, weak=False)
         try:
-            self._begin()
+            self._start_executors()
         except FunctoryError as refused:
-            self._refused = refused
+            self._startup_error = refused
             # Anything else Celery would report as a defect, with a traceback.
             raise SystemExit(refused.code) from None
 
-    def _begin(self) -> None:
-        if self.forks:
+    def _start_executors(self) -> None:
+        if self.is_prefork:
             # Once here, so that a machine that lacks something ends the program and not each child again.
-            with Runner.of(self.app.settings) as runner:
-                start_gate(self.app.settings, runner)
-            signals.worker_process_init.connect(self._begin_child, weak=False)
-            signals.worker_process_shutdown.connect(self._end_child, weak=False)
+            with Runner.from_settings(self.app.settings) as runner:
+                check_startup(self.app.settings, runner)
+            signals.worker_process_init.connect(self._start_child, weak=False)
+            signals.worker_process_shutdown.connect(self._stop_child, weak=False)
         else:
-            self.app.open_executor(self.slots, self._watchdog.unheard)
+            self.app.open_executor(self.slots, self._watchdog.add_missing_messages)
 
     def on_pool_ready(self) -> None:
         """Serve without messages if the broker stays away; Celery calls this before it connects."""
         self._watchdog.start()
-        timer = threading.Timer(PATIENCE_SECONDS, self._tell)
+        timer = threading.Timer(BROKER_WAIT_SECONDS, self._report_ready)
         timer.daemon = True
         timer.start()
 
@@ -112,13 +119,13 @@ class Worker(CeleryWorker):
             self._tick.cancel()
         # With no timer that is due, it would sleep until a message comes. Each new connection may have cleared them.
         self._tick = consumer.timer.call_repeatedly(LOOK_SECONDS, lambda: None)
-        self._watchdog.heard()
-        self._tell()
+        self._watchdog.message_received()
+        self._report_ready()
 
-    def _tell(self) -> None:
-        if self._told.acquire(blocking=False):
+    def _report_ready(self) -> None:
+        if self._ready_lock.acquire(blocking=False):
             log.info("ready", slots=self.slots, pool=self.pool_name)
-            self.ready(self)
+            self.on_ready(self)
 
     def start(self) -> None:
         """Run until a signal ends it. Raises the ``FunctoryError`` for which it could not begin."""
@@ -126,10 +133,10 @@ class Worker(CeleryWorker):
             super().start()
         finally:
             self.app.close_executor()
-            self._orders.over()
-        self.exitcode = self._orders.status or self.exitcode
-        if self._refused is not None:
-            raise self._refused
+            self._shutdown_signals.mark_finished()
+        self.exitcode = self._shutdown_signals.status or self.exitcode
+        if self._startup_error is not None:
+            raise self._startup_error
 
     @property
     def pool_name(self) -> str:
@@ -138,7 +145,7 @@ class Worker(CeleryWorker):
         return {"thread": "threads"}.get(name, name)
 
     @property
-    def forks(self) -> bool:
+    def is_prefork(self) -> bool:
         """Whether executions are carried out in children of this process."""
         return self.pool_name == "prefork"
 
@@ -149,32 +156,32 @@ class Worker(CeleryWorker):
 
     def install_platform_tweaks(self, worker: Any) -> None:
         """Our signal handlers instead of Celery's."""
-        self._orders.install(self.heard)
+        self._shutdown_signals.install(self.read_earlier_signals)
 
     def _drain(self, grace: float) -> None:
-        (self._drained if grace else self._stopped).ring()
+        (self._drain_pipe if grace else self._stop_pipe).signal_children()
         if self.app.executor is not None:
             self.app.executor.drain(grace)
         # Celery looks at this between two messages, and between two tries to reach the broker.
-        state.should_stop = self._orders.status
+        state.should_stop = self._shutdown_signals.status
 
-    def _leave(self) -> None:
-        if self.forks:
+    def _close_executors(self) -> None:
+        if self.is_prefork:
             # The children give back what they run, and Celery waits for them.
-            self._orders.wait_over(HARD_SECONDS)
+            self._shutdown_signals.wait_finished(HARD_SECONDS)
         self.app.close_executor()
 
-    def _heard(self, **_: Any) -> None:
-        self._watchdog.heard()
+    def _on_message(self, **_: Any) -> None:
+        self._watchdog.message_received()
 
-    def _on_deaf(self) -> None:
-        self._orders.end(AGAIN)
+    def _on_stall(self) -> None:
+        self._shutdown_signals.shut_down(EX_TEMPFAIL)
 
-    def _begin_child(self, **_: Any) -> None:
-        executor = self.app.open_executor(1, self._watchdog.unheard)
+    def _start_child(self, **_: Any) -> None:
+        executor = self.app.open_executor(1, self._watchdog.add_missing_messages)
         grace = self.app.settings.grace_seconds
-        self._drained.on_ring(lambda: executor.drain(grace))
-        self._stopped.on_ring(lambda: executor.drain(0.0))
+        self._drain_pipe.on_signal(lambda: executor.drain(grace))
+        self._stop_pipe.on_signal(lambda: executor.drain(0.0))
 
         def drain(*_: Any) -> None:
             threading.Thread(
@@ -184,14 +191,14 @@ class Worker(CeleryWorker):
         # A supervisor may send its signal to the whole group of processes.
         signal.signal(signal.SIGTERM, drain)
 
-    def _end_child(self, **_: Any) -> None:
+    def _stop_child(self, **_: Any) -> None:
         self.app.close_executor()
 
     def _configure_logging(self, **_: Any) -> None:
         log_config.configure(self.app.settings.log_level, as_json=self.app.settings.log_json)
 
 
-class _Served(bootsteps.StartStopStep):
+class _BeforeConsumerStep(bootsteps.StartStopStep):
     """Stands between Celery's pool and its consumer, which waits for the broker."""
 
     requires = ("celery.worker.components:Pool",)
@@ -200,31 +207,31 @@ class _Served(bootsteps.StartStopStep):
         parent.on_pool_ready()
 
 
-class Bell:
+class ParentDeathPipe:
     """Rung once by a process, or by its death, and heard by every child that it has forked.
 
     It is a pipe that nobody writes into: its end of file is the sound, and reaches any number of readers.
     """
 
     def __init__(self) -> None:
-        self._hear, self._rope = os.pipe()
+        self._read_end, self._write_end = os.pipe()
         self._lock = threading.Lock()
-        self._rung = False
+        self._signalled = False
 
-    def ring(self) -> None:
+    def signal_children(self) -> None:
         """Ring; a second time is silent."""
         with self._lock:
-            if not self._rung:
-                self._rung = True
-                os.close(self._rope)
+            if not self._signalled:
+                self._signalled = True
+                os.close(self._write_end)
 
-    def on_ring(self, call: Callable[[], None]) -> None:
+    def on_signal(self, call: Callable[[], None]) -> None:
         """In a child: call ``call`` on a thread of its own when the parent rings."""
-        if not self._rung:
-            os.close(self._rope)
+        if not self._signalled:
+            os.close(self._write_end)
 
         def listen() -> None:
-            os.read(self._hear, 1)
+            os.read(self._read_end, 1)
             call()
 
         threading.Thread(target=listen, name="functory-bell", daemon=True).start()

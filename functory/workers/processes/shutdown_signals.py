@@ -26,25 +26,25 @@ HARD_SECONDS = 2.0
 # After the grace time: what runs was killed by then, and is being given back.
 LATE_SECONDS = 5.0
 # sysexits.h, EX_TEMPFAIL: start me again.
-AGAIN = 75
+EX_TEMPFAIL = 75
 
 
-class Orders:
+class ShutdownSignals:
     """Ends a worker's process; each of its ends is bounded, whatever hangs in there.
 
     ``drain(grace)`` makes the worker end within ``grace`` seconds; ``leave`` gives back what still runs and signs
     off. Both are called on threads of their own. :meth:`over` is called by who has ended in order.
     """
 
-    def __init__(self, grace: float, drain: Callable[[float], None], leave: Callable[[], None]) -> None:
+    def __init__(self, grace: float, drain: Callable[[float], None], close: Callable[[], None]) -> None:
         self._grace = grace
         self._drain = drain
-        self._leave = leave
-        self._asked = 0
-        self._over = threading.Event()
+        self._close = close
+        self._request_count = 0
+        self._finished = threading.Event()
         self.status = 0
 
-    def install(self, earlier: Callable[[], bytes] = bytes) -> Orders:
+    def install(self, read_earlier_signals: Callable[[], bytes] = bytes) -> ShutdownSignals:
         """Take over the signals; in the main thread only.
 
         ``earlier`` gives the numbers of the signals that whoever listened until now has heard: a worker that is asked
@@ -59,28 +59,28 @@ class Orders:
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
         for number in SIGNALS:
             signal.signal(number, _nothing)
-        for number in earlier():
+        for number in read_earlier_signals():
             self._on_signal(number)
         threading.Thread(target=self._listen, args=(heard,), name="functory-signals", daemon=True).start()
         return self
 
-    def end(self, status: int) -> None:
+    def shut_down(self, status: int) -> None:
         """End softly with this status, not because of a signal."""
-        self._asked = max(self._asked, 1)
-        self._begin(hard=False, status=status)
+        self._request_count = max(self._request_count, 1)
+        self._start_shutdown(hard=False, status=status)
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether the end was asked for."""
-        return self._asked > 0
+        return self._request_count > 0
 
-    def over(self) -> None:
+    def mark_finished(self) -> None:
         """The worker has ended in order."""
-        self._over.set()
+        self._finished.set()
 
-    def wait_over(self, timeout: float) -> bool:
+    def wait_finished(self, timeout: float) -> bool:
         """Wait for that."""
-        return self._over.wait(timeout)
+        return self._finished.wait(timeout)
 
     def _listen(self, heard: int) -> None:
         while True:
@@ -89,36 +89,36 @@ class Orders:
                     self._on_signal(number)
 
     def _on_signal(self, number: int) -> None:
-        self._asked += 1
-        if self._asked > 2:
+        self._request_count += 1
+        if self._request_count > 2:
             os._exit(128 + number)
-        hard = self._asked > 1 or number == signal.SIGQUIT
-        self._begin(hard=hard, status=128 + number if hard else 0)
+        hard = self._request_count > 1 or number == signal.SIGQUIT
+        self._start_shutdown(hard=hard, status=128 + number if hard else 0)
 
-    def _begin(self, *, hard: bool, status: int) -> None:
+    def _start_shutdown(self, *, hard: bool, status: int) -> None:
         self.status = status
-        threading.Thread(target=self._carry_out, args=(hard,), name="functory-end", daemon=True).start()
+        threading.Thread(target=self._run_shutdown, args=(hard,), name="functory-end", daemon=True).start()
 
-    def _carry_out(self, hard: bool) -> None:
+    def _run_shutdown(self, hard: bool) -> None:
         until = time.monotonic() + (HARD_SECONDS if hard else self._grace + LATE_SECONDS)
         log.info("stopping", grace_seconds=0 if hard else self._grace)
         grace = 0.0 if hard else self._grace
         threading.Thread(target=self._drain, args=(grace,), name="functory-draining", daemon=True).start()
         if hard:
-            leaving = threading.Thread(target=self._leave, name="functory-leave", daemon=True)
+            leaving = threading.Thread(target=self._close, name="functory-leave", daemon=True)
             leaving.start()
             leaving.join(HARD_SECONDS)
             os._exit(self.status)
-        if not self._over.wait(max(0.0, until - time.monotonic())):
-            _told("did not end in time")
+        if not self._finished.wait(max(0.0, until - time.monotonic())):
+            _log_blocking_threads("did not end in time")
             os._exit(self.status or 1)
         # The interpreter waits for threads of libraries, and may do so for ever; nothing of ours is open any more.
         time.sleep(LATE_SECONDS)
-        _told("ended in order, and was held up")
+        _log_blocking_threads("ended in order, and was held up")
         os._exit(self.status)
 
 
-def _told(what: str) -> None:
+def _log_blocking_threads(what: str) -> None:
     """Who holds up the end: the only trace of it, when somebody asks tomorrow."""
     log.warning(what, threads=sorted(one.name for one in threading.enumerate() if not one.daemon))
     faulthandler.dump_traceback(all_threads=True)

@@ -23,11 +23,11 @@ import structlog
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.settings import Settings
 from functory.workers.sandbox.confinement.cgroups import Cgroups
-from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from functory.workers.sandbox.pool.pool import Options, Pool
-from functory.workers.sandbox.pool.pool_key import Kind, kind_of
-from functory.workers.sandbox.pool.warm_children import Warm, key_of
-from functory.workers.sandbox.pool.zygote_process import sweep
+from functory.workers.sandbox.pool.pool_key import PoolKey, pool_key_of
+from functory.workers.sandbox.pool.warm_children import WarmChildren, warm_key_of
+from functory.workers.sandbox.pool.zygote_process import remove_stale_folders
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.frames import (
     Described,
@@ -36,11 +36,11 @@ from functory.workers.sandbox.protocol.frames import (
     Inspect,
     ProtocolError,
     Start,
-    frame_for_guest,
+    encode_for_guest,
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job, Limits, Outcome, Signature, Status
-from functory.workers.sandbox.protocol.log_lines import harmless
+from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.supervision.run import Run, with_traffic
 from functory.workers.sandbox.supervision.supervisor import Supervisor, Verdict, outcome_error
@@ -49,8 +49,8 @@ _log = structlog.get_logger(__name__)
 _STARTS = 3  # a child found dead before it was told anything has run nothing: another one
 _DEATH_SECONDS = 5.0
 _SCHEMA_BYTES = 1_048_576
-_PLAIN = Kind()
-_INSPECTING = Kind(inspecting=True)
+_DEFAULT_POOL_KEY = PoolKey()
+_INSPECTION_POOL_KEY = PoolKey(inspecting=True)
 
 
 class Runner:
@@ -76,14 +76,14 @@ class Runner:
         self._private_networks = tuple(private_networks)
         self._lock = threading.Lock()
         self._pool: Pool | None = None
-        self._warm: Warm | None = None
-        self._broker: Broker | None = None
+        self._warm: WarmChildren | None = None
+        self._broker: ConnectionBroker | None = None
         self._groups: Cgroups | None = None
         self._closed = False
         _runners.add(self)
 
     @classmethod
-    def of(cls, settings: Settings) -> Runner:
+    def from_settings(cls, settings: Settings) -> Runner:
         """A runner as the operator wants it."""
         tier = "none" if settings.unsafe_no_sandbox else settings.sandbox_tier
         options = Options(
@@ -102,7 +102,7 @@ class Runner:
     def tier(self) -> Tier:
         """How children are confined. Starts a zygote if that is not known yet; ``Unavailable`` when none can."""
         if self._tier is None:
-            self._tier = self._running().tier
+            self._tier = self._ensure_pool().tier
         return self._tier
 
     @property
@@ -114,17 +114,17 @@ class Runner:
     def zygote_pid(self) -> int | None:
         """The pid of the zygote of plain functions, None while there is none."""
         pool = self._pool
-        return pool.pid_of(_PLAIN) if pool is not None else None
+        return pool.pid_of(_DEFAULT_POOL_KEY) if pool is not None else None
 
     @property
     def groups(self) -> Cgroups | None:
         """The control groups that children are put into, None where none can be written."""
-        self._running()
+        self._ensure_pool()
         return self._groups
 
     def start(self) -> None:
         """Start a zygote now instead of at the first run; ``Unavailable`` when it cannot start."""
-        self._running().start(_PLAIN)
+        self._ensure_pool().start(_DEFAULT_POOL_KEY)
 
     def close(self) -> None:
         """End every zygote and with it every run in progress; afterwards the runner refuses."""
@@ -155,44 +155,50 @@ class Runner:
         """
         control = control or Control()
         try:
-            whole = frame_for_guest(Start(job=job))
+            whole = encode_for_guest(Start(job=job))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             control.ended.set()
-            return _unsent("failed", "Invalid", f"the input cannot be sent to the function: {error}")
+            return _not_started("failed", "Invalid", f"the input cannot be sent to the function: {error}")
         try:
-            pool = self._running()
-            kind = kind_of(job)
+            pool = self._ensure_pool()
+            kind = pool_key_of(job)
             warm = self._warm if job.reuse else None
-            key = key_of(job, kind) if warm else None
+            key = warm_key_of(job, kind) if warm else None
             for _ in range(_STARTS):
-                child = warm.take(key) if warm and key else pool.child(kind, job.limits.bounds())
+                child = warm.acquire(key) if warm and key else pool.child(kind, job.limits.bounds())
                 # A warm one has the codes already.
                 known = msgspec.structs.replace(job, codes={}) if child.runs else None
-                first = frame_for_guest(Start(job=known)) if known else whole
-                run = Run(job, host, child, self._monotonic, control, pool.begun)
+                first = encode_for_guest(Start(job=known)) if known else whole
+                run = Run(job, host, child, self._monotonic, control, pool.task_started)
                 kept = False
                 try:
                     outcome = run.outcome(first)
                     traffic = pool.traffic(child)
                     if outcome is not None and traffic is not None:
                         outcome = with_traffic(outcome, traffic, self._options.traffic_bytes)
-                    if warm and key and outcome is not None and outcome.status == "succeeded" and run.clean:
-                        kept = warm.keep(key, child)
+                    if (
+                        warm
+                        and key
+                        and outcome is not None
+                        and outcome.status == "succeeded"
+                        and run.is_reusable
+                    ):
+                        kept = warm.put_back(key, child)
                 finally:
                     if not kept:
-                        pool.bury(child, None if run.told else _DEATH_SECONDS)
+                        pool.reap(child, None if run.child_reported_end else _DEATH_SECONDS)
                 if outcome is not None:
                     return outcome
         except Unavailable as error:
             if self._closed:
                 raise
-            return _unsent("sandbox_error", "Unavailable", str(error))
+            return _not_started("sandbox_error", "Unavailable", str(error))
         except OSError as error:
             # No descriptor, process, folder or control group to be had: nothing has run.
-            return _unsent("sandbox_error", "SandboxError", f"it could not be started: {error}")
+            return _not_started("sandbox_error", "SandboxError", f"it could not be started: {error}")
         finally:
             control.ended.set()
-        return _unsent("crashed", "ZygoteLost", "the process that starts executions keeps ending")
+        return _not_started("crashed", "ZygoteLost", "the process that starts executions keeps ending")
 
     def inspect(
         self,
@@ -211,7 +217,7 @@ class Runner:
         limits = Limits(
             wall_seconds=timeout, total_seconds=timeout, cpu_seconds=timeout, result_bytes=_SCHEMA_BYTES
         )
-        kind = Kind(packages=tuple(packages), inspecting=True)
+        kind = PoolKey(packages=tuple(packages), inspecting=True)
         found: list[Described] = []
 
         def on_frame(frame: FromGuest, size: int) -> Verdict | None:
@@ -219,21 +225,21 @@ class Runner:
                 found[:] = [frame]
                 return Verdict("succeeded") if frame.final else None
             if isinstance(frame, Failed):
-                return Verdict("failed", harmless(frame.error.message))
+                return Verdict("failed", escape_control_characters(frame.error.message))
             raise ProtocolError(f"{type(frame).__name__} has no place in an inspection")
 
         verdict: Verdict | None = None
         try:
-            first = frame_for_guest(Inspect(source=source, name=name, imports=list(imports)))
+            first = encode_for_guest(Inspect(source=source, name=name, imports=list(imports)))
             # A kind without packages tells the tier; one whose packages cannot be used would be no answer.
-            pool = self._running(_INSPECTING)
+            pool = self._ensure_pool(_INSPECTION_POOL_KEY)
             for _ in range(_STARTS):
                 child = pool.child(kind, limits.bounds())
                 supervisor = Supervisor(child, limits, self._monotonic, on_frame, Control())
                 try:
                     verdict = supervisor.supervise(first)
                 finally:
-                    pool.bury(child, None if supervisor.told else _DEATH_SECONDS)
+                    pool.reap(child, None if supervisor.child_reported_end else _DEATH_SECONDS)
                 if verdict is not None:
                     break
         except (FunctoryError, TypeError, ValueError) as error:
@@ -243,7 +249,7 @@ class Runner:
             if found
             else Described(input_schema={"type": "object"}, output_schema=None, problems=[], final=False)
         )
-        problems = [harmless(text) for text in described.problems]
+        problems = [escape_control_characters(text) for text in described.problems]
         if verdict is None or verdict.status != "succeeded":
             message = verdict.message if verdict else "no process for it"
             problems.append(f"{name}: its type hints could not be evaluated: {message}")
@@ -251,7 +257,7 @@ class Runner:
             input_schema=described.input_schema, output_schema=described.output_schema, problems=problems
         )
 
-    def _running(self, kind: Kind = _PLAIN) -> Pool:
+    def _ensure_pool(self, kind: PoolKey = _DEFAULT_POOL_KEY) -> Pool:
         """The pool; the first use starts a zygote of ``kind``, which tells what tier there is."""
         pool = self._pool
         if pool is not None:
@@ -262,14 +268,14 @@ class Runner:
                     "the runner is closed", "the worker is shutting down", "start another worker"
                 )
             if self._pool is None:
-                sweep()
-                self._broker = Broker(self._private_networks)
+                remove_stale_folders()
+                self._broker = ConnectionBroker(self._private_networks)
                 self._groups = Cgroups.open()
-                self._pool = self._started(kind, self._broker, self._groups)
-                self._warm = Warm(self._pool, self._options, self._monotonic)
+                self._pool = self._start_pool(kind, self._broker, self._groups)
+                self._warm = WarmChildren(self._pool, self._options, self._monotonic)
             return self._pool
 
-    def _started(self, kind: Kind, broker: Broker, groups: Cgroups | None) -> Pool:
+    def _start_pool(self, kind: PoolKey, broker: ConnectionBroker, groups: Cgroups | None) -> Pool:
         """A pool of the wanted tier, or of the strongest one in which a zygote starts.
 
         Each tier's zygote starts only if every step of its confinement succeeds, so what starts holds.
@@ -303,9 +309,9 @@ class Runner:
         self._lock = threading.Lock()
         pool, self._pool = self._pool, None
         if self._warm is not None:
-            self._warm.forsake()
+            self._warm.close_inherited()
         if pool is not None:
-            pool.forsake()
+            pool.close_inherited()
             # It is known to work here.
             self._wanted = pool.tier
         self._warm = None
@@ -325,5 +331,5 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _unsent(status: Status, kind: str, message: str) -> Outcome:
+def _not_started(status: Status, kind: str, message: str) -> Outcome:
     return Outcome(status=status, error=outcome_error(Verdict(status, message, type=kind)))

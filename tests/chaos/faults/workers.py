@@ -12,7 +12,7 @@ import psutil
 import sqlalchemy as sa
 
 from functory.engine.database.schema import attempt, execution
-from functory.workers.processes.shutdown_signals import AGAIN
+from functory.workers.processes.shutdown_signals import EX_TEMPFAIL
 from tests.chaos import workload
 from tests.chaos.deployment import descendants, kill_tree, send
 from tests.chaos.fault import Chaos, fault
@@ -309,7 +309,7 @@ def hook_ears(chaos: Chaos) -> None:
 def started_again(chaos: Chaos, counts: Counts) -> list[str]:
     """The watchdog ended a deaf worker, and polling lost nothing until then."""
     complaints = nothing_lost(chaos, counts)
-    if not any(what == f"worker {AGAIN}" for what in chaos.deployment.exits):
+    if not any(what == f"worker {EX_TEMPFAIL}" for what in chaos.deployment.exits):
         complaints.append(f"no worker ended itself: {dict(chaos.deployment.exits)}")
     return complaints
 

@@ -49,8 +49,8 @@ def test_readiness_says_how_workers_confine_functions(functory: Functory) -> Non
         "ok": True,
         "workers": {},
     }
-    worker_registry.seen(functory.database, "one", 4, "B")
-    worker_registry.seen(functory.database, "two", 4, "none")
+    worker_registry.record_heartbeat(functory.database, "one", 4, "B")
+    worker_registry.record_heartbeat(functory.database, "two", 4, "none")
     part = TestClient(create_app(functory)).get("/readyz").json()["checks"]["sandbox"]
     assert part["ok"] is True and part["workers"] == {"B": 1, "none": 1}
     assert "without a sandbox" in part["why"]

@@ -503,11 +503,11 @@ def test_without_a_token_only_this_machine_may_send_and_under_its_own_name(
     listens: str, host: str, taken: bool
 ) -> None:
     settings = Settings(host=listens)
-    refused = cloudevents.refusal(settings, [], [host])
+    refused = cloudevents.authorization_error(settings, [], [host])
     assert (refused is None) is taken
     if refused is not None:
         assert refused.status_code == 403 and b"FUNCTORY_EVENTS_TOKEN" in refused.body
-    assert cloudevents.refusal(settings, [], ["localhost", "evil.example.com"]) is not None
+    assert cloudevents.authorization_error(settings, [], ["localhost", "evil.example.com"]) is not None
 
 
 KILLS = 2

@@ -18,13 +18,13 @@ from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 from functory.engine.executions.store import Executions
 from functory.engine.maintenance import compensator
 from functory.engine.maintenance.compensator import Compensations
 from functory.engine.maintenance.reaper import Reaper
 from functory.engine.triggers.routing import Decision
-from functory.triggers.routing.release import Turn
+from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.workers.dispatcher import Dispatcher
 from functory.workers.execution.host_functions import EngineHost, Services
@@ -113,10 +113,10 @@ def router(world: World) -> Process:
 
 def flow(world: World) -> Process:
     """Takes turns at what flow control holds."""
-    turn = Turn(world.database, world.settings)
+    turn = Release(world.database, world.settings)
 
     def work() -> bool:
-        more = turn.take()
+        more = turn.run_once()
         world.note("turn", more)
         return more
 
@@ -182,7 +182,7 @@ def undoer(world: World) -> Process:
     stuck = "SELECT saga_id FROM compensation WHERE state = 'failed' LIMIT 1"
 
     def work() -> bool:
-        Compensations(world.database).again(world.scalar(stuck))
+        Compensations(world.database).retry(world.scalar(stuck))
         world.note("undo again")
         return False
 
@@ -196,7 +196,7 @@ def forgetter(world: World) -> Process:
     return Role(
         world,
         "retention",
-        lambda: any(retention.forget(world.database, timedelta(days=1)).values()),
+        lambda: any(retention.delete_expired(world.database, timedelta(days=1)).values()),
         None,
         "SELECT 1",
         poll=60.0,
@@ -264,7 +264,7 @@ class Worker(Process):
             world.database,
             worker,
             lease_seconds=world.settings.lease_seconds,
-            author_grants=grants.kinds_of_authors(world.settings),
+            author_grants=grants.author_grant_kinds(world.settings),
             rng=Random(world.rng.random()),
         )
         self.running: dict[tuple[str, int], Run] = {}
@@ -298,7 +298,7 @@ class Worker(Process):
                 break
             yield 0.5, None
         try:
-            worker_registry.gone(self.world.database, self.name)
+            worker_registry.deregister(self.world.database, self.name)
         except Unavailable:
             pass
         self.world.kill(self, "ended in order")
@@ -317,7 +317,7 @@ class Worker(Process):
                 else:
                     yield world.rng.random() * 0.1, None
                     if self.draining:
-                        dispatch.recall(world.database, ids)
+                        dispatch.redispatch_now(world.database, ids)
                         return
                     runs = self._hold(self.attempts.claim(ids))
             except Unavailable as error:
@@ -342,9 +342,9 @@ class Worker(Process):
         run.begun = True
         try:
             if run.claim.row["cancel_requested_at"] is not None:
-                ending: Ending | None = _cancelled()
+                ending: AttemptResult | None = _cancelled()
             elif run.claim.problem is not None:
-                ending = Ending("failed", error=_error("problem"), retryable=False)
+                ending = AttemptResult("failed", error=_error("problem"), retryable=False)
             else:
                 ending = yield from self._function(run)
             if ending is not None:
@@ -390,10 +390,10 @@ class Worker(Process):
             world.kill(self, "by its function")
             yield 0.0, None
         if outcome == "succeeded":
-            return Ending("succeeded", result={"fence": claim.fence, "worker": self.name})
-        return Ending(outcome, error=_error(outcome))
+            return AttemptResult("succeeded", result={"fence": claim.fence, "worker": self.name})
+        return AttemptResult(outcome, error=_error(outcome))
 
-    def _killed(self, run: Run) -> Ending | None:
+    def _killed(self, run: Run) -> AttemptResult | None:
         return _cancelled() if run.killed == "cancelled" else None
 
     def _emit(self, run: Run, host: EngineHost, type_: str) -> Steps:
@@ -469,7 +469,7 @@ class Worker(Process):
 
         return lend
 
-    def _finish(self, run: Run, ending: Ending) -> Steps:
+    def _finish(self, run: Run, ending: AttemptResult) -> Steps:
         pause = 0.2
         world = self.world
         # No two endings look alike: the engine knows by this which of them it has stored.
@@ -494,9 +494,9 @@ class Worker(Process):
         while True:
             held = list(self.running.values())
             try:
-                self.attempts.settle()
+                self.attempts.reconcile()
                 if world.now - seen > world.settings.lease_seconds * 3:
-                    worker_registry.seen(world.database, self.name, self.slots, "none")
+                    worker_registry.record_heartbeat(world.database, self.name, self.slots, "none")
                     seen = world.now
                 if held:
                     pulse = self.attempts.heartbeat([run.key for run in held])
@@ -505,20 +505,20 @@ class Worker(Process):
                             run.killed = run.killed or "lost"
                         else:
                             self._check_owner(run, "zombie's heartbeat", "a lease was extended by a zombie")
-                            if run.key in pulse.cancel:
+                            if run.key in pulse.cancel_requested:
                                 run.killed = run.killed or "cancelled"
                     waiting = [r for r in held if not r.begun and world.now - r.claimed_at > PATIENCE]
                     if waiting:
                         for run in waiting:
                             self.running.pop(run.key, None)
-                        self.attempts.release([r.key for r in waiting], "it waited", begun=False)
+                        self.attempts.release([r.key for r in waiting], "it waited", started=False)
             except Unavailable as error:
                 world.note("no heartbeat", error.why)
             yield every * (0.7 + world.rng.random() * 0.3), None
 
 
-def _cancelled() -> Ending:
-    return Ending("cancelled", error=_error("Cancelled"))
+def _cancelled() -> AttemptResult:
+    return AttemptResult("cancelled", error=_error("Cancelled"))
 
 
 def _error(what: str) -> dict[str, str]:

@@ -118,7 +118,7 @@ class Deck:
             found.version = self.triggers.version
             for name in ("_compiled", "_places", "_keys"):
                 getattr(found, name).update(getattr(self.triggers, name))
-            for key, place in self.triggers._places.items():
+            for key, place in self.triggers._patterns.items():
                 found._index.add(key, place.pattern)
 
 

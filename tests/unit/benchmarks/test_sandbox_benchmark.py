@@ -12,7 +12,7 @@ from benchmarks.forkserver import ForkServer
 def test_every_way_is_measured_beside_a_bare_fork(capsys):
     rows = sandbox.run(tiers=["none"], calls=2)["rows"]
     assert {(row["way"], row["what"]) for row in rows if "skipped" not in row} >= {
-        *(("no tier", what) for what in sandbox._MEASURED),
+        *(("no tier", what) for what in sandbox._MEASUREMENTS),
         ("bare fork", "forked"),
         ("python -I", "forked"),
     }

@@ -30,7 +30,7 @@ HEAVY = (
 def every_command() -> list[list[str]]:
     found: list[list[str]] = []
     for entry in command_index.entries():
-        command: Any = application.load(entry)
+        command: Any = application.load_command(entry)
         found.append([entry.name])
         found += [[entry.name, verb] for verb in getattr(command, "commands", ())]
     return found

@@ -7,7 +7,7 @@ import pytest
 
 from functory.cli.commands import config
 from functory.terminal import console, errors
-from functory.terminal.console import Screen
+from functory.terminal.console import CommandOutput
 
 ROWS = [
     {"id": "a", "name": "one\ttab\nline", "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "done": True},
@@ -19,24 +19,24 @@ COLUMNS = {"id": "ID", "name": "NAME", "at": "AT", "done": "DONE"}
 def test_in_a_pipe_a_table_is_one_line_a_row_with_tabs_between_the_cells(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Screen().table(ROWS, COLUMNS)
+    CommandOutput().table(ROWS, COLUMNS)
     assert capsys.readouterr().out == "a\tone tab line\t2026-01-02T03:04:05Z\tyes\nb\t\t\tno\n"
 
 
 def test_json_keeps_the_values_and_writes_times_in_iso_8601(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(json=True).table(ROWS, COLUMNS)
+    CommandOutput(json=True).table(ROWS, COLUMNS)
     assert json.loads(capsys.readouterr().out)[0]["at"] == "2026-01-02T03:04:05Z"
 
 
 def test_an_empty_table_is_an_empty_array_and_an_empty_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(json=True).table([], COLUMNS)
+    CommandOutput(json=True).table([], COLUMNS)
     assert capsys.readouterr().out == "[]\n"
-    Screen().table([], COLUMNS)
+    CommandOutput().table([], COLUMNS)
     assert capsys.readouterr().out == ""
 
 
 def test_quiet_prints_the_key_of_each_row(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(quiet=True).table(ROWS, COLUMNS)
+    CommandOutput(quiet=True).table(ROWS, COLUMNS)
     assert capsys.readouterr().out == "a\nb\n"
 
 
@@ -44,8 +44,8 @@ def test_a_terminal_gets_a_table_whose_cells_cannot_command_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    out = Screen()
-    out.people = True
+    out = CommandOutput()
+    out.is_terminal = True
     out.table([{"id": "a", "name": "\x1b]0;owned\x07[bold]x"}], {"id": "ID", "name": "NAME"})
     said = capsys.readouterr().out
     assert "ID" in said and "\\x1b]0;owned\\x07[bold]x" in said
@@ -53,9 +53,9 @@ def test_a_terminal_gets_a_table_whose_cells_cannot_command_it(
 
 
 def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    assert errors.clean("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
+    assert errors.escape_control_characters("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
     console.note("\x1b[2J")
-    errors.write("what\x1b", "why\x1b", "try\x1b")
+    errors.print_message("what\x1b", "why\x1b", "try\x1b")
     assert "\x1b" not in capsys.readouterr().err
 
 
@@ -74,7 +74,7 @@ def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFi
     ],
 )
 def test_durations_are_told_in_the_unit_that_fits(seconds: float | None, shown: str) -> None:
-    assert console.seconds(seconds) == shown
+    assert console.format_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_durations_are_told_in_the_unit_that_fits(seconds: float | None, shown: 
     ],
 )
 def test_a_shown_url_holds_no_password(url: str, shown: str) -> None:
-    assert config.masked(url) == shown
+    assert config.mask_url(url) == shown

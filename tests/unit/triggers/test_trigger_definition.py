@@ -12,9 +12,9 @@ from functory.triggers.patterns import flatten
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def compiled(**fields: Any) -> definition.Compiled:
+def compiled(**fields: Any) -> definition.CompiledTrigger:
     return definition.compile_definition(
-        {"id": "1", "name": "t", "version": 1, "definition": definition.read(fields)}
+        {"id": "1", "name": "t", "version": 1, "definition": definition.parse(fields)}
     )
 
 
@@ -24,7 +24,7 @@ def event(type_: str, subject: str | None = None, data: Any = None) -> dict[str,
     )
 
 
-def fits(made: definition.Compiled, *given: Any) -> bool:
+def fits(made: definition.CompiledTrigger, *given: Any) -> bool:
     return made.pattern.matches(flatten(event(*given)))
 
 
@@ -68,7 +68,7 @@ def test_conditions_hold_on_the_metadata_or_on_the_data():
 
 
 def test_the_stored_form_reads_back_as_itself():
-    made = definition.read(
+    made = definition.parse(
         {
             "on": {"type": ["a"]},
             "function": "f@3",
@@ -77,7 +77,7 @@ def test_the_stored_form_reads_back_as_itself():
             "guards": {"max_depth": 3},
         }
     )
-    assert definition.read(made) == made
+    assert definition.parse(made) == made
     assert (
         definition.compile_definition(
             {"id": "1", "name": "t", "version": 1, "definition": made}
@@ -139,13 +139,13 @@ def test_a_template_that_does_not_fit_the_event_is_refused():
 
 def test_a_condition_is_asked_after_the_pattern():
     made = compiled(on={"type": ["a"]}, function="f", when="data.n > 1")
-    verdicts = [made.holds(event("a", data=data), NOW) for data in ({"n": 2}, {"n": 1}, {})]
+    verdicts = [made.evaluate_conditions(event("a", data=data), NOW) for data in ({"n": 2}, {"n": 1}, {})]
     assert [(v.matched, v.problem is None) for v in verdicts if v] == [
         (True, True),
         (False, True),
         (False, False),
     ]
-    assert compiled(on={"type": ["a"]}, function="f").holds(event("a"), NOW) is None
+    assert compiled(on={"type": ["a"]}, function="f").evaluate_conditions(event("a"), NOW) is None
 
 
 @pytest.mark.parametrize(

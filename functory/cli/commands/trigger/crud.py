@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, confirm, noun
+from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.commands.trigger import debug
 from functory.cli.commands.trigger import guards as guard_commands
 from functory.cli.input import values
 from functory.terminal import console, json_fields
-from functory.terminal.console import AsJson, Quiet, Screen
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = noun("Rules that turn events into executions.")
+app = command_group("Rules that turn events into executions.")
 
 for _verb, _example in (*guard_commands.VERBS, (debug.debug, "functory trigger debug reorder --key ada")):
     app.command(epilog=f"Example: {_example}")(_verb)
@@ -115,13 +115,13 @@ def add(
 
     fields = _read_file(file) if file is not None else {}
     named = {
-        "on": values.document(on, "--on") if on is not None else None,
+        "on": values.read_json(on, "--on") if on is not None else None,
         "function": function,
         "when": when,
-        "criteria": values.object_of(criteria, "--criteria") if criteria is not None else None,
-        "input": values.document(input_, "--input") if input_ is not None else None,
-        "guards": values.object_of(guards, "--guards") if guards is not None else None,
-        "flow": controls.read(
+        "criteria": values.read_json_object(criteria, "--criteria") if criteria is not None else None,
+        "input": values.read_json(input_, "--input") if input_ is not None else None,
+        "guards": values.read_json_object(guards, "--guards") if guards is not None else None,
+        "flow": controls.from_options(
             debounce=debounce,
             throttle=throttle,
             rate_limit=rate_limit,
@@ -135,12 +135,12 @@ def add(
             expires=expires,
             flow=flow,
         ),
-        "composite": values.object_of(composite, "--composite") if composite is not None else None,
+        "composite": values.read_json_object(composite, "--composite") if composite is not None else None,
         "compensate": compensate,
         "event_type": event_type,
         "target_function": target_function,
         "trigger_function": trigger_function,
-        "conditions": values.pairs(condition, "--condition") if condition else None,
+        "conditions": values.parse_pairs(condition, "--condition") if condition else None,
     }
     fields |= {field: value for field, value in named.items() if value is not None}
     if not any(fields.get(field) for field in ("on", "event_type", "composite")):
@@ -154,10 +154,10 @@ def add(
     with session.engine() as engine:
         row = _save(engine, chosen, fields, expected_version, shadow)
         target = row["definition"]["function"]
-        target_name, pin = dependencies.reference(target)
-        if not dependency_tree.exists(engine, {"name": target_name, "pin": pin}):
+        target_name, pin = dependencies.parse_reference(target)
+        if not dependency_tree.dependency_exists(engine, {"name": target_name, "pin": pin}):
             console.warn(f"the function {target} does not exist yet: the trigger is suppressed until it does")
-    out = Screen(json=json, quiet=quiet)
+    out = CommandOutput(json=json, quiet=quiet)
     if json:
         out.value(json_fields.trigger(row) | {"created": row["created"]})
     elif quiet:
@@ -180,7 +180,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         row
         | {
             "function": row["definition"]["function"],
-            "on": _on(row["definition"]),
+            "on": _pattern_line(row["definition"]),
             "fired": row["fired"] or 0,
             "suppressed": row["suppressed"] or 0,
         }
@@ -196,7 +196,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         "last_at": "LAST",
         "on": "ON",
     }
-    Screen(json=json, quiet=quiet).table(
+    CommandOutput(json=json, quiet=quiet).table(
         shown,
         columns,
         key="name",
@@ -212,7 +212,7 @@ def show(name: Name, json: AsJson = False) -> None:
         row = next((r for r in engine.triggers.list() if r["name"] == name), None) or engine.triggers.get(
             name
         )
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(json_fields.trigger(row))
         return
@@ -223,7 +223,7 @@ def show(name: Name, json: AsJson = False) -> None:
     )
     out.record(
         {
-            "saved": f"{console.moment(row['updated_at'])} by {row['author']}",
+            "saved": f"{console.format_time(row['updated_at'])} by {row['author']}",
             "note": row["note"],
             "function": definition["function"],
             "on": definition.get("on"),
@@ -233,7 +233,7 @@ def show(name: Name, json: AsJson = False) -> None:
             "passes": None if definition["input"] is not None else f"the {definition['pass']}",
             "guards": definition["guards"] or None,
             "is undone": "when what caused the event fails" if definition.get("compensate") else None,
-            **_waits(definition),
+            **_flow_control_lines(definition),
             "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
             "last": row.get("last_at"),
         }
@@ -249,7 +249,10 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
         {field: row[field] for field in ("number", "definition", "sha256", "author", "created_at")}
         for row in rows
     ]
-    shown = [row | {"function": row["definition"]["function"], "on": _on(row["definition"])} for row in rows]
+    shown = [
+        row | {"function": row["definition"]["function"], "on": _pattern_line(row["definition"])}
+        for row in rows
+    ]
     columns = {
         "number": "VERSION",
         "created_at": "SAVED",
@@ -257,7 +260,7 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
         "function": "FUNCTION",
         "on": "ON",
     }
-    Screen(json=json, quiet=quiet).table(shown, columns, key="number", data=data)
+    CommandOutput(json=json, quiet=quiet).table(shown, columns, key="number", data=data)
 
 
 @app.command(epilog="Example: functory trigger pause reorder --note 'stocktaking until Monday'")
@@ -270,7 +273,7 @@ def pause(
     """Suppress it until it is resumed. What is suppressed is recorded."""
     with session.engine() as engine:
         engine.triggers.pause(name, note=note, author=engine.author)
-    Screen().styled((f"trigger {name} is paused; to go on: functory trigger resume {name}", ""))
+    CommandOutput().styled((f"trigger {name} is paused; to go on: functory trigger resume {name}", ""))
 
 
 @app.command(epilog="Example: functory trigger resume reorder")
@@ -278,7 +281,7 @@ def resume(name: Name) -> None:
     """Let a paused trigger fire again."""
     with session.engine() as engine:
         engine.triggers.resume(name, author=engine.author)
-    Screen().styled((f"trigger {name} is enabled; what was suppressed meanwhile stays suppressed", ""))
+    CommandOutput().styled((f"trigger {name} is enabled; what was suppressed meanwhile stays suppressed", ""))
 
 
 @app.command(epilog="Example: functory trigger delete reorder --yes")
@@ -288,7 +291,7 @@ def delete(name: Name, yes: Yes = False) -> None:
         engine.triggers.get(name)
         confirm(f"Delete the trigger {name}?", yes)
         engine.triggers.delete(name, author=engine.author)
-    Screen().styled((f"trigger {name} is deleted", ""))
+    CommandOutput().styled((f"trigger {name} is deleted", ""))
 
 
 @app.command(epilog="Example: functory trigger test reorder --event event.json")
@@ -304,8 +307,8 @@ def test(
 
     with session.engine() as engine:
         row = engine.triggers.get(name)
-        answer = dry_run.rehearse(engine, row, dry_run.read_event(engine, event))
-    out = Screen(json=json)
+        answer = dry_run.dry_run(engine, row, dry_run.read_event(engine, event))
+    out = CommandOutput(json=json)
     if json:
         out.value(answer)
     else:
@@ -334,20 +337,20 @@ def vectors(
     return 1 if counts["wrong"] or counts["invalid_accepted"] else 0
 
 
-def _on(definition: Mapping[str, Any]) -> str:
+def _pattern_line(definition: Mapping[str, Any]) -> str:
     """What it waits for, on one line."""
-    return console.short(definition["on"] if "on" in definition else definition["composite"])
+    return console.short_json(definition["on"] if "on" in definition else definition["composite"])
 
 
-def _waits(definition: Mapping[str, Any]) -> dict[str, str]:
+def _flow_control_lines(definition: Mapping[str, Any]) -> dict[str, str]:
     """Its composite and its flow control, a line each."""
     from functory.cli.input import flow_control
 
     lines: dict[str, list[str]] = {}
     if "composite" in definition:
-        for name, text in flow_control.composite(definition["composite"]):
+        for name, text in flow_control.describe_composite(definition["composite"]):
             lines.setdefault(name, []).append(text)
-    for name, text in flow_control.told(definition.get("flow") or {}):
+    for name, text in flow_control.describe(definition.get("flow") or {}):
         lines.setdefault(name, []).append(text)
     return {name: "\n".join(texts) for name, texts in lines.items()}
 
@@ -360,14 +363,14 @@ def _read_file(file: str) -> dict[str, Any]:
     if file.endswith((".yaml", ".yml")):
         from functory.packs.stackstorm.document import parse_document
 
-        found = parse_document(values.text_of(file), file)
+        found = parse_document(values.read_text(file), file)
         if not isinstance(found, dict):
             raise Invalid(f"{file} holds no trigger", "it is not an object", "on: …, function: …")
         return found
     if not file.endswith(".toml"):
-        return values.object_of("-" if file == "-" else f"@{file}", "the trigger file")
+        return values.read_json_object("-" if file == "-" else f"@{file}", "the trigger file")
     try:
-        return tomllib.loads(values.text_of(file))
+        return tomllib.loads(values.read_text(file))
     except tomllib.TOMLDecodeError as error:
         raise Invalid(f"{file} is not TOML", str(error), "correct the file, or write JSON") from None
 

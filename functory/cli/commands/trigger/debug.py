@@ -9,10 +9,10 @@ import typer
 
 from functory.cli import session
 from functory.terminal import console
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
-    from functory.engine.triggers.inspection import Standing
+    from functory.engine.triggers.inspection import TriggerInspection
 
 
 def debug(
@@ -28,11 +28,11 @@ def debug(
     from functory.engine.triggers import inspection
 
     with session.engine() as engine:
-        found = inspection.of(engine.database, name, key=key)
+        found = inspection.inspect(engine.database, name, key=key)
         alive = len(worker_registry.alive(engine.database, engine.settings.lease_seconds))
         embedded = engine.settings.embedded
     advice = trigger_backlog.advice(found, workers=alive, embedded=embedded)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(_data(found) | {"advice": advice})
         return
@@ -51,7 +51,7 @@ def debug(
     out.styled((advice, "yellow"))
 
 
-def _data(found: Standing) -> dict[str, Any]:
+def _data(found: TriggerInspection) -> dict[str, Any]:
     """The facts as JSON shows them."""
     row, data = found.trigger, asdict(found)
     definition = row["definition"]

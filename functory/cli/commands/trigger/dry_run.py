@@ -13,24 +13,24 @@ from functory.engine.events import store as event_store
 from functory.engine.functions import dependencies
 from functory.engine.serialization import json_schema
 from functory.terminal import console
-from functory.terminal.console import Screen
-from functory.triggers.analysis.explain import judge
+from functory.terminal.console import CommandOutput
+from functory.triggers.analysis.explain import explain_match
 from functory.triggers.definition import compile_definition
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
 
-def read_event(engine: Functory, place: str) -> dict[str, Any]:
+def read_event(engine: Functory, reference: str) -> dict[str, Any]:
     """A stored event's envelope, or the one in a file, filled up to a whole envelope."""
-    if re.fullmatch(r"[0-9a-fA-F-]{36}", place):
-        return event_store.envelope(engine.events.get(place))
-    found = values.object_of(place if place == "-" else f"@{place}", "the event")
+    if re.fullmatch(r"[0-9a-fA-F-]{36}", reference):
+        return event_store.envelope(engine.events.get(reference))
+    found = values.read_json_object(reference if reference == "-" else f"@{reference}", "the event")
     base = {
         "specversion": "1.0",
         "id": engine.database.new_id(),
         "source": "/functory/cli",
-        "time": console.plain(engine.database.clock.now()),
+        "time": console.to_json_value(engine.database.clock.now()),
         "datacontenttype": "application/json",
         "data": None,
         "functorydepth": 0,
@@ -38,11 +38,11 @@ def read_event(engine: Functory, place: str) -> dict[str, Any]:
     return base | found
 
 
-def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
+def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
     """What the trigger would do about an event, without the guards: those need a real chain."""
     compiled = compile_definition(row)
     now = engine.database.clock.now()
-    matches, clauses = judge(compiled, envelope, now)
+    matches, clauses = explain_match(compiled, envelope, now)
     answer: dict[str, Any] = {
         "trigger": row["name"],
         "version": row["version"],
@@ -55,7 +55,7 @@ def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, An
     }
     criteria = compiled.criteria.explain(envelope, now) if compiled.criteria is not None else []
     answer["clauses"] += [asdict(clause) for clause in criteria]
-    verdict = compiled.holds(envelope, now) if matches else None
+    verdict = compiled.evaluate_conditions(envelope, now) if matches else None
     if verdict is not None:
         answer["fires"] = verdict.matched
     if verdict is not None and compiled.condition is not None and all(clause.matched for clause in criteria):
@@ -66,16 +66,16 @@ def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, An
         }
     if answer["fires"]:
         try:
-            target = engine.functions.get(*dependencies.reference(compiled.function))
-            answer["input"] = compiled.make_input_of_one(envelope, target["parameters"])
+            target = engine.functions.get(*dependencies.parse_reference(compiled.function))
+            answer["input"] = compiled.make_single_event_input(envelope, target["parameters"])
         except FunctoryError as error:
-            return answer | {"fires": False, "problem": _told(error)}
+            return answer | {"fires": False, "problem": _error_text(error)}
         try:
             json_schema.check(
                 target["input_schema"], answer["input"], f"input of {target['name']} v{target['number']}"
             )
         except FunctoryError as error:
-            answer["problem"] = f"the execution would fail: {_told(error)}"
+            answer["problem"] = f"the execution would fail: {_error_text(error)}"
     if answer["fires"] and row["state"] != "enabled":
         answer |= {
             "fires": False,
@@ -84,11 +84,11 @@ def rehearse(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, An
     return answer
 
 
-def _told(error: FunctoryError) -> str:
+def _error_text(error: FunctoryError) -> str:
     return ": ".join(part.replace("\n", "; ") for part in (error.what, error.why) if part)
 
 
-def draw(out: Screen, row: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+def draw(out: CommandOutput, row: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
     """Print the answer for people."""
     out.styled(
         (f"{row['name']} v{row['version']} ", "bold"),
@@ -105,4 +105,4 @@ def draw(out: Screen, row: Mapping[str, Any], answer: Mapping[str, Any]) -> None
     if answer["problem"]:
         out.styled(("  ✗ ", "red"), (answer["problem"], ""))
     if answer["input"] is not None:
-        out.styled(("  input ", "bold"), (console.short(answer["input"], 2000), ""))
+        out.styled(("  input ", "bold"), (console.short_json(answer["input"], 2000), ""))

@@ -14,7 +14,7 @@ import typer
 
 from functory.cli import session
 from functory.cli.input import values
-from functory.terminal.console import AsJson, Screen
+from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
     from functory.triggers.analysis.backtest import Comparison
@@ -29,7 +29,7 @@ def promote(name: Name) -> None:
     """Let a trigger in shadow mode run what it has only recorded so far."""
     with session.engine() as engine:
         engine.triggers.promote(name, author=engine.author)
-    Screen().styled((f"trigger {name} is enabled; it fires from the next event on", ""))
+    CommandOutput().styled((f"trigger {name} is enabled; it fires from the next event on", ""))
 
 
 def replay(
@@ -45,7 +45,7 @@ def replay(
             if engine.settings.embedded
             else engine.executions.get(handle.id)
         )
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value({"execution_id": row["id"], "state": row["state"]})
     else:
@@ -67,9 +67,9 @@ def budget(
     with session.engine() as engine:
         root_id = engine.lineage.tree(root).root_id
         with engine.database.write() as tx:
-            root_budget.raise_to(tx, root_id, maximum)
-            audit.note(tx, engine.author, "budget.raise", root_id, {"maximum": maximum})
-    Screen().styled((f"root {root_id} may cause {maximum} executions", ""))
+            root_budget.set_maximum(tx, root_id, maximum)
+            audit.append(tx, engine.author, "budget.raise", root_id, {"maximum": maximum})
+    CommandOutput().styled((f"root {root_id} may cause {maximum} executions", ""))
 
 
 def halt(
@@ -80,7 +80,9 @@ def halt(
 
     with session.engine() as engine:
         engine.switches.throw(TRIGGERS, note=note, author=engine.author)
-    Screen().styled(("all triggers are halted; events wait. To go on: functory trigger unhalt", "yellow"))
+    CommandOutput().styled(
+        ("all triggers are halted; events wait. To go on: functory trigger unhalt", "yellow")
+    )
 
 
 def unhalt() -> None:
@@ -90,7 +92,7 @@ def unhalt() -> None:
     with session.engine() as engine:
         waiting = engine.lineage.open_work()["pending events"]
         engine.switches.release(TRIGGERS, author=engine.author)
-    Screen().styled((f"triggers fire again; {waiting} events were waiting", ""))
+    CommandOutput().styled((f"triggers fire again; {waiting} events were waiting", ""))
 
 
 def suppressed(json: AsJson = False) -> None:
@@ -104,7 +106,7 @@ def suppressed(json: AsJson = False) -> None:
         "count": "COUNT",
         "first_event_id": "FIRST EVENT",
     }
-    Screen(json=json).table(rows, columns, key="first_event_id", empty="nothing was suppressed")
+    CommandOutput(json=json).table(rows, columns, key="first_event_id", empty="nothing was suppressed")
 
 
 def graph(
@@ -112,12 +114,12 @@ def graph(
     dot: Annotated[bool, typer.Option("--dot", help="Print Graphviz DOT.")] = False,
 ) -> None:
     """Which trigger may start which, and every cycle with its path."""
-    from functory.triggers.analysis.cycles import witness
+    from functory.triggers.analysis.cycles import format_cycle
 
     with session.engine() as engine:
         found = engine.trigger_graph()
     rings = found.cycles()
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value(
             {
@@ -130,7 +132,7 @@ def graph(
                         "target": s.target,
                         "certain": s.emission.certain,
                     }
-                    for steps in found.steps.values()
+                    for steps in found.edges.values()
                     for s in steps
                 ],
                 "cycles": [[step.trigger for step in ring] for ring in rings],
@@ -139,9 +141,9 @@ def graph(
     elif dot:
         sys.stdout.write(_dot(found))
     else:
-        _draw(out, found)
+        _print_graph(out, found)
         for ring in rings:
-            out.styled(("cycle  ", "yellow"), (witness(ring), ""))
+            out.styled(("cycle  ", "yellow"), (format_cycle(ring), ""))
         if not rings:
             out.styled(("no cycles", "green"))
 
@@ -155,19 +157,19 @@ def backtest(
 ) -> None:
     """Run a trigger over the stored events without running anything: what would it have done?"""
     with session.engine() as engine:
-        start = engine.database.clock.now() - timedelta(seconds=_seconds(since))
-        draft = values.object_of(f"@{what}", "the draft") if Path(what).is_file() else None
+        start = engine.database.clock.now() - timedelta(seconds=_parse_seconds(since))
+        draft = values.read_json_object(f"@{what}", "the draft") if Path(what).is_file() else None
         name = str(draft.pop("name", Path(what).stem)) if draft is not None else what
         with _progress(engine.events.count(start), json) as tell:
             result = engine.backtest(name, draft, since=start, progress=tell)
-    out = Screen(json=json)
+    out = CommandOutput(json=json)
     if json:
         out.value({"trigger": name, **result.as_json()})
     else:
-        _show(out, name, result)
+        _print_comparison(out, name, result)
 
 
-def _show(out: Screen, name: str, result: Comparison) -> None:
+def _print_comparison(out: CommandOutput, name: str, result: Comparison) -> None:
     tally = result.draft
     out.record(
         {
@@ -215,7 +217,7 @@ def _progress(total: int, quiet: bool) -> Any:
     return bar()
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     from functory.engine.errors import Invalid
 
     number, unit = text[:-1], text[-1:]
@@ -226,8 +228,8 @@ def _seconds(text: str) -> float:
     return int(number) * UNITS[unit]
 
 
-def _draw(out: Screen, found: Graph) -> None:
-    for name, steps in sorted(found.steps.items()):
+def _print_graph(out: CommandOutput, found: Graph) -> None:
+    for name, steps in sorted(found.edges.items()):
         target = found.triggers[name].function
         out.styled((name, "bold"), (f" → {target}", ""))
         certain = [step for step in steps if step.emission.certain]
@@ -240,7 +242,7 @@ def _draw(out: Screen, found: Graph) -> None:
 
 def _dot(found: Graph) -> str:
     lines = ["digraph triggers {", "  rankdir=LR;"]
-    for steps in found.steps.values():
+    for steps in found.edges.values():
         for step in steps:
             style = "" if step.emission.certain else ", style=dotted"
             lines.append(

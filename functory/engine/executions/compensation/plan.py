@@ -19,18 +19,18 @@ from functory.engine.executions.compensation import steps
 from functory.engine.executions.compensation.steps import Step
 
 
-def begin(tx: Tx, row: Mapping[str, Any], state: str) -> None:
+def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
     """An execution has just ended as ``state``, in this transaction: plan what is to be undone.
 
     ``row`` is what it was before. One statement when there is nothing, none when it has not failed.
     """
-    if state not in steps.UNDONE_AFTER or row["started_at"] is None or row["cause"] == "compensation":
+    if state not in steps.COMPENSATED_STATES or row["started_at"] is None or row["cause"] == "compensation":
         return
-    if write(tx, row["id"], steps.find(tx, row["id"]), 1):
-        tell(tx, row, "saga.started", {"state": state})
+    if add_steps(tx, row["id"], steps.find(tx, row["id"]), 1):
+        emit_event(tx, row, "saga.started", {"state": state})
 
 
-def write(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> bool:
+def add_steps(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> bool:
     """Add steps to a plan, the first at this free ``position``. True when one of them is to be undone by something.
 
     A step that another plan has already is left out.
@@ -44,7 +44,7 @@ def write(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> bool:
             "step_seq": step.seq,
             "function": step.function,
             "compensate": step.compensate,
-            "state": "waiting" if step.ended is None else "pending",
+            "state": "waiting" if step.ended_at is None else "pending",
             "created_at": tx.now,
             "updated_at": tx.now,
         }
@@ -54,7 +54,7 @@ def write(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> bool:
     return any(row["compensate"] for row in rows if row["position"] in written)
 
 
-def tell(tx: Tx, saga: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> None:
+def emit_event(tx: Tx, saga: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> None:
     """Write an event about a saga: caused by the execution that failed."""
     known = {
         "execution_id": saga["id"],
@@ -63,7 +63,7 @@ def tell(tx: Tx, saga: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -
         "parent_id": saga["parent_id"],
     }
     source = f"/functory/executions/{saga['id']}"
-    cause = Cause.of(saga)
-    event_store.add(
+    cause = Cause.from_row(saga)
+    event_store.append(
         tx, [event_store.record(tx, type_, saga["function"], {**known, **data}, source=source, cause=cause)]
     )

@@ -28,7 +28,7 @@ from functory.engine.database.schema import (
 from functory.engine.database.transaction import Tx
 
 # Ends after which what was done is undone. One that expired has never run.
-UNDONE_AFTER = ("failed", "timed_out", "dead", "cancelled")
+COMPENSATED_STATES = ("failed", "timed_out", "dead", "cancelled")
 OPEN = ("queued", "running")
 
 
@@ -44,7 +44,7 @@ class Step:
     seq: int
     function: str
     compensate: str
-    ended: datetime | None
+    ended_at: datetime | None
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -57,15 +57,15 @@ def find(tx: Tx, id_: str) -> list[Step]:
     found: dict[tuple[str, int, int], Step] = {}
     waiting, seen = [id_], {id_}
     while waiting:
-        rows = tx.rows(_below(waiting))
-        steps, within = choose(rows, _parents(tx, rows))
+        rows = tx.rows(_children_statement(waiting))
+        steps, within = select_steps(rows, _parents(tx, rows))
         found |= {step.key: step for step in steps if step.key not in found}
         waiting = [one for one in within if one not in seen]
         seen.update(waiting)
-    return in_order(found.values())
+    return compensation_order(found.values())
 
 
-def failed(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Of event rows those that came too late to start a step, each with the execution that has failed.
 
     That is the one that caused the event, or one that this is a step of. Those that have not failed are held until this
@@ -79,7 +79,7 @@ def failed(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             continue
         # Looked up first and held from the oldest on, as a failure takes them too; until nothing has changed between.
         while True:
-            path = _upwards(tx, row["cause_execution_id"])
+            path = _ancestors(tx, row["cause_execution_id"])
             unheld = sorted({one["id"] for one in path} - held)
             if not unheld or tx.dialect != "postgresql":
                 break
@@ -91,20 +91,20 @@ def failed(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             )
             held.update(unheld)
         for one in path:
-            if one["state"] in UNDONE_AFTER:
+            if one["state"] in COMPENSATED_STATES:
                 found[row["id"]] = one["id"]
     return found
 
 
-_FAILURES = frozenset(f"execution.{state}" for state in UNDONE_AFTER)
+_FAILURES = frozenset(f"execution.{state}" for state in COMPENSATED_STATES)
 
 
-def _upwards(tx: Tx, id_: str) -> list[dict[str, Any]]:
+def _ancestors(tx: Tx, id_: str) -> list[dict[str, Any]]:
     """An execution and those that it is a step of, up to the first that has not succeeded."""
     path: list[dict[str, Any]] = []
     at: str | None = id_
     while at is not None:
-        row = tx.one(
+        row = tx.first(
             sa.select(
                 execution.c.id,
                 execution.c.state,
@@ -120,11 +120,11 @@ def _upwards(tx: Tx, id_: str) -> list[dict[str, Any]]:
         if row is None:
             break
         path.append(row)
-        at = _above(tx, row) if row["state"] == "succeeded" else None
+        at = _parent_step(tx, row) if row["state"] == "succeeded" else None
     return path
 
 
-def _above(tx: Tx, row: Mapping[str, Any]) -> str | None:
+def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
     """The execution that a succeeded one is a step of, and would be looked into for its steps; None for no such."""
     if row["compensate"]:
         return None
@@ -132,7 +132,7 @@ def _above(tx: Tx, row: Mapping[str, Any]) -> str | None:
         return row["parent_id"]
     if row["cause"] != "trigger":
         return None
-    by = tx.one(
+    by = tx.first(
         sa.select(event.c.cause_execution_id, trigger_version.c.definition)
         .select_from(firing)
         .join(event, event.c.id == firing.c.event_id)
@@ -148,7 +148,7 @@ def _above(tx: Tx, row: Mapping[str, Any]) -> str | None:
     return by["cause_execution_id"] if by and by["definition"].get("compensate") else None
 
 
-def choose(
+def select_steps(
     rows: Iterable[Mapping[str, Any]], parents: Mapping[tuple[str, int, int], int | None]
 ) -> tuple[list[Step], list[str]]:
     """Which of the rows that :func:`_below` reads are steps, and the ids of those to be looked into.
@@ -176,12 +176,12 @@ def choose(
     return steps, within
 
 
-def in_order(steps: Iterable[Step]) -> list[Step]:
+def compensation_order(steps: Iterable[Step]) -> list[Step]:
     """In the order of their undoing: what is open, for it ends last, then the newest first."""
     newest = datetime.max
     return sorted(
         steps,
-        key=lambda step: (step.ended.replace(tzinfo=None) if step.ended else newest, *step.key),
+        key=lambda step: (step.ended_at.replace(tzinfo=None) if step.ended_at else newest, *step.key),
         reverse=True,
     )
 
@@ -223,7 +223,7 @@ def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, 
     return {(row["execution_id"], row["fence"], row["seq"]): row["parent_seq"] for row in above}
 
 
-def _below(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...]]:
+def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...]]:
     """What succeeded or is open directly below some executions, in one statement."""
     there = (*OPEN, "succeeded")
     nothing = sa.cast(sa.null(), sa.Integer)

@@ -20,7 +20,7 @@ def _all(kind: str, names: str, *, below: str = "") -> dict[str, str]:
 
 HARMLESS = ""
 
-REACH: dict[str, str] = {
+CAPABILITIES: dict[str, str] = {
     **_all("exec", "exec eval compile", below="builtins."),
     **_all("exec", "runpy code.InteractiveInterpreter code.InteractiveConsole code.interact types.CodeType"),
     **_all("exec", "types.FunctionType"),
@@ -107,13 +107,13 @@ WRITING = _words(
 )
 
 # Everybody's own scratch, and devices that the sandbox has.
-OPEN_PATHS = (
+ALWAYS_GRANTED_PATHS = (
     "/tmp", "/var/tmp", "/dev/shm", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",  # noqa: S108
     "/usr/share/zoneinfo",
 )  # fmt: skip
 
 # Attributes that lead from a value to its type's relatives, to frames, to the globals of other code.
-WALKS = frozenset({
+INTROSPECTION_NAMES = frozenset({
     "__subclasses__", "__mro__", "__bases__", "__base__", "__globals__", "__builtins__", "__code__", "__closure__",
     "__self__", "__loader__", "__getattribute__", "__reduce__", "__reduce_ex__", "gi_frame", "gi_code", "cr_frame",
     "cr_code", "ag_frame", "ag_code", "f_globals", "f_locals", "f_builtins", "f_back", "f_code", "tb_frame",
@@ -121,10 +121,10 @@ WALKS = frozenset({
 })  # fmt: skip
 
 # In a format string there is no call: an `__init__` in it leads to its globals.
-FORMAT_WALKS = WALKS | {"__init__"}
+FORMAT_INTROSPECTION_NAMES = INTROSPECTION_NAMES | {"__init__"}
 
 # Modules whose attributes are not to be chosen by a value.
-SENSITIVE = frozenset(
+SENSITIVE_MODULES = frozenset(
     {
         "builtins",
         "os",
@@ -146,7 +146,7 @@ MUTATORS = _words(
     "intersection_update difference_update symmetric_difference_update sort reverse"
 )
 
-MUTABLE = _words("list dict set bytearray", below="builtins.") | _words(
+MUTABLE_TYPES = _words("list dict set bytearray", below="builtins.") | _words(
     "defaultdict deque OrderedDict Counter ChainMap", below="collections."
 )
 
@@ -163,12 +163,16 @@ MODULES_OF = {
 }  # fmt: skip
 
 
-def kind_of(path: str) -> str:
+def capability_of(path: str) -> str:
     """The kind of what a dotted name reaches; empty for nothing that matters, such as ``socket.AF_INET``."""
     constant = path.rpartition(".")[2].isupper()
     while path:
-        if path in REACH:
-            return HARMLESS if constant and REACH[path] in ("network", "subprocess") else REACH[path]
+        if path in CAPABILITIES:
+            return (
+                HARMLESS
+                if constant and CAPABILITIES[path] in ("network", "subprocess")
+                else CAPABILITIES[path]
+            )
         path = path.rpartition(".")[0]
     return HARMLESS
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import ast
 
-from functory.engine.functions.analysis.scopes import Names
+from functory.engine.functions.analysis.scopes import NameResolver
 
 _ENDS = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Assert)
 _INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _EXITS = frozenset({"exit", "quit", "_exit", "abort", "next", "send", "throw"})
 
 
-def may_end(loop: ast.While | ast.For) -> bool:
+def can_end(loop: ast.While | ast.For) -> bool:
     """Whether the body of an endless loop has a way out: leaving it, raising, or giving others a turn.
 
     ``next(…)`` and the like count: they end a loop by their exception.
@@ -34,12 +34,12 @@ def may_end(loop: ast.While | ast.For) -> bool:
     return False
 
 
-def is_guarded(node: ast.AST, names: Names, kinds: tuple[str, ...] = ()) -> bool:
+def is_exception_caught(node: ast.AST, names: NameResolver, exceptions: tuple[str, ...] = ()) -> bool:
     """Whether an exception at ``node`` is caught in its own function: of one of ``kinds``, or of any."""
     child = node
     while (parent := names.parents.get(child)) is not None and not isinstance(parent, _INSIDE):
         for handler in names.handlers.get(child, ()):
-            if not kinds or handler.type is None or _names(handler.type) & set(kinds):
+            if not exceptions or handler.type is None or _names(handler.type) & set(exceptions):
                 return True
         if isinstance(parent, ast.With) and any(
             _names(item.context_expr) & {"suppress"} for item in parent.items

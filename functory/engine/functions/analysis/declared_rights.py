@@ -12,7 +12,7 @@ from typing import Any
 from functory.engine.access import host_grants
 from functory.engine.access.path_grants import inside
 from functory.engine.errors import Invalid
-from functory.engine.functions.analysis.capabilities import OPEN_PATHS, modules_of
+from functory.engine.functions.analysis.capabilities import ALWAYS_GRANTED_PATHS, modules_of
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 # The host and port of a URL, and what follows so that they are whole.
@@ -22,7 +22,7 @@ _HOST = re.compile(
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredRights:
     """What a version declares, as far as the checks depend on it.
 
     ``modules`` may be imported; ``names`` are there before the source runs, with what they stand for
@@ -43,7 +43,7 @@ class Declared:
     def covers_path(self, path: str, writes: bool) -> bool:
         """Whether an absolute path is everybody's, or below one that is granted for that."""
         granted = self.write if writes else (*self.read, *self.write)
-        return inside(normal(path), (*OPEN_PATHS, *granted))
+        return inside(normalized_path(path), (*ALWAYS_GRANTED_PATHS, *granted))
 
     def covers_host(self, host: str, port: int) -> bool:
         """Whether a connection to that host is granted."""
@@ -58,7 +58,7 @@ class Declared:
                 continue
 
 
-def declared_by(content: Mapping[str, Any]) -> Declared:
+def declared_rights(content: Mapping[str, Any]) -> DeclaredRights:
     """What the content of a version declares, as the checks need it."""
     modules: set[str] = set()
     names: list[tuple[str, str]] = []
@@ -78,7 +78,7 @@ def declared_by(content: Mapping[str, Any]) -> Declared:
             modules.update(modules_of(match[1]))
     grants = content.get("grants") or {}
     files = grants.get("files") or {}
-    return Declared(
+    return DeclaredRights(
         modules=frozenset(modules),
         names=tuple(names),
         secrets=frozenset(content.get("secrets") or ()),
@@ -92,12 +92,12 @@ def declared_by(content: Mapping[str, Any]) -> Declared:
     )
 
 
-def normal(path: str) -> str:
+def normalized_path(path: str) -> str:
     """An absolute path without ``..`` and double slashes."""
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-def host_of(start: str, whole: bool) -> tuple[str, int] | None:
+def url_host(start: str, whole: bool) -> tuple[str, int] | None:
     """Host and port of a URL that begins with ``start``, or is that when ``whole``; None where they are not known."""
     match = _HOST.match(start)
     if match is None or not (match[5] or (whole and match.end() == len(start))):

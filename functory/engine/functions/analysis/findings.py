@@ -17,11 +17,11 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.functions.analysis.checks import Checks
-from functory.engine.functions.analysis.declared_rights import Declared, declared_by
-from functory.engine.functions.analysis.rules import KINDS, SEVERITIES, Kind, Severity
+from functory.engine.functions.analysis.declared_rights import DeclaredRights, declared_rights
+from functory.engine.functions.analysis.rules import RULES, SEVERITIES, Rule, Severity
 
 # Of one kind so many are kept: the first ones say it all, and a hostile source cannot fill the database.
-MOST_OF_A_KIND = 20
+MAX_PER_KIND = 20
 
 # Embeddings, overrides and isolates of the Unicode bidirectional algorithm (UAX #9).
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
@@ -51,32 +51,32 @@ class Finding:
         return cls(**{name: value[name] for name in cls.__dataclass_fields__})
 
 
-def find(text: str, declared: Declared | None = None) -> list[Finding]:
+def analyze(text: str, declared: DeclaredRights | None = None) -> list[Finding]:
     """All findings of a source, by line. Never executes anything, and never raises for what ``text`` holds.
 
     Of each kind the first :data:`MOST_OF_A_KIND` places are kept; the last one says how many more there are.
     """
     found = _hidden(text)
     try:
-        checks = Checks(ast.parse(text), declared or Declared())
+        checks = Checks(ast.parse(text), declared or DeclaredRights())
         checks.run()
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = f"the source cannot be checked: {str(error).split(chr(10))[0] or type(error).__name__}"
-        return [*_first(found), _finding("unreadable", 0, 0, reason, type(error).__name__)]
+        return [*_limit_per_kind(found), _finding("unreadable", 0, 0, reason, type(error).__name__)]
     seen: set[tuple[str, int, str]] = set()
     for kind, node, what, detail, advice in checks.found:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         if (kind, line, detail) not in seen:
             seen.add((kind, line, detail))
             found.append(_finding(kind, line, column, what, detail, advice))
-    return _first(
+    return _limit_per_kind(
         sorted(found, key=lambda finding: (finding.line, finding.column, finding.kind, finding.detail))
     )
 
 
-def of_version(content: Mapping[str, Any]) -> list[Finding]:
+def analyze_version(content: Mapping[str, Any]) -> list[Finding]:
     """The findings of a version, made of its row or of the content that is about to be one."""
-    return find(content["source"], declared_by(content))
+    return analyze(content["source"], declared_rights(content))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Review:
     """The findings of a content that is about to become a version, with all that they depend on."""
 
     source: str
-    declared: Declared
+    declared: DeclaredRights
     findings: tuple[Finding, ...]
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -96,10 +96,10 @@ def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
 
     So that the reading is done before a transaction, and once more inside only when that was overtaken.
     """
-    declared = declared_by(content)
+    declared = declared_rights(content)
     if earlier is not None and (earlier.source, earlier.declared) == (content["source"], declared):
         return earlier
-    return Review(content["source"], declared, tuple(find(content["source"], declared)))
+    return Review(content["source"], declared, tuple(analyze(content["source"], declared)))
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
@@ -109,14 +109,14 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     """
     refused: set[str] = set()
     for kind in kinds:
-        if kind not in KINDS and kind not in SEVERITIES:
-            known = ", ".join([*sorted(KINDS), *SEVERITIES])
+        if kind not in RULES and kind not in SEVERITIES:
+            known = ", ".join([*sorted(RULES), *SEVERITIES])
             raise Invalid(f"unknown kind of finding {kind!r} in refuse_findings", f"known are {known}")
-        refused.update(name for name, known in KINDS.items() if kind in (name, known.severity))
+        refused.update(name for name, known in RULES.items() if kind in (name, known.severity))
     return frozenset(refused)
 
 
-def refuse(name: str, findings: Iterable[Finding], kinds: Iterable[str]) -> None:
+def check_allowed(name: str, findings: Iterable[Finding], kinds: Iterable[str]) -> None:
     """Raise :class:`Invalid` when one of ``findings`` is of the ``kinds`` that the operator refuses."""
     refused = check_kinds(kinds)
     for finding in findings:
@@ -130,15 +130,15 @@ def refuse(name: str, findings: Iterable[Finding], kinds: Iterable[str]) -> None
             )
 
 
-def counts(findings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def count_by_kind(findings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """How many stored findings there are of each kind: what an event tells about them."""
     return dict(sorted(Counter(finding["kind"] for finding in findings).items()))
 
 
 def _finding(
-    kind: str, line: int, column: int, what: str, detail: str = "", advice: Kind | None = None
+    kind: str, line: int, column: int, what: str, detail: str = "", advice: Rule | None = None
 ) -> Finding:
-    advice = advice or KINDS[kind]
+    advice = advice or RULES[kind]
     return Finding(kind, advice.severity, line, column, f"{what}\n{advice.why}\ntry: {advice.try_}", detail)
 
 
@@ -152,16 +152,16 @@ def _hidden(text: str) -> list[Finding]:
     ]
 
 
-def _first(findings: list[Finding]) -> list[Finding]:
+def _limit_per_kind(findings: list[Finding]) -> list[Finding]:
     total = Counter(finding.kind for finding in findings)
     taken: Counter[str] = Counter()
     kept: list[Finding] = []
     for finding in findings:
         taken[finding.kind] += 1
-        if taken[finding.kind] < MOST_OF_A_KIND or total[finding.kind] == MOST_OF_A_KIND:
+        if taken[finding.kind] < MAX_PER_KIND or total[finding.kind] == MAX_PER_KIND:
             kept.append(finding)
-        elif taken[finding.kind] == MOST_OF_A_KIND:
-            more = total[finding.kind] - MOST_OF_A_KIND
+        elif taken[finding.kind] == MAX_PER_KIND:
+            more = total[finding.kind] - MAX_PER_KIND
             what, _, rest = finding.message.partition("\n")
             kept.append(replace(finding, message=f"{what}, and {more} more of this kind\n{rest}"))
     return kept

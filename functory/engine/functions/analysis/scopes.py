@@ -31,7 +31,7 @@ _SAME = {
 _STEPS = 8
 
 # More nodes than this are no function that people wrote: reading them would take seconds.
-MOST_NODES = 250_000
+MAX_NODES = 250_000
 
 Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -62,21 +62,21 @@ class Scope:
         return scope.node if scope is not None and isinstance(scope.node, _FUNCTIONS) else None
 
 
-class Names:
+class NameResolver:
     """A parsed source with its scopes. ``places`` are its nodes in the order of the text, each with its scope;
     annotations, the types of handlers, and what only a type checker imports are not among them: they do nothing."""
 
-    def __init__(self, module: ast.Module, given: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(self, module: ast.Module, predefined: Iterable[tuple[str, str]] = ()) -> None:
         """``given`` are names that are there before the source runs, with what they stand for."""
         self.module = module
         self.top = Scope(module, None)
-        for name, path in given:
+        for name, path in predefined:
             self.top.bind(name, path)
-        self.places: list[tuple[ast.AST, Scope]] = []
+        self.nodes: list[tuple[ast.AST, Scope]] = []
         self.parents: dict[ast.AST, ast.AST] = {}
         # Statements of a ``try`` body, with the handlers that stand below it.
         self.handlers: dict[ast.AST, list[ast.ExceptHandler]] = {}
-        self.stars: list[str] = []
+        self.star_imports: list[str] = []
         self._known: dict[tuple[Scope, str], str | None] = {}
         self.add(module, self.top)
 
@@ -85,12 +85,12 @@ class Names:
         waiting: list[tuple[ast.AST, ast.AST | None, Scope, bool]] = [(root, None, scope, False)]
         while waiting:
             node, parent, around, silent = waiting.pop()
-            if len(self.parents) > MOST_NODES:
-                raise ValueError(f"it has more than {MOST_NODES} parts")
+            if len(self.parents) > MAX_NODES:
+                raise ValueError(f"it has more than {MAX_NODES} parts")
             if parent is not None:
                 self.parents[node] = parent
             if not silent:
-                self.places.append((node, around))
+                self.nodes.append((node, around))
             self._bind(node, around)
             if isinstance(node, ast.Try | ast.TryStar):
                 self.handlers.update(dict.fromkeys(node.body, node.handlers))
@@ -132,7 +132,7 @@ class Names:
                 for alias in names:
                     path = f"{module}.{alias.name}" if module and not level else None
                     if alias.name == "*":
-                        self.stars.append(module or "")
+                        self.star_imports.append(module or "")
                     else:
                         self._store(alias.asname or alias.name, scope, path)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -153,7 +153,7 @@ class Names:
     def _store(self, name: str, scope: Scope, value: str | ast.expr | None) -> None:
         (self.top if name in scope.globals else scope).bind(name, value)
 
-    def home(self, name: str, scope: Scope) -> Scope | None:
+    def binding_scope(self, name: str, scope: Scope) -> Scope | None:
         """The scope that binds a name which is used in ``scope``; None for a builtin or a missing one."""
         around: Scope | None = scope
         while around is not None:
@@ -166,17 +166,17 @@ class Names:
 
     def is_missing(self, name: str, scope: Scope) -> bool:
         """Whether nothing in the source, no builtin and no module attribute has that name."""
-        known = name in BUILTINS or name in _MODULE_NAMES or bool(self.stars)
-        return not known and self.home(name, scope) is None
+        known = name in BUILTINS or name in _MODULE_NAMES or bool(self.star_imports)
+        return not known and self.binding_scope(name, scope) is None
 
-    def path(self, node: ast.AST, scope: Scope) -> str | None:
+    def dotted_name(self, node: ast.AST, scope: Scope) -> str | None:
         """What an expression stands for, as a dotted name: ``os.path.join``, ``builtins.eval``.
 
         None for what is made in the source, is a parameter, or cannot be told by reading.
         """
-        return self._path(node, scope, _STEPS)
+        return self._dotted_name(node, scope, _STEPS)
 
-    def _path(self, node: ast.AST, scope: Scope, steps: int) -> str | None:
+    def _dotted_name(self, node: ast.AST, scope: Scope, steps: int) -> str | None:
         if steps <= 0:
             return None
         attributes: list[str] = []
@@ -187,9 +187,11 @@ class Names:
             case ast.Name(id=name):
                 base = self._name(name, scope, steps)
             case ast.Call(func=function, args=[first, *others]):
-                base = self._result(self._path(function, scope, steps - 1), first, others, scope, steps)
+                base = self._result(
+                    self._dotted_name(function, scope, steps - 1), first, others, scope, steps
+                )
             case ast.Subscript(value=value, slice=key):
-                base = self._item(self._path(value, scope, steps - 1), key)
+                base = self._item(self._dotted_name(value, scope, steps - 1), key)
             case _:
                 base = None
         if base is None:
@@ -199,18 +201,18 @@ class Names:
         return _SAME.get(first, first) + dot + rest
 
     def _name(self, name: str, scope: Scope, steps: int) -> str | None:
-        home = self.home(name, scope)
+        home = self.binding_scope(name, scope)
         if home is None:
             if name in BUILTINS:
                 return f"builtins.{name}"
             if name == "__builtins__":
                 return "builtins"
-            return f"{self.stars[-1]}.{name}" if self.stars and self.stars[-1] else None
+            return f"{self.star_imports[-1]}.{name}" if self.star_imports and self.star_imports[-1] else None
         key = (home, name)
         if key not in self._known:
             self._known[key] = None  # a name that stands for itself ends here
             found = (
-                value if isinstance(value, str) else self._path(value, home, steps - 1)
+                value if isinstance(value, str) else self._dotted_name(value, home, steps - 1)
                 for value in home.bound[name]
                 if value is not None
             )
@@ -220,20 +222,20 @@ class Names:
     def _result(
         self, called: str | None, first: ast.expr, others: list[ast.expr], scope: Scope, steps: int
     ) -> str | None:
-        if called == "builtins.__import__" and (module := text_of(first)):
+        if called == "builtins.__import__" and (module := constant_text(first)):
             return module if others else module.split(".")[0]
-        if called == "importlib.import_module" and (module := text_of(first)):
+        if called == "importlib.import_module" and (module := constant_text(first)):
             return module
-        if called == "builtins.getattr" and others and (name := text_of(others[0])):
-            owner = self._path(first, scope, steps - 1)
+        if called == "builtins.getattr" and others and (name := constant_text(others[0])):
+            owner = self._dotted_name(first, scope, steps - 1)
             return f"{owner}.{name}" if owner else None
         if called == "builtins.vars":
-            return self._path(first, scope, steps - 1)
+            return self._dotted_name(first, scope, steps - 1)
         return None
 
     @staticmethod
     def _item(owner: str | None, key: ast.expr) -> str | None:
-        name = text_of(key)
+        name = constant_text(key)
         if not name or owner is None:
             return None
         if owner == "sys.modules":
@@ -244,7 +246,7 @@ class Names:
         return f"{owner}.{name}" if "." not in owner else None
 
 
-def text_of(node: ast.AST | None, depth: int = 50) -> str | None:
+def constant_text(node: ast.AST | None, depth: int = 50) -> str | None:
     """The text that an expression of constants makes (``"__cl" + "ass__"``); None for anything else."""
     if depth <= 0:
         return None
@@ -252,16 +254,16 @@ def text_of(node: ast.AST | None, depth: int = 50) -> str | None:
         case ast.Constant(value=str(text)):
             return text
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            first, second = text_of(left, depth - 1), text_of(right, depth - 1)
+            first, second = constant_text(left, depth - 1), constant_text(right, depth - 1)
             return first + second if first is not None and second is not None else None
         case ast.JoinedStr(values=values) if all(isinstance(value, ast.Constant) for value in values):
             return "".join(str(value.value) for value in values if isinstance(value, ast.Constant))
     return None
 
 
-def start_of(node: ast.AST | None) -> str:
+def constant_prefix(node: ast.AST | None) -> str:
     """The constant beginning of a text that may go on with values: ``https://host/`` of an f-string."""
-    whole = text_of(node)
+    whole = constant_text(node)
     if whole is not None:
         return whole
     steps = _STEPS
@@ -269,10 +271,10 @@ def start_of(node: ast.AST | None) -> str:
         node, steps = node.left, steps - 1
     if isinstance(node, ast.JoinedStr) and node.values:
         node = node.values[0]
-    return text_of(node) or ""
+    return constant_text(node) or ""
 
 
-def within(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def walk_same_scope(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """The nodes below ``roots``, themselves included, that run as part of them: no function or class inside."""
     waiting = list(roots)
     while waiting:
@@ -289,7 +291,7 @@ def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool, bool]]:
     """The children of a node: each with whether the node's own scope has it, and whether it does nothing."""
-    if isinstance(node, ast.If) and _for_checkers(node.test):
+    if isinstance(node, ast.If) and _is_type_checking(node.test):
         yield from ((child, True, True) for child in node.body)
         yield from ((child, True, False) for child in node.orelse)
         return
@@ -307,6 +309,6 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool, bool]]:
             )
 
 
-def _for_checkers(test: ast.expr) -> bool:
+def _is_type_checking(test: ast.expr) -> bool:
     name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
     return name == "TYPE_CHECKING"

@@ -36,9 +36,9 @@ CONTENT = (
 )
 
 # Content that versions of older schemas had not: left out of the hash while it says nothing.
-_LATER: dict[str, Any] = {"requirements": [], "grants": {}, "reuse": False, "compensate": None}
+_LATER_FIELDS: dict[str, Any] = {"requirements": [], "grants": {}, "reuse": False, "compensate": None}
 
-CHANGES = (
+FIELDS = (
     "source",
     "imports",
     "dependencies",
@@ -78,16 +78,16 @@ class Inspect(Protocol):
     def __call__(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature: ...
 
 
-def read(declared: Mapping[str, Any]) -> dict[str, Any]:
+def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
     """Check a declaration's fields; ``key_dependencies`` is BabyAGI's word for secrets."""
     given = dict(declared)
     if "key_dependencies" in given:
         keys = given.pop("key_dependencies")
         given["secrets"] = [*(given.get("secrets") or []), *(keys or [])]
-    unknown = set(given) - set(CHANGES)
+    unknown = set(given) - set(FIELDS)
     if unknown:
         raise Invalid(
-            "unknown fields of a function: " + ", ".join(sorted(unknown)), "known are " + ", ".join(CHANGES)
+            "unknown fields of a function: " + ", ".join(sorted(unknown)), "known are " + ", ".join(FIELDS)
         )
     result: dict[str, Any] = {}
     for field in ("imports", "secrets", "permissions"):
@@ -99,7 +99,7 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
             "unknown permissions: " + ", ".join(sorted(wrong)), "known are " + ", ".join(sorted(PERMISSIONS))
         )
     if "dependencies" in given:
-        result["dependencies"] = [d.as_json() for d in dependencies.read(given["dependencies"])]
+        result["dependencies"] = [d.as_json() for d in dependencies.parse(given["dependencies"])]
     if "metadata" in given:
         metadata = given["metadata"] or {}
         if not isinstance(metadata, Mapping):
@@ -112,17 +112,17 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
     if "output_patterns" in given:
         result["output_patterns"] = output_patterns.check(given["output_patterns"] or {})
     if "limits" in given:
-        limits.read(given["limits"])
+        limits.parse(given["limits"])
         result["limits"] = dict(given["limits"] or {})
     if "input_parameters" in given:
-        result["input_schema"] = json_schema.declared(given["input_parameters"], "input_parameters")
+        result["input_schema"] = json_schema.parse_declared(given["input_parameters"], "input_parameters")
     if "output_parameters" in given:
-        result["output_schema"] = json_schema.declared(given["output_parameters"], "output_parameters")
+        result["output_schema"] = json_schema.parse_declared(given["output_parameters"], "output_parameters")
     if "validate_output" in given:
         result["validate_output"] = bool(given["validate_output"])
     if "requirements" in given:
         result["requirements"] = _names(given["requirements"], "requirements")
-    asked = grants.read({key: given[key] for key in grants.FIELDS if key in given})
+    asked = grants.parse_declared({key: given[key] for key in grants.FIELDS if key in given})
     result |= {f"grants.{key}": value for key, value in asked.items()}
     if "reuse" in given:
         if not isinstance(given["reuse"], bool):
@@ -131,7 +131,7 @@ def read(declared: Mapping[str, Any]) -> dict[str, Any]:
     if "compensate" in given:
         reference = given["compensate"]
         if reference is not None:
-            names.check_name(dependencies.reference(reference, "compensation")[0])
+            names.check_name(dependencies.parse_reference(reference, "compensation")[0])
         result["compensate"] = reference
     return result
 
@@ -155,7 +155,7 @@ def _names(value: Any, field: str) -> list[Any]:
     return result
 
 
-def content(
+def version_content(
     parsed: parser.Source | str,
     declared: dict[str, Any],
     base: dict[str, Any] | None,
@@ -188,7 +188,7 @@ def content(
             "warnings": [],
         }
         found = {
-            "input_schema": json_schema.of_parameters(parameters),
+            "input_schema": json_schema.from_parameters(parameters),
             "output_schema": None,
             "imports": list(parsed.imports),
         }
@@ -243,5 +243,5 @@ def digest(made: Mapping[str, Any]) -> str:
     of a function with a missing dependency would make a new version once it is there."""
     plain = dict(made) | {"dependencies": [[d["name"], d["pin"]] for d in made["dependencies"]]}
     return json_codec.digest(
-        [plain[key] for key in CONTENT if key not in _LATER or plain[key] != _LATER[key]]
+        [plain[key] for key in CONTENT if key not in _LATER_FIELDS or plain[key] != _LATER_FIELDS[key]]
     )

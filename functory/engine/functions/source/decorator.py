@@ -21,7 +21,7 @@ def without_decorators(text: str, name: str) -> str:
 
     Other decorators stay: they are part of what the function does.
     """
-    for node in parser.tree(text).body:
+    for node in parser.parse_tree(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             lines = text.splitlines(keepends=True)
             gone: set[int] = set()
@@ -32,13 +32,13 @@ def without_decorators(text: str, name: str) -> str:
     return text
 
 
-def prelude(module: str, name: str, dependencies: frozenset[str]) -> str:
+def required_statements(module: str, name: str, dependencies: frozenset[str]) -> str:
     """The statements of a file that its function ``name`` needs, in their order; without its ``dependencies``.
 
     Raises :class:`Invalid` when it needs another function of the file, or a name that the file binds in
     another way than by an import, an assignment or a class.
     """
-    body = parser.tree(module).body
+    body = parser.parse_tree(module).body
     target = next(
         (n for n in body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name == name), None
     )
@@ -74,7 +74,7 @@ def _check(statement: ast.stmt, name: str, used: str) -> None:
             "only the one function is stored",
             f"register {used} too and name it in dependencies=[…], or move it into {name}",
         )
-    if not parser.may_stand(statement):
+    if not parser.is_allowed_at_top_level(statement):
         first = ast.unparse(statement).split("\n")[0][:80]
         raise Invalid(
             f"{name} uses {used}, which its file makes in a way that cannot be stored",

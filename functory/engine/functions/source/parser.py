@@ -61,7 +61,7 @@ def parse(text: str, name: str | None = None) -> Source:
         raise Invalid(
             "the source is too large", f"at most {MAX_BYTES} bytes are stored", "split it into dependencies"
         )
-    module = tree(text)
+    module = parse_tree(text)
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if not functions:
         raise Invalid("the source holds no function", "one top-level `def` is needed", "write def name(…): …")
@@ -91,7 +91,7 @@ def parse(text: str, name: str | None = None) -> Source:
     )
 
 
-def tree(text: str) -> ast.Module:
+def parse_tree(text: str) -> ast.Module:
     """Parse a text. Raises :class:`Invalid` with the line and a mark below the place."""
     try:
         return ast.parse(text)
@@ -104,7 +104,7 @@ def tree(text: str) -> ast.Module:
         raise Invalid("the source cannot be read as Python", str(error) or type(error).__name__) from None
 
 
-def may_stand(node: ast.stmt) -> bool:
+def is_allowed_at_top_level(node: ast.stmt) -> bool:
     """Whether a statement may stand at the top level of a source: it binds names and does nothing else."""
     allowed = (
         ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign,
@@ -116,7 +116,7 @@ def may_stand(node: ast.stmt) -> bool:
 
 
 def _check_statement(node: ast.stmt) -> None:
-    if may_stand(node) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+    if is_allowed_at_top_level(node) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
         return
     raise Invalid(
         "the source does something at its top level",

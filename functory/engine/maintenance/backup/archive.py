@@ -23,7 +23,7 @@ from functory.engine.errors import Conflict, Invalid
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-PIECE = 1 << 20
+CHUNK_BYTES = 1 << 20
 BLOCK = tarfile.BLOCKSIZE
 
 
@@ -46,7 +46,7 @@ class Manifest:
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values, with a hash over the rest."""
         fields = dataclasses.asdict(self)
-        return fields | {"seal": _seal(fields)}
+        return fields | {"seal": _manifest_hash(fields)}
 
 
 class Sink:
@@ -73,7 +73,7 @@ class Sink:
         return self._hash.hexdigest()
 
 
-class Writer:
+class ArchiveWriter:
     """A backup that is being written: the payload into ``sink``, then :meth:`seal`."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -83,7 +83,7 @@ class Writer:
         self.sink = Sink(file)
         self.manifest: Manifest | None = None
 
-    def seal(self, manifest: Manifest) -> Manifest:
+    def finish(self, manifest: Manifest) -> Manifest:
         """Write the manifest behind the payload. Returns it with the payload's size and hash."""
         self.manifest = dataclasses.replace(manifest, bytes=self.sink.bytes, sha256=self.sink.sha256)
         self._file.write(bytes(-self.sink.bytes % BLOCK))
@@ -95,7 +95,7 @@ class Writer:
 
 
 @contextlib.contextmanager
-def written(path: Path, *, force: bool) -> Iterator[Writer]:
+def create(path: Path, *, force: bool) -> Iterator[ArchiveWriter]:
     """A new backup at ``path``, there once the block is left in order. Raises :class:`Conflict`, :class:`Invalid`."""
     if path.exists() and not force:
         raise Conflict(f"{path} is there already", "a backup is not overwritten", "another name, or --force")
@@ -114,7 +114,7 @@ def written(path: Path, *, force: bool) -> Iterator[Writer]:
             ) from None
         try:
             file.truncate(0)
-            writer = Writer(file)
+            writer = ArchiveWriter(file)
             yield writer
             if writer.manifest is None:
                 raise RuntimeError("a backup without a manifest")
@@ -137,7 +137,7 @@ def read(path: Path) -> Manifest:
             given = archive.extractfile(MANIFEST)
             fields = json.loads(given.read()) if given else {}
             seal = fields.pop("seal", "")
-            if seal != _seal(fields):
+            if seal != _manifest_hash(fields):
                 raise ValueError("its manifest was changed")
             if fields["format"] != FORMAT:
                 raise Invalid(
@@ -162,7 +162,7 @@ def read(path: Path) -> Manifest:
 
 
 @contextlib.contextmanager
-def payload(path: Path, manifest: Manifest) -> Iterator[IO[bytes]]:
+def open_payload(path: Path, manifest: Manifest) -> Iterator[IO[bytes]]:
     """The payload of a backup, to be read once."""
     with tarfile.open(path, "r:") as archive:
         found = archive.extractfile(manifest.payload)
@@ -186,5 +186,5 @@ def _header(name: str, size: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-def _seal(fields: Mapping[str, Any]) -> str:
+def _manifest_hash(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

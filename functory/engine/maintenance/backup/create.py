@@ -23,7 +23,7 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import metadata
 from functory.engine.errors import Conflict, Invalid
 from functory.engine.maintenance.backup import archive, pg_dump
-from functory.engine.maintenance.backup.archive import Manifest, Writer
+from functory.engine.maintenance.backup.archive import ArchiveWriter, Manifest
 
 # Pages of SQLite that are copied between two calls of the progress.
 PAGES = 2000
@@ -32,12 +32,12 @@ PAGES = 2000
 Progress = Callable[[str, int, int | None], object]
 
 
-def silent(what: str, done: int, total: int | None) -> None:
+def no_progress(what: str, done: int, total: int | None) -> None:
     """A progress that nobody looks at."""
 
 
 def backup(
-    database: Database, path: Path, *, version: str, force: bool = False, progress: Progress = silent
+    database: Database, path: Path, *, version: str, force: bool = False, progress: Progress = no_progress
 ) -> Manifest:
     """Write a backup to ``path``. ``version`` is Functory's. Raises :class:`Conflict` (the file is there, or the schema
     is unknown), :class:`Invalid` (pg_dump is missing, the place cannot be written), :class:`Unavailable`."""
@@ -52,29 +52,32 @@ def backup(
             f"this version knows up to {migrations.HEAD}, and might leave something out",
             "use the version of Functory that made it",
         )
-    with archive.written(path, force=force) as writer:
+    with archive.create(path, force=force) as writer:
         take = _postgres if database.dialect == "postgresql" else _sqlite
         return take(database, writer, path, {"schema": found, "functory": version}, progress)
 
 
-def ours(tx: Tx) -> list[str]:
+def table_names(tx: Tx) -> list[str]:
     """The names of those of our tables that this database has, partitions and the mark of the schema among them."""
     known = [*(table.name for table in metadata.sorted_tables), "alembic_version"]
     there = set(sa.inspect(tx.connection).get_table_names())
-    return [*(name for name in known if name in there), *(part.name for part in partitions.found(tx))]
+    return [
+        *(name for name in known if name in there),
+        *(part.name for part in partitions.list_partitions(tx)),
+    ]
 
 
-def counts(tx: Tx) -> dict[str, int]:
+def row_counts(tx: Tx) -> dict[str, int]:
     """The rows of each of our tables."""
-    parts = {part.name for part in partitions.found(tx)}
+    parts = {part.name for part in partitions.list_partitions(tx)}
     return {
         name: int(tx.scalar(sa.select(sa.func.count()).select_from(sa.table(name))) or 0)
-        for name in ours(tx)
+        for name in table_names(tx)
         if name not in parts
     }
 
 
-def place(tx: Tx) -> str:
+def schema_name(tx: Tx) -> str:
     """The schema that our tables are in, or would be."""
     found = (
         "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
@@ -88,7 +91,7 @@ def server_version(tx: Tx) -> int:
     return int(tx.scalar(sa.text("SHOW server_version_num"))) // 10_000
 
 
-def file_of(database: Database) -> Path:
+def sqlite_file(database: Database) -> Path:
     """The file of a SQLite database. Raises :class:`Invalid` for one in memory."""
     if database.file is None:
         raise Invalid("a database in memory cannot be backed up", "it is gone with its process")
@@ -96,13 +99,13 @@ def file_of(database: Database) -> Path:
 
 
 def _sqlite(
-    database: Database, writer: Writer, path: Path, known: dict[str, Any], progress: Progress
+    database: Database, writer: ArchiveWriter, path: Path, known: dict[str, Any], progress: Progress
 ) -> Manifest:
     copy = path.with_name(path.name + ".copy")
     created = database.clock.now().isoformat()
     try:
         copy.unlink(missing_ok=True)
-        with contextlib.closing(sqlite3.connect(file_of(database), isolation_level=None)) as source:
+        with contextlib.closing(sqlite3.connect(sqlite_file(database), isolation_level=None)) as source:
             size = source.execute("PRAGMA page_size").fetchone()[0]
             # As long as it reads, the copy is of this moment: a step that finds a change would begin anew.
             source.execute("BEGIN")
@@ -117,31 +120,31 @@ def _sqlite(
         copied = Database(f"sqlite:///{copy}", clock=database.clock)
         try:
             with copied.read() as tx:
-                rows = counts(tx)
+                rows = row_counts(tx)
         finally:
             copied.close()
         total = copy.stat().st_size
         with copy.open("rb") as given, gzip.GzipFile("", "wb", 1, writer.sink, 0) as packed:  # type: ignore[arg-type]
-            while piece := given.read(archive.PIECE):
+            while piece := given.read(archive.CHUNK_BYTES):
                 packed.write(piece)
                 progress("packing", given.tell(), total)
     finally:
         for suffix in ("", "-wal", "-shm"):
             copy.with_name(copy.name + suffix).unlink(missing_ok=True)
-    return writer.seal(Manifest("sqlite", created=created, rows=rows, payload="functory.db.gz", **known))
+    return writer.finish(Manifest("sqlite", created=created, rows=rows, payload="functory.db.gz", **known))
 
 
 def _postgres(
-    database: Database, writer: Writer, _: Path, known: dict[str, Any], progress: Progress
+    database: Database, writer: ArchiveWriter, _: Path, known: dict[str, Any], progress: Progress
 ) -> Manifest:
     with database.read(snapshot=True) as tx:
         # The snapshot is there as long as this transaction, which does nothing meanwhile.
         tx.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         program, version = pg_dump.find("pg_dump", server_version(tx))
         snapshot = tx.scalar(sa.text("SELECT pg_export_snapshot()"))
-        created, rows, schema = tx.now.isoformat(), counts(tx), place(tx)
+        created, rows, schema = tx.now.isoformat(), row_counts(tx), schema_name(tx)
         options = ["--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}"]
-        options += [f'--table="{schema}"."{name}"' for name in ours(tx)]
+        options += [f'--table="{schema}"."{name}"' for name in table_names(tx)]
 
         def take(piece: bytes) -> None:
             writer.sink.write(piece)
@@ -149,11 +152,15 @@ def _postgres(
 
         pg_dump.dump(database, program, options, take)
     about: dict[str, Any] = {"created": created, "rows": rows, "place": schema, "tool": version, **known}
-    return writer.seal(Manifest("postgresql", payload="functory.dump", **about))
+    return writer.finish(Manifest("postgresql", payload="functory.dump", **about))
 
 
 def unpack(path: Path, manifest: Manifest, target: Path) -> None:
     """Unpack the SQLite database of a backup into a file."""
-    with archive.payload(path, manifest) as packed, gzip.open(packed) as given, target.open("wb") as file:
+    with (
+        archive.open_payload(path, manifest) as packed,
+        gzip.open(packed) as given,
+        target.open("wb") as file,
+    ):
         target.chmod(0o600)
-        shutil.copyfileobj(given, file, archive.PIECE)
+        shutil.copyfileobj(given, file, archive.CHUNK_BYTES)

@@ -13,13 +13,13 @@ from typing import IO
 
 from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid, Unavailable
-from functory.engine.maintenance.backup.archive import PIECE
+from functory.engine.maintenance.backup.archive import CHUNK_BYTES
 
 # Where distributions put the versions beside each other; the newest is taken, as on PATH there may be an old one.
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 
 
-def find(program: str, least: int) -> tuple[Path, str]:
+def find(program: str, minimum_version: int) -> tuple[Path, str]:
     """The newest ``program`` and its version. Raises :class:`Invalid` without one of major ``least`` or above."""
     found = {Path(name) for name in [shutil.which(program)] if name}
     for pattern in FOLDERS:
@@ -28,16 +28,18 @@ def find(program: str, least: int) -> tuple[Path, str]:
         }
     versions = {path: _version(path) for path in found}
     best = max(found, key=lambda path: _numbers(versions[path]), default=None)
-    if best is None or _numbers(versions[best])[:1] < [least]:
+    if best is None or _numbers(versions[best])[:1] < [minimum_version]:
         raise Invalid(
             f"{program} is not there" if best is None else f"{program} {versions[best]} is too old",
-            f"the server is PostgreSQL {least}, which needs {program} {least} or newer",
-            f"apt-get install postgresql-client-{least}",
+            f"the server is PostgreSQL {minimum_version}, which needs {program} {minimum_version} or newer",
+            f"apt-get install postgresql-client-{minimum_version}",
         )
     return best, versions[best]
 
 
-def dump(database: Database, program: Path, options: Sequence[str], take: Callable[[bytes], object]) -> None:
+def dump(
+    database: Database, program: Path, options: Sequence[str], on_chunk: Callable[[bytes], object]
+) -> None:
     """Run pg_dump and give its output to ``take``, piece by piece. Raises :class:`Unavailable`."""
     with tempfile.TemporaryFile() as errors:
         command, environment = _command(database, program, options)
@@ -46,8 +48,8 @@ def dump(database: Database, program: Path, options: Sequence[str], take: Callab
         ) as process:
             try:
                 assert process.stdout is not None
-                while piece := process.stdout.read(PIECE):
-                    take(piece)
+                while piece := process.stdout.read(CHUNK_BYTES):
+                    on_chunk(piece)
             except BaseException:
                 process.kill()
                 raise
@@ -55,7 +57,11 @@ def dump(database: Database, program: Path, options: Sequence[str], take: Callab
 
 
 def restore(
-    database: Database, program: Path, options: Sequence[str], given: IO[bytes], told: Callable[[int], object]
+    database: Database,
+    program: Path,
+    options: Sequence[str],
+    given: IO[bytes],
+    on_progress: Callable[[int], object],
 ) -> None:
     """Feed pg_restore. ``told`` hears how many bytes it has taken. Raises :class:`Unavailable`."""
     with tempfile.TemporaryFile() as errors:
@@ -66,10 +72,10 @@ def restore(
             assert process.stdin is not None
             taken = 0
             try:
-                while piece := given.read(PIECE):
+                while piece := given.read(CHUNK_BYTES):
                     process.stdin.write(piece)
                     taken += len(piece)
-                    told(taken)
+                    on_progress(taken)
                 process.stdin.close()
             except BrokenPipeError:
                 pass  # It has ended; why, is in its messages.

@@ -32,34 +32,34 @@ from functory.engine.maintenance.backup import archive, pg_dump
 from functory.engine.maintenance.backup.archive import Manifest
 from functory.engine.maintenance.backup.create import (
     Progress,
-    counts,
-    file_of,
-    ours,
-    place,
+    no_progress,
+    row_counts,
+    schema_name,
     server_version,
-    silent,
+    sqlite_file,
+    table_names,
     unpack,
 )
-from functory.engine.maintenance.invariants import Result, verify
+from functory.engine.maintenance.invariants import InvariantResult, verify
 from functory.engine.settings import Settings
 
 # More claims than any execution makes between a backup and its restore.
-LEAP = 1_000_000
+FENCE_INCREMENT = 1_000_000
 # Where the tables that are replaced wait until the new ones are whole.
-ASIDE = "functory_before_restore"
+OLD_TABLES_SCHEMA = "functory_before_restore"
 # Between two looks at the connections of others, which may be just leaving; after twenty they stay.
-LEAVING = 0.1
+DISCONNECT_POLL_SECONDS = 0.1
 # What a database that was only migrated has no rows of.
-TELLING = (function, trigger, source, secret, event, execution)
+USER_TABLES = (function, trigger, source, secret, event, execution)
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     """What a restore came to: what was in progress at the backup by what became of it, and the invariants."""
 
     manifest: Manifest
-    settled: dict[str, int]
-    invariants: list[Result]
+    recovered: dict[str, int]
+    invariants: list[InvariantResult]
 
 
 def restore(
@@ -70,8 +70,8 @@ def restore(
     replace: bool = False,
     force: bool = False,
     author: str = "",
-    progress: Progress = silent,
-) -> Restored:
+    progress: Progress = no_progress,
+) -> RestoreResult:
     """Make ``database`` what it was when the backup at ``path`` was made, of the schema of this code.
 
     ``replace`` drops what is in it; ``force`` does so although roles are connected. Raises :class:`Invalid` (no whole
@@ -106,14 +106,14 @@ def is_empty(database: Database) -> bool:
     if database.file is not None and not database.file.exists():
         return True
     with database.read() as tx:
-        there = set(ours(tx))
+        there = set(table_names(tx))
         return not any(
             table.name in there and tx.scalar(sa.select(sa.literal(1)).select_from(table).limit(1))
-            for table in TELLING
+            for table in USER_TABLES
         )
 
 
-def settle(database: Database, author: str, manifest: Manifest) -> dict[str, int]:
+def recover_in_progress(database: Database, author: str, manifest: Manifest) -> dict[str, int]:
     """Make what was in progress at the backup's moment safe to go on with. Returns what became of it."""
     with database.write() as tx:
         running = execution.c.state == "running"
@@ -124,22 +124,26 @@ def settle(database: Database, author: str, manifest: Manifest) -> dict[str, int
         (done := lease_recovery.reap(database, cancel_grace=timedelta(days=36_500).total_seconds())).values()
     ):
         settled.update(done)
-    dispatch.recall(database)
+    dispatch.redispatch_now(database)
     with database.write() as tx:
         settled["queued"] = tx.execute(
-            sa.update(execution).where(execution.c.state == "queued").values(fence=execution.c.fence + LEAP)
+            sa.update(execution)
+            .where(execution.c.state == "queued")
+            .values(fence=execution.c.fence + FENCE_INCREMENT)
         ).rowcount
         tx.execute(sa.delete(worker))
-        tx.execute(sa.update(source).values(fence=source.c.fence + LEAP, holder=None, lease_until=None))
+        tx.execute(
+            sa.update(source).values(fence=source.c.fence + FENCE_INCREMENT, holder=None, lease_until=None)
+        )
         about = {"created": manifest.created, "functory": manifest.functory, "schema": manifest.schema}
-        audit.note(tx, author, "db.restore", "database", about | {"settled": dict(settled)})
+        audit.append(tx, author, "db.restore", "database", about | {"settled": dict(settled)})
     return dict(settled)
 
 
 def _sqlite(
     database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
-) -> Restored:
-    target = file_of(database)
+) -> RestoreResult:
+    target = sqlite_file(database)
     fresh = target.with_name(target.name + ".restoring")
     try:
         _remove(fresh)
@@ -150,10 +154,10 @@ def _sqlite(
             done = _finish(made, settings, path, manifest, author, progress)
         finally:
             made.close()
-        _alone(fresh)
+        _require_exclusive(fresh)
         database.close()
         if target.exists():
-            _alone(target)
+            _require_exclusive(target)
         archive.sync_folder(target.parent)
         fresh.rename(target)
         archive.sync_folder(target.parent)
@@ -166,10 +170,10 @@ def _sqlite(
 
 def _postgres(
     database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
-) -> Restored:
+) -> RestoreResult:
     with database.read() as tx:
         program, version = pg_dump.find("pg_restore", server_version(tx))
-        here = place(tx)
+        here = schema_name(tx)
     if int(version.split(".")[0]) < int(manifest.tool.split(".")[0]):
         raise Invalid(
             f"pg_restore {version} is too old",
@@ -182,7 +186,7 @@ def _postgres(
             f"those of {database.name} would be in {here}",
             f"CREATE SCHEMA {manifest.place}, and set the role's search_path to it",
         )
-    with _put_aside(database, here):
+    with _move_aside(database, here):
         options = [
             "--format=custom",
             "--single-transaction",
@@ -190,7 +194,7 @@ def _postgres(
             "--no-owner",
             "--no-privileges",
         ]
-        with archive.payload(path, manifest) as given:
+        with archive.open_payload(path, manifest) as given:
             told = manifest.bytes
             pg_dump.restore(
                 database, program, options, given, lambda taken: progress("restoring", taken, told)
@@ -200,11 +204,11 @@ def _postgres(
 
 def _finish(
     database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
-) -> Restored:
+) -> RestoreResult:
     """Look whether everything is there, bring it to this code's schema, settle and verify it."""
     progress("counting", 0, None)
     with database.read() as tx:
-        found = counts(tx)
+        found = row_counts(tx)
     other = [name for name, count in manifest.rows.items() if found.get(name) != count]
     if other:
         raise Invalid(
@@ -215,11 +219,11 @@ def _finish(
     progress("upgrading", 0, None)
     migrations.upgrade(database)
     progress("settling", 0, None)
-    settled = settle(database, author, manifest)
+    settled = recover_in_progress(database, author, manifest)
     progress("verifying", 0, None)
     # What waited at the backup's moment has rested since then by the clock, which is no fault: only what is wrong
     # in itself is looked for.
-    return Restored(
+    return RestoreResult(
         manifest, settled, verify(database, settings, patience=timedelta(days=36_500).total_seconds())
     )
 
@@ -228,7 +232,7 @@ def _refuse_in_use(database: Database) -> None:
     if database.file is not None:
         if database.file.exists():
             database.close()
-            _alone(database.file)
+            _require_exclusive(database.file)
         return
     statement = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'functory'"
@@ -242,7 +246,7 @@ def _refuse_in_use(database: Database) -> None:
             others = int(tx.scalar(sa.text(statement)) or 0)
         if not others:
             return
-        time.sleep(LEAVING)
+        time.sleep(DISCONNECT_POLL_SECONDS)
     raise Conflict(
         f"{others} connections of Functory use the database {database.name}",
         "a restore under running roles would take their rows away",
@@ -250,7 +254,7 @@ def _refuse_in_use(database: Database) -> None:
     )
 
 
-def _alone(file: Path) -> None:
+def _require_exclusive(file: Path) -> None:
     """Write a SQLite file's log into it. Raises :class:`Conflict` when another process has it open."""
     try:
         with contextlib.closing(sqlite3.connect(file, timeout=1, isolation_level=None)) as connection:
@@ -275,33 +279,33 @@ def _remove(file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _put_aside(database: Database, here: str) -> Iterator[None]:
+def _move_aside(database: Database, here: str) -> Iterator[None]:
     """Move our tables out of the way; drop them at the end, or bring them back when something went wrong."""
     with database.write() as tx:
-        names = ours(tx)
+        names = table_names(tx)
         if names:
             there = "SELECT 1 FROM pg_namespace WHERE nspname = :name"
-            if tx.scalar(sa.text(there), {"name": ASIDE}):
+            if tx.scalar(sa.text(there), {"name": OLD_TABLES_SCHEMA}):
                 raise Conflict(
-                    f"there is a schema {ASIDE} in {database.name}",
+                    f"there is a schema {OLD_TABLES_SCHEMA} in {database.name}",
                     "an earlier restore was broken off; the tables from before it are in there",
                     "move them back or drop that schema",
                 )
-            tx.execute(sa.text(f"CREATE SCHEMA {ASIDE}"))
-            _move(tx, names, here, ASIDE)
+            tx.execute(sa.text(f"CREATE SCHEMA {OLD_TABLES_SCHEMA}"))
+            _move(tx, names, here, OLD_TABLES_SCHEMA)
     try:
         yield
     except BaseException:
         with database.write() as tx:
-            for name in reversed(ours(tx)):
+            for name in reversed(table_names(tx)):
                 tx.execute(sa.text(f'DROP TABLE IF EXISTS "{here}"."{name}" CASCADE'))
             if names:
-                _move(tx, names, ASIDE, here)
-                tx.execute(sa.text(f"DROP SCHEMA {ASIDE}"))
+                _move(tx, names, OLD_TABLES_SCHEMA, here)
+                tx.execute(sa.text(f"DROP SCHEMA {OLD_TABLES_SCHEMA}"))
         raise
     if names:
         with database.write() as tx:
-            tx.execute(sa.text(f"DROP SCHEMA {ASIDE} CASCADE"))
+            tx.execute(sa.text(f"DROP SCHEMA {OLD_TABLES_SCHEMA} CASCADE"))
 
 
 def _move(tx: Tx, names: list[str], here: str, there: str) -> None:

@@ -15,7 +15,7 @@ from datetime import datetime
 from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid
 from functory.engine.maintenance.invariants import executions, lineage, routing, schedules, state_events
-from functory.engine.maintenance.invariants.query import Asked, Found, Look, question
+from functory.engine.maintenance.invariants.query import QueryParameters, QueryScope, Violations, build_query
 from functory.engine.settings import Settings
 
 
@@ -25,31 +25,31 @@ class Invariant:
 
     code: str
     title: str
-    broken: Callable[[Look], Sequence[Found]]
+    find_violations: Callable[[QueryScope], Sequence[Violations]]
 
 
 INVARIANTS = (
     Invariant("I1", "every event is routed or quarantined in time", routing.unrouted),
     Invariant("I2", "a match has one firing, and its event is routed", routing.undecided),
     Invariant("I3", "what fired has exactly one execution", routing.unstarted),
-    Invariant("I4", "every change has its event", state_events.untold),
-    Invariant("I5", "nothing that is open rests", executions.resting),
-    Invariant("I6", "no execution has more attempts than it may have", executions.excessive),
+    Invariant("I4", "every change has its event", state_events.missing_events),
+    Invariant("I5", "nothing that is open rests", executions.stalled),
+    Invariant("I6", "no execution has more attempts than it may have", executions.too_many_attempts),
     Invariant("I7", "attempts are counted, and only what runs is open", executions.miscounted),
     Invariant("I8", "who finishes is who claimed last", executions.unfenced),
-    Invariant("I9", "an execution that ended has one event that says so", state_events.ends),
+    Invariant("I9", "an execution that ended has one event that says so", state_events.wrong_final_events),
     Invariant("I10", "a result takes effect once", executions.repeated),
-    Invariant("I11", "everything has its cause, in the same tree", lineage.severed),
-    Invariant("I12", "each step is one deeper, up to the limit", lineage.misplaced),
+    Invariant("I11", "everything has its cause, in the same tree", lineage.missing_causes),
+    Invariant("I12", "each step is one deeper, up to the limit", lineage.wrong_depths),
     Invariant("I13", "no root exceeds its budget, no lane its capacity", lineage.exceeded),
     Invariant("I14", "a schedule has each of its times once, and none is late", schedules.mistimed),
-    Invariant("I15", "a lease is as long as leases are, and only of what runs", executions.overlong),
+    Invariant("I15", "a lease is as long as leases are, and only of what runs", executions.invalid_leases),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 
 
 @dataclass(frozen=True)
-class Result:
+class InvariantResult:
     """What one invariant came to: ``count`` rows break it, ``examples`` are sentences about the first of them."""
 
     code: str  # I1 … I15
@@ -67,7 +67,7 @@ def verify(
     patience: float | None = None,
     only: Collection[str] = (),
     examples: int = 5,
-) -> list[Result]:
+) -> list[InvariantResult]:
     """Ask every invariant, or those of ``only``; one result each, in their order.
 
     ``since`` looks at what was made from then on only. ``patience`` is how many seconds something open may rest
@@ -75,20 +75,20 @@ def verify(
     is open counts, for a run that has ended. Each query reads one moment of its own.
     Raises :class:`Unavailable`, and :class:`Invalid` for an unknown code.
     """
-    check(only)
-    found: list[Result] = []
+    check_codes(only)
+    found: list[InvariantResult] = []
     for one in INVARIANTS:
         if only and one.code not in only:
             continue
         start = time.perf_counter()
         with database.read() as tx:
-            asked = Asked.of(tx, settings, since, patience)
-            count, words = question(one.broken, asked.shape(settings)).ask(tx, asked, examples)
-        found.append(Result(one.code, one.title, count, words, time.perf_counter() - start))
+            asked = QueryParameters.of(tx, settings, since, patience)
+            count, words = build_query(one.find_violations, asked.shape(settings)).run(tx, asked, examples)
+        found.append(InvariantResult(one.code, one.title, count, words, time.perf_counter() - start))
     return found
 
 
-def check(codes: Collection[str]) -> None:
+def check_codes(codes: Collection[str]) -> None:
     """Refuse codes that no invariant has."""
     unknown = sorted(set(codes) - set(CODES))
     if unknown:

@@ -22,9 +22,9 @@ from functory.engine.database.schema import (
     trigger,
     worker,
 )
-from functory.engine.executions.dispatch import LONGEST
-from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
-from functory.engine.maintenance.invariants.routing import ROUTING
+from functory.engine.executions.dispatch import MAX_REDISPATCH_SECONDS
+from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
+from functory.engine.maintenance.invariants.routing import ROUTING_ENABLED
 from functory.engine.maintenance.invariants.state_events import TERMINAL
 
 # How far a lease may end beyond its length: it is renewed between our look at the clock and our look at the rows.
@@ -32,64 +32,67 @@ LEASE_SLACK = 5.0
 
 _QUEUED = execution.c.state == "queued"
 _RUNNING = execution.c.state == "running"
-_UNDOING = compensation.c.state.in_(("waiting", "pending", "running"))
+_COMPENSATING = compensation.c.state.in_(("waiting", "pending", "running"))
 _RESTS = "execution {id} of {name} "
 
 
-def resting(look: Look) -> Sequence[Found]:
+def stalled(scope: QueryScope) -> Sequence[Violations]:
     """I5: what is open and gets no further: executions, matches, cancellations, compensations."""
-    if look.drained:
-        return [*_left_open(look), _blocked(look)]
-    late = look.latest()
+    if scope.drained:
+        return [*_left_open(scope), _blocked(scope)]
+    late = scope.overdue_cutoff()
     return [
-        _execution(look, "runs without a lease", _RUNNING, execution.c.lease_until.is_(None)),
+        _execution(scope, "runs without a lease", _RUNNING, execution.c.lease_until.is_(None)),
         _execution(
-            look, "has lost its lease, and no reaper takes it", _RUNNING, execution.c.lease_until < late
+            scope, "has lost its lease, and no reaper takes it", _RUNNING, execution.c.lease_until < late
         ),
         _execution(
-            look,
+            scope,
             "was to be cancelled and still runs",
             _RUNNING,
-            execution.c.cancel_requested_at < look.latest(look.lease),
+            execution.c.cancel_requested_at < scope.overdue_cutoff(scope.lease),
         ),
         _execution(
-            look,
+            scope,
             "is past its time and has not expired",
             _QUEUED,
             execution.c.expires_at < late,
             execution.c.started_at.is_(None),
         ),
         _execution(
-            look,
+            scope,
             "is due, and nobody claims anything",
             _QUEUED,
             sa.not_(execution.c.held),
             execution.c.run_at < late,
-            sa.not_(_moving(look)),
+            sa.not_(_workers_progress(scope)),
         ),
         _execution(
-            look,
+            scope,
             "was sent, is not claimed, and is not sent again",
             _QUEUED,
-            execution.c.dispatched_at < look.latest(timedelta(seconds=LONGEST)),
+            execution.c.dispatched_at < scope.overdue_cutoff(timedelta(seconds=MAX_REDISPATCH_SECONDS)),
         ),
-        _blocked(look),
-        found("matches of trigger {name} are due and not decided about", None, trigger.c.name)
+        _blocked(scope),
+        violations("matches of trigger {name} are due and not decided about", None, trigger.c.name)
         .select_from(bucket)
         .join(trigger, trigger.c.id == bucket.c.trigger_id)
         .where(
-            bucket.c.due_at < late, trigger.c.state.in_(("enabled", "deleted")), ROUTING, _all_routed(look)
+            bucket.c.due_at < late,
+            trigger.c.state.in_(("enabled", "deleted")),
+            ROUTING_ENABLED,
+            _all_routed(scope),
         ),
-        found("event {id} should cancel something and has not", cancellation.c.event_id)
+        violations("event {id} should cancel something and has not", cancellation.c.event_id)
         .select_from(cancellation)
-        .where(cancellation.c.time < late, ROUTING, _all_routed(look)),
-        found(
+        .where(cancellation.c.time < late, ROUTING_ENABLED, _all_routed(scope)),
+        violations(
             "step {number} of the saga {id} is not undone: {name}",
             compensation.c.saga_id,
             compensation.c.state,
             compensation.c.position,
         ).where(
-            _UNDOING,
+            _COMPENSATING,
             sa.not_(_stuck()),
             compensation.c.updated_at < late,
             sa.not_(_worked_on()),
@@ -97,22 +100,22 @@ def resting(look: Look) -> Sequence[Found]:
     ]
 
 
-def excessive(look: Look) -> Sequence[Found]:
+def too_many_attempts(scope: QueryScope) -> Sequence[Violations]:
     """I6: more attempts than the limit."""
     return [
-        found(
+        violations(
             "execution {id} of {name} has made {number} attempts",
             execution.c.id,
             execution.c.function,
             execution.c.attempt,
         ).where(
             sa.or_(execution.c.attempt > execution.c.max_attempts, execution.c.attempt < 0),
-            *look.recent(execution.c.id),
+            *scope.ids_since(execution.c.id),
         )
     ]
 
 
-def miscounted(look: Look) -> Sequence[Found]:
+def miscounted(scope: QueryScope) -> Sequence[Violations]:
     """I7: each claim is a row and one more on the counter, a release takes it back; what runs has one open attempt,
     what does not has none, and what has ended is in no lane."""
     rows = (
@@ -122,7 +125,7 @@ def miscounted(look: Look) -> Sequence[Found]:
             sa.func.sum(sa.case((attempt.c.ended_at.is_(None), 1), else_=0)).label("open"),
             sa.func.sum(sa.case((attempt.c.outcome == "released", 1), else_=0)).label("released"),
         )
-        .where(*look.recent(attempt.c.execution_id))
+        .where(*scope.ids_since(attempt.c.execution_id))
         .group_by(attempt.c.execution_id)
         .subquery()
     )
@@ -132,8 +135,8 @@ def miscounted(look: Look) -> Sequence[Found]:
     unclosed = open_ != sa.case((execution.c.state == "running", 1), else_=0)
     released = sa.func.coalesce(rows.c.released, 0) < execution.c.released
     return [
-        found(
-            words_of(
+        violations(
+            message_for(
                 (wrong, "execution {id} ({name}) counts other than its {number} attempts"),
                 (unclosed, "execution {id} is {name} and has a wrong number of open attempts"),
                 (sa.true(), "execution {id} ({name}) counts more releases than there were"),
@@ -144,28 +147,30 @@ def miscounted(look: Look) -> Sequence[Found]:
         )
         .select_from(execution)
         .outerjoin(rows, rows.c.execution_id == execution.c.id)
-        .where(sa.or_(wrong, unclosed, released), *look.recent(execution.c.id)),
-        found("execution {id} is {name} and has a place in a lane", execution.c.id, execution.c.state)
+        .where(sa.or_(wrong, unclosed, released), *scope.ids_since(execution.c.id)),
+        violations("execution {id} is {name} and has a place in a lane", execution.c.id, execution.c.state)
         .select_from(slot)
         .join(execution, execution.c.id == slot.c.execution_id)
-        .where(execution.c.state.in_(TERMINAL), *look.recent(execution.c.id)),
+        .where(execution.c.state.in_(TERMINAL), *scope.ids_since(execution.c.id)),
     ]
 
 
-def unfenced(look: Look) -> Sequence[Found]:
+def unfenced(scope: QueryScope) -> Sequence[Violations]:
     """I8: no attempt is above its execution's fence; what runs, and what was finished by a worker, has its attempt at
     exactly that fence."""
     by_worker = execution.c.state.in_(("succeeded", "failed", "timed_out"))
     return [
-        found(
+        violations(
             "execution {id} ({name}) has an attempt with a fence above its own",
             execution.c.id,
             execution.c.state,
         )
         .select_from(attempt)
         .join(execution, execution.c.id == attempt.c.execution_id)
-        .where(attempt.c.fence > execution.c.fence, *look.recent(attempt.c.execution_id)),
-        found("execution {id} is {name}, and not by its newest attempt", execution.c.id, execution.c.state)
+        .where(attempt.c.fence > execution.c.fence, *scope.ids_since(attempt.c.execution_id)),
+        violations(
+            "execution {id} is {name}, and not by its newest attempt", execution.c.id, execution.c.state
+        )
         .select_from(execution)
         .outerjoin(
             attempt,
@@ -176,36 +181,36 @@ def unfenced(look: Look) -> Sequence[Found]:
                 sa.and_(execution.c.state == "running", attempt.c.fence.is_(None)),
                 sa.and_(by_worker, attempt.c.outcome.is_distinct_from(execution.c.state)),
             ),
-            *look.recent(execution.c.id),
+            *scope.ids_since(execution.c.id),
         ),
     ]
 
 
-def repeated(look: Look) -> Sequence[Found]:
+def repeated(scope: QueryScope) -> Sequence[Violations]:
     """I10: two attempts that succeeded, a success that is not the execution's, traces of an attempt that has not
     ended itself, matched output of what has not succeeded."""
     won = attempt.c.outcome == "succeeded"
     undoing = execution.alias("undoing")
     zombie = sa.or_(attempt.c.outcome.is_(None), attempt.c.outcome.in_(("lost", "released")))
     return [
-        found(
+        violations(
             "{number} attempts of execution {id} have succeeded",
             attempt.c.execution_id,
             number=sa.func.count(),
         )
-        .where(won, *look.recent(attempt.c.execution_id))
+        .where(won, *scope.ids_since(attempt.c.execution_id))
         .group_by(attempt.c.execution_id)
         .having(sa.func.count() > 1),
-        found(
+        violations(
             "an attempt of execution {id} has succeeded, and the execution is {name}",
             execution.c.id,
             execution.c.state,
         )
         .select_from(attempt)
         .join(execution, execution.c.id == attempt.c.execution_id)
-        .where(won, execution.c.state != "succeeded", *look.recent(attempt.c.execution_id)),
+        .where(won, execution.c.state != "succeeded", *scope.ids_since(attempt.c.execution_id)),
         *(
-            found(
+            violations(
                 "attempt {number} of execution {id} has not ended itself and has left a " + table.name,
                 attempt.c.execution_id,
                 number=attempt.c.number,
@@ -214,12 +219,12 @@ def repeated(look: Look) -> Sequence[Found]:
                 sa.exists().where(
                     table.c.execution_id == attempt.c.execution_id, table.c.fence == attempt.c.fence
                 ),
-                *look.recent(attempt.c.execution_id),
+                *scope.ids_since(attempt.c.execution_id),
             )
             for table in (span, log)
         ),
         # What a failed execution had done is undone once as well: by an execution that succeeded, of one that failed.
-        found(
+        violations(
             "step {number} of the saga {id} counts as undone, and what undid it is {name}",
             compensation.c.saga_id,
             sa.func.coalesce(undoing.c.state, "not there"),
@@ -237,84 +242,96 @@ def repeated(look: Look) -> Sequence[Found]:
         .where(
             compensation.c.state == "done",
             undoing.c.state.is_distinct_from("succeeded"),
-            *look.recent(compensation.c.saga_id),
+            *scope.ids_since(compensation.c.saga_id),
         ),
-        found("the saga {id} is {name}, and its steps are to be undone", execution.c.id, execution.c.state)
+        violations(
+            "the saga {id} is {name}, and its steps are to be undone", execution.c.id, execution.c.state
+        )
         .select_from(compensation)
         .join(execution, execution.c.id == compensation.c.saga_id)
         .where(
             execution.c.state.in_(("queued", "running", "succeeded")),
-            *look.recent(compensation.c.saga_id),
+            *scope.ids_since(compensation.c.saga_id),
         ),
-        found("event {id} tells of the output of an execution that is {name}", event.c.id, execution.c.state)
+        violations(
+            "event {id} tells of the output of an execution that is {name}", event.c.id, execution.c.state
+        )
         .select_from(event)
         .join(execution, execution.c.id == event.c.cause_execution_id)
-        .where(event.c.type == "output.matched", execution.c.state != "succeeded", *look.recent(event.c.id)),
+        .where(
+            event.c.type == "output.matched", execution.c.state != "succeeded", *scope.ids_since(event.c.id)
+        ),
     ]
 
 
-def overlong(look: Look) -> Sequence[Found]:
+def invalid_leases(scope: QueryScope) -> Sequence[Violations]:
     """I15: a lease that ends later than now and its length, or that something has which does not run."""
-    longest = look.now(look.lease + timedelta(seconds=LEASE_SLACK))
+    longest = scope.now(scope.lease + timedelta(seconds=LEASE_SLACK))
     return [
-        _execution(look, "has a lease beyond any lease", _RUNNING, execution.c.lease_until > longest),
-        found("execution {id} is {name} and has a lease", execution.c.id, execution.c.state).where(
-            execution.c.lease_until.is_not(None), execution.c.state != "running", *look.recent(execution.c.id)
+        _execution(scope, "has a lease beyond any lease", _RUNNING, execution.c.lease_until > longest),
+        violations("execution {id} is {name} and has a lease", execution.c.id, execution.c.state).where(
+            execution.c.lease_until.is_not(None),
+            execution.c.state != "running",
+            *scope.ids_since(execution.c.id),
         ),
-        found("the source {name} has a lease beyond any lease", source.c.id, source.c.name).where(
+        violations("the source {name} has a lease beyond any lease", source.c.id, source.c.name).where(
             source.c.lease_until > longest
         ),
     ]
 
 
-def _execution(look: Look, words: str, *conditions: Any) -> Found:
-    return found(_RESTS + words, execution.c.id, execution.c.function).where(
-        *conditions, *look.recent(execution.c.id)
+def _execution(scope: QueryScope, words: str, *conditions: Any) -> Violations:
+    return violations(_RESTS + words, execution.c.id, execution.c.function).where(
+        *conditions, *scope.ids_since(execution.c.id)
     )
 
 
-def _left_open(look: Look) -> list[Found]:
+def _left_open(scope: QueryScope) -> list[Violations]:
     return [
-        _execution(look, "is still queued", _QUEUED),
-        _execution(look, "is still running", _RUNNING),
-        found("event {id} should cancel something and has not", cancellation.c.event_id).where(ROUTING),
-        found(
+        _execution(scope, "is still queued", _QUEUED),
+        _execution(scope, "is still running", _RUNNING),
+        violations("event {id} should cancel something and has not", cancellation.c.event_id).where(
+            ROUTING_ENABLED
+        ),
+        violations(
             "step {number} of the saga {id} is not undone: {name}",
             compensation.c.saga_id,
             compensation.c.state,
             compensation.c.position,
-        ).where(_UNDOING, sa.not_(_stuck())),
+        ).where(_COMPENSATING, sa.not_(_stuck())),
     ]
 
 
-def _blocked(look: Look) -> Found:
+def _blocked(scope: QueryScope) -> Violations:
     """Held, and in no line where it could be let in."""
     waits = sa.exists().where(slot.c.execution_id == execution.c.id, slot.c.taken_at.is_(None))
     return _execution(
-        look,
+        scope,
         "is held and waits for no place",
         sa.text("execution.held AND execution.state = 'queued'"),
         sa.not_(waits),
     )
 
 
-def _moving(look: Look) -> Any:
+def _workers_progress(scope: QueryScope) -> Any:
     """Whether workers do what they can: something was claimed lately, or those that are alive are full."""
     claimed = sa.exists(
-        sa.select(event.c.id).where(event.c.type == "execution.started", event.c.id >= look.latest_id())
+        sa.select(event.c.id).where(
+            event.c.type == "execution.started", event.c.id >= scope.overdue_cutoff_id()
+        )
     )
-    alive = worker.c.seen_at > look.now(-look.lease)
+    alive = worker.c.seen_at > scope.now(-scope.lease)
     slots = sa.select(sa.func.coalesce(sa.func.sum(worker.c.slots), 0)).where(alive).scalar_subquery()
     busy = execution.alias("busy")
     running = sa.select(sa.func.count()).where(busy.c.state == "running").select_from(busy).scalar_subquery()
     return sa.or_(claimed, sa.and_(slots > 0, running >= slots))
 
 
-def _all_routed(look: Look) -> Any:
+def _all_routed(scope: QueryScope) -> Any:
     """Whether no event waits from before: flow control goes by the order of events."""
     waiting = event.alias("waiting")
     return sa.not_(
-        sa.exists(sa.select(waiting.c.id).where(waiting.c.state == "pending", waiting.c.time < look.now()))
+        sa.exists(sa.select(waiting.c.id).where(waiting.c.state == "pending", waiting.c.time < scope.now()))
     )
 
 

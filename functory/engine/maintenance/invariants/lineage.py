@@ -12,12 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.schema import budget, event, execution, firing, lane, slot
-from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
+from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 
 # Told of another event, in whose tree they are without an execution as their cause.
-_BESIDE = ("trigger.suppressed",)
+_UNCAUSED_TYPES = ("trigger.suppressed",)
 # What a root's budget counts. Replays and compensations are an operator's or the engine's own.
-COUNTED = ("trigger", "parent")
+BUDGETED_CAUSES = ("trigger", "parent")
 
 _parent = execution.alias("parent")
 _by_parent = execution.c.parent_id.is_not(None)
@@ -25,11 +25,11 @@ _by_event = sa.and_(execution.c.parent_id.is_(None), execution.c.event_id.is_not
 _by_none = sa.and_(execution.c.parent_id.is_(None), execution.c.event_id.is_(None))
 
 
-def severed(look: Look) -> Sequence[Found]:
+def missing_causes(scope: QueryScope) -> Sequence[Violations]:
     """I11: a cause that is not there, or that is in another tree."""
     return [
-        found(
-            words_of(
+        violations(
+            message_for(
                 (
                     execution.c.id.is_(None),
                     "event {id} ({name}) was caused by an execution that is not there",
@@ -44,16 +44,16 @@ def severed(look: Look) -> Sequence[Found]:
         .where(
             event.c.cause_execution_id.is_not(None),
             execution.c.root_id.is_distinct_from(event.c.root_id),
-            *look.recent(event.c.id),
+            *scope.ids_since(event.c.id),
         ),
-        found("event {id} ({name}) has no cause and is no root", event.c.id, event.c.type).where(
+        violations("event {id} ({name}) has no cause and is no root", event.c.id, event.c.type).where(
             event.c.cause_execution_id.is_(None),
             event.c.root_id != event.c.id,
-            event.c.type.not_in(_BESIDE),
-            *look.recent(event.c.id),
+            event.c.type.not_in(_UNCAUSED_TYPES),
+            *scope.ids_since(event.c.id),
         ),
-        found(
-            words_of(
+        violations(
+            message_for(
                 (event.c.id.is_(None), "execution {id} of {name} was started by an event that is not there"),
                 (sa.true(), "execution {id} of {name} is in another tree than its event"),
             ),
@@ -63,10 +63,10 @@ def severed(look: Look) -> Sequence[Found]:
         .select_from(execution)
         .outerjoin(event, event.c.id == execution.c.event_id)
         .where(
-            _by_event, event.c.root_id.is_distinct_from(execution.c.root_id), *look.recent(execution.c.id)
+            _by_event, event.c.root_id.is_distinct_from(execution.c.root_id), *scope.ids_since(execution.c.id)
         ),
-        found(
-            words_of(
+        violations(
+            message_for(
                 (_parent.c.id.is_(None), "execution {id} of {name} has a parent that is not there"),
                 (sa.true(), "execution {id} of {name} is in another tree than its parent"),
             ),
@@ -76,20 +76,22 @@ def severed(look: Look) -> Sequence[Found]:
         .select_from(execution)
         .outerjoin(_parent, _parent.c.id == execution.c.parent_id)
         .where(
-            _by_parent, _parent.c.root_id.is_distinct_from(execution.c.root_id), *look.recent(execution.c.id)
+            _by_parent,
+            _parent.c.root_id.is_distinct_from(execution.c.root_id),
+            *scope.ids_since(execution.c.id),
         ),
-        found(
+        violations(
             "execution {id} of {name} has no cause and is no root", execution.c.id, execution.c.function
-        ).where(_by_none, execution.c.root_id != execution.c.id, *look.recent(execution.c.id)),
+        ).where(_by_none, execution.c.root_id != execution.c.id, *scope.ids_since(execution.c.id)),
     ]
 
 
-def misplaced(look: Look) -> Sequence[Found]:
+def wrong_depths(scope: QueryScope) -> Sequence[Violations]:
     """I12: a depth that is not the cause's own (events) or one more (executions), or that is beyond the limit."""
     together = sa.exists().where(firing.c.execution_id == execution.c.id, firing.c.joint)
     above = execution.c.depth - event.c.depth
     return [
-        found(
+        violations(
             "event {id} ({name}) has not the depth {number} of its cause",
             event.c.id,
             event.c.type,
@@ -97,16 +99,16 @@ def misplaced(look: Look) -> Sequence[Found]:
         )
         .select_from(event)
         .join(execution, execution.c.id == event.c.cause_execution_id)
-        .where(event.c.depth != execution.c.depth, *look.recent(event.c.id)),
-        found(
+        .where(event.c.depth != execution.c.depth, *scope.ids_since(event.c.id)),
+        violations(
             "event {id} ({name}) has no cause and the depth {number}", event.c.id, event.c.type, event.c.depth
         ).where(
             event.c.cause_execution_id.is_(None),
             event.c.depth != 0,
-            event.c.type.not_in(_BESIDE),
-            *look.recent(event.c.id),
+            event.c.type.not_in(_UNCAUSED_TYPES),
+            *scope.ids_since(event.c.id),
         ),
-        found(
+        violations(
             "execution {id} of {name} is not one deeper than its event, at {number}",
             execution.c.id,
             execution.c.function,
@@ -116,9 +118,11 @@ def misplaced(look: Look) -> Sequence[Found]:
         .join(event, event.c.id == execution.c.event_id)
         # Of several events that fire together the deepest one counts.
         .where(
-            _by_event, sa.or_(above < 1, sa.and_(above > 1, sa.not_(together))), *look.recent(execution.c.id)
+            _by_event,
+            sa.or_(above < 1, sa.and_(above > 1, sa.not_(together))),
+            *scope.ids_since(execution.c.id),
         ),
-        found(
+        violations(
             "execution {id} of {name} is not one deeper than its parent, at {number}",
             execution.c.id,
             execution.c.function,
@@ -126,45 +130,45 @@ def misplaced(look: Look) -> Sequence[Found]:
         )
         .select_from(execution)
         .join(_parent, _parent.c.id == execution.c.parent_id)
-        .where(execution.c.depth != _parent.c.depth + 1, *look.recent(execution.c.id)),
-        found(
+        .where(execution.c.depth != _parent.c.depth + 1, *scope.ids_since(execution.c.id)),
+        violations(
             "execution {id} of {name} has the depth {number}",
             execution.c.id,
             execution.c.function,
             execution.c.depth,
         ).where(
             sa.or_(
-                sa.and_(execution.c.cause.in_(COUNTED), execution.c.depth > look.shape.max_depth),
+                sa.and_(execution.c.cause.in_(BUDGETED_CAUSES), execution.c.depth > scope.shape.max_depth),
                 sa.and_(_by_none, execution.c.depth != 0),
             ),
-            *look.recent(execution.c.id),
+            *scope.ids_since(execution.c.id),
         ),
     ]
 
 
-def exceeded(look: Look) -> Sequence[Found]:
+def exceeded(scope: QueryScope) -> Sequence[Violations]:
     """I13: a root that has caused more than its budget, or other than it was charged; a lane with too many in it."""
     charged = (
         sa.select(execution.c.root_id.label("id"), sa.literal(1, sa.Integer).label("one"))
-        .where(execution.c.cause.in_(COUNTED), *look.recent(execution.c.root_id))
-        .union_all(sa.select(budget.c.root_id, -budget.c.used).where(*look.recent(budget.c.root_id)))
+        .where(execution.c.cause.in_(BUDGETED_CAUSES), *scope.ids_since(execution.c.root_id))
+        .union_all(sa.select(budget.c.root_id, -budget.c.used).where(*scope.ids_since(budget.c.root_id)))
         .subquery()
     )
     left: Any = sa.func.sum(charged.c.one)
     return [
-        found(
+        violations(
             "the root {id} has caused {number} executions, which is more than its budget",
             budget.c.root_id,
             number=budget.c.used,
-        ).where(budget.c.used > budget.c.maximum, *look.recent(budget.c.root_id)),
-        found(
+        ).where(budget.c.used > budget.c.maximum, *scope.ids_since(budget.c.root_id)),
+        violations(
             "the root {id} has caused {number} executions more than it was charged for",
             charged.c.id,
             number=left,
         )
         .group_by(charged.c.id)
         .having(left != 0),
-        found(
+        violations(
             "{number} executions are in the lane {name}, which is too many",
             None,
             lane.c.text,

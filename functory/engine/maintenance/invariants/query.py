@@ -19,19 +19,19 @@ import sqlalchemy as sa
 from functory.engine.database import prune_watermarks
 from functory.engine.database.schema import Id, Instant
 from functory.engine.database.transaction import Tx
-from functory.engine.events.store import least_id
+from functory.engine.events.store import lowest_id_since
 from functory.engine.settings import Settings
 
 # The least time that something open may rest; with long leases it is longer.
-LEAST_PATIENCE = 60.0
+MIN_PATIENCE_SECONDS = 60.0
 # A worker that died, the reaper's grace after an outage, another lease: by then somebody else has it.
 LEASES = 4
 
-Found = sa.Select[*tuple[Any, ...]]
+Violations = sa.Select[*tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Shape:
+class QueryShape:
     """What the text of the queries depends on."""
 
     drained: bool  # nothing should be open at all
@@ -43,7 +43,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryParameters:
     """One asking: as of when, since when, and how patient (seconds that something open may rest without progress)."""
 
     now: datetime
@@ -52,15 +52,17 @@ class Asked:
     horizon: datetime | None = None
 
     @classmethod
-    def of(cls, tx: Tx, settings: Settings, since: datetime | None, patience: float | None) -> Asked:
+    def of(
+        cls, tx: Tx, settings: Settings, since: datetime | None, patience: float | None
+    ) -> QueryParameters:
         """In this transaction; without ``patience`` as much as the settings make a fault sure by."""
         if patience is None:
-            patience = max(LEAST_PATIENCE, LEASES * settings.lease_seconds)
+            patience = max(MIN_PATIENCE_SECONDS, LEASES * settings.lease_seconds)
         return cls(tx.now, patience, since, prune_watermarks.read(tx))
 
-    def shape(self, settings: Settings) -> Shape:
+    def shape(self, settings: Settings) -> QueryShape:
         """What it has in common with other askings."""
-        return Shape(
+        return QueryShape(
             self.patience <= 0,
             self.since is not None,
             self.horizon is not None,
@@ -70,57 +72,61 @@ class Asked:
         )
 
 
-class Look:
+class QueryScope:
     """What queries of a shape are built with: each moment is a parameter, whose value each asking gives."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: QueryShape) -> None:
         self.shape = shape
         self.drained = shape.drained
         self.lease = timedelta(seconds=shape.lease_seconds)
-        self._values: dict[str, Callable[[Asked], Any]] = {}
+        self._values: dict[str, Callable[[QueryParameters], Any]] = {}
 
-    def values(self, asked: Asked) -> dict[str, Any]:
+    def values(self, parameters: QueryParameters) -> dict[str, Any]:
         """The parameters' values."""
-        return {name: value(asked) for name, value in self._values.items()}
+        return {name: value(parameters) for name, value in self._values.items()}
 
     def now(self, plus: timedelta = timedelta()) -> Any:
         """The moment of the asking, or one so far from it."""
-        return self._moment("now", plus, lambda asked: asked.now + plus)
+        return self._parameter("now", plus, lambda asked: asked.now + plus)
 
     def now_id(self, plus: timedelta) -> Any:
         """The least id of such a moment."""
-        return self._moment("now_id", plus, lambda asked: least_id(asked.now + plus), Id)
+        return self._parameter("now_id", plus, lambda asked: lowest_id_since(asked.now + plus), Id)
 
-    def latest(self, minus: timedelta = timedelta()) -> Any:
+    def overdue_cutoff(self, minus: timedelta = timedelta()) -> Any:
         """What was due before this moment has rested too long, ``minus`` a while that it may rest longer."""
-        return self._moment("latest", minus, lambda asked: _latest(asked) - minus)
+        return self._parameter("latest", minus, lambda asked: _overdue_cutoff(asked) - minus)
 
-    def latest_id(self) -> Any:
+    def overdue_cutoff_id(self) -> Any:
         """The least id of that moment."""
-        return self._moment("latest_id", timedelta(), lambda asked: least_id(_latest(asked)), Id)
+        return self._parameter(
+            "latest_id", timedelta(), lambda asked: lowest_id_since(_overdue_cutoff(asked)), Id
+        )
 
-    def recent(self, *columns: Any) -> list[Any]:
+    def ids_since(self, *columns: Any) -> list[Any]:
         """The condition that these ids are of what is looked at: made from ``since`` on."""
         if not self.shape.since:
             return []
-        least = self._moment("since_id", timedelta(), lambda asked: least_id(_given(asked.since)), Id)
+        least = self._parameter(
+            "since_id", timedelta(), lambda asked: lowest_id_since(_given(asked.since)), Id
+        )
         return [column >= least for column in columns]
 
-    def from_then(self, *columns: Any) -> list[Any]:
+    def times_since(self, *columns: Any) -> list[Any]:
         """The same for moments."""
         if not self.shape.since:
             return []
-        since = self._moment("since", timedelta(), lambda asked: asked.since)
+        since = self._parameter("since", timedelta(), lambda asked: asked.since)
         return [column >= since for column in columns]
 
     def unpruned(self, moment: Any) -> Any:
         """The condition that what belongs to ``moment`` cannot have been pruned."""
         if not self.shape.pruned:
             return sa.true()
-        return moment >= self._moment("horizon", timedelta(), lambda asked: asked.horizon)
+        return moment >= self._parameter("horizon", timedelta(), lambda asked: asked.horizon)
 
-    def _moment(
-        self, name: str, distance: timedelta, value: Callable[[Asked], Any], type_: Any = Instant
+    def _parameter(
+        self, name: str, distance: timedelta, value: Callable[[QueryParameters], Any], type_: Any = Instant
     ) -> Any:
         if distance:
             name = f"{name}_{round(distance.total_seconds() * 1000)}".replace("-", "m")
@@ -128,7 +134,7 @@ class Look:
         return sa.bindparam(name, type_=type_)
 
 
-def _latest(asked: Asked) -> datetime:
+def _overdue_cutoff(asked: QueryParameters) -> datetime:
     return asked.now - timedelta(seconds=asked.patience)
 
 
@@ -138,24 +144,24 @@ def _given(moment: datetime | None) -> datetime:
 
 
 @dataclass(frozen=True)
-class Question:
+class InvariantQuery:
     """A query that was built: asked with the values of one asking."""
 
     statement: Any
-    look: Look
+    scope: QueryScope
 
-    def ask(self, tx: Tx, asked: Asked, examples: int) -> tuple[int, tuple[str, ...]]:
+    def run(self, tx: Tx, parameters: QueryParameters, examples: int) -> tuple[int, tuple[str, ...]]:
         """How many rows it finds, and sentences about the first of them: one statement."""
-        broken = tx.rows(self.statement, self.look.values(asked) | {"examples": max(1, examples)})
+        broken = tx.rows(self.statement, self.scope.values(parameters) | {"examples": max(1, examples)})
         if not broken:
             return 0, ()
         return broken[0]["total"], tuple(row["words"].format(**row) for row in broken[:examples])
 
 
 @functools.lru_cache(maxsize=256)
-def question(selects: Callable[[Look], Sequence[Found]], shape: Shape) -> Question:
+def build_query(selects: Callable[[QueryScope], Sequence[Violations]], shape: QueryShape) -> InvariantQuery:
     """The query of these selects for a shape."""
-    look = Look(shape)
+    look = QueryScope(shape)
     found = selects(look)
     rows = (sa.union_all(*found) if len(found) > 1 else found[0]).subquery("broken")
     statement = (
@@ -163,10 +169,10 @@ def question(selects: Callable[[Look], Sequence[Found]], shape: Shape) -> Questi
         .order_by(rows.c.words, rows.c.id, rows.c.name)
         .limit(sa.bindparam("examples", type_=sa.Integer))
     )
-    return Question(statement, look)
+    return InvariantQuery(statement, look)
 
 
-def found(words: Any, id_: Any = None, name: Any = None, number: Any = None) -> Found:
+def violations(words: Any, id_: Any = None, name: Any = None, number: Any = None) -> Violations:
     """The head of a select: what is said of each row that it finds."""
     return sa.select(
         (sa.literal(words, sa.Text) if isinstance(words, str) else words).label("words"),
@@ -176,7 +182,7 @@ def found(words: Any, id_: Any = None, name: Any = None, number: Any = None) -> 
     )
 
 
-def words_of(*cases: tuple[Any, str]) -> Any:
+def message_for(*cases: tuple[Any, str]) -> Any:
     """The words of the first condition that holds; the last one's where none does."""
     *first, (_, last) = cases
     said = [(condition, sa.literal(words, sa.Text)) for condition, words in first]

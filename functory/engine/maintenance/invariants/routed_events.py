@@ -11,26 +11,26 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import event, firing, hold
-from functory.engine.events.store import least_id
+from functory.engine.events.store import lowest_id_since
 
 # Told by the engine about its own decisions: they start nothing, or there is no telling whether they may.
 INERT = ("trigger.suppressed", "trigger.silent", "trigger.paused")
 
 
 @dataclass(frozen=True)
-class Decided:
+class RoutedEvent:
     """A routed event, and the ids of the triggers that have a firing of it or let it wait."""
 
     row: Mapping[str, Any]
     triggers: frozenset[str]
 
 
-def routed(database: Database, since: datetime, batch: int = 1000) -> Iterator[Decided]:
+def routed_events(database: Database, since: datetime, batch: int = 1000) -> Iterator[RoutedEvent]:
     """The events that routers decided about, made from ``since`` on, in their order; inert ones are left out."""
     last: str | None = None
     while True:
         with database.read(snapshot=True) as tx:
-            wanted = sa.select(event).where(event.c.id >= least_id(since), event.c.state == "routed")
+            wanted = sa.select(event).where(event.c.id >= lowest_id_since(since), event.c.state == "routed")
             if last is not None:
                 wanted = wanted.where(event.c.id > last)
             rows = tx.rows(wanted.order_by(event.c.id).limit(batch))
@@ -42,7 +42,7 @@ def routed(database: Database, since: datetime, batch: int = 1000) -> Iterator[D
                     found.setdefault(row["event_id"], set()).add(row["trigger_id"])
         for row in rows:
             if row["type"] not in INERT:
-                yield Decided(row, frozenset(found.get(row["id"], ())))
+                yield RoutedEvent(row, frozenset(found.get(row["id"], ())))
         if len(rows) < batch:
             return
         last = ids[-1]

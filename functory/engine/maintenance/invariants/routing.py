@@ -7,26 +7,26 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from functory.engine.database.schema import event, execution, firing, hold, switch, trigger_version
-from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
+from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 from functory.engine.triggers import kill_switch
 
 # Events before the first one that waits which tell whether a router is on its way to it.
-BEFORE = 200
+PRECEDING_EVENTS = 200
 
 _PENDING = event.c.state == "pending"
 # A router that is halted leaves events pending: that is what the switch is for.
-ROUTING = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)))
+ROUTING_ENABLED = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)))
 
 
-def unrouted(look: Look) -> Sequence[Found]:
+def unrouted(scope: QueryScope) -> Sequence[Violations]:
     """I1: pending for too long, while no router works its way to them."""
-    waits = found("event {id} ({name}) is not routed", event.c.id, event.c.type).where(
-        _PENDING, ROUTING, *look.recent(event.c.id)
+    waits = violations("event {id} ({name}) is not routed", event.c.id, event.c.type).where(
+        _PENDING, ROUTING_ENABLED, *scope.ids_since(event.c.id)
     )
-    if look.drained:
+    if scope.drained:
         return [waits]
-    old = event.c.id < look.latest_id()
-    due = sa.or_(event.c.route_after.is_(None), event.c.route_after < look.latest())
+    old = event.c.id < scope.overdue_cutoff_id()
+    due = sa.or_(event.c.route_after.is_(None), event.c.route_after < scope.overdue_cutoff())
     earlier = event.alias("earlier")
     # Routers go by the order of ids: in a backlog that shrinks, what comes right before was routed just now.
     head = sa.select(event.c.id).where(_PENDING, old, due).order_by(event.c.id).limit(1).scalar_subquery()
@@ -34,14 +34,14 @@ def unrouted(look: Look) -> Sequence[Found]:
         sa.select(earlier.c.routed_at)
         .where(earlier.c.id < head, earlier.c.state == "routed")
         .order_by(earlier.c.id.desc())
-        .limit(BEFORE)
+        .limit(PRECEDING_EVENTS)
         .subquery()
     )
-    moving = sa.exists(sa.select(before.c.routed_at).where(before.c.routed_at > look.latest()))
+    moving = sa.exists(sa.select(before.c.routed_at).where(before.c.routed_at > scope.overdue_cutoff()))
     return [waits.where(old, due, sa.not_(moving))]
 
 
-def undecided(look: Look) -> Sequence[Found]:
+def undecided(scope: QueryScope) -> Sequence[Violations]:
     """I2: a firing whose event is not routed or whose trigger version is not there, and a match that waits though it
     was decided about. That there is no second firing is the table's key."""
     version = sa.and_(
@@ -50,8 +50,8 @@ def undecided(look: Look) -> Sequence[Found]:
     )
     of_match = sa.and_(firing.c.trigger_id == hold.c.trigger_id, firing.c.event_id == hold.c.event_id)
     return [
-        found(
-            words_of(
+        violations(
+            message_for(
                 (event.c.id.is_(None), "a firing is of event {id}, which is not there"),
                 (sa.true(), "event {id} has a firing and is {name}"),
             ),
@@ -60,27 +60,27 @@ def undecided(look: Look) -> Sequence[Found]:
         )
         .select_from(firing)
         .outerjoin(event, event.c.id == firing.c.event_id)
-        .where(sa.or_(event.c.id.is_(None), event.c.state != "routed"), *look.recent(firing.c.event_id)),
-        found(
+        .where(sa.or_(event.c.id.is_(None), event.c.state != "routed"), *scope.ids_since(firing.c.event_id)),
+        violations(
             "a firing of event {id} is of version {number} of a trigger, which is not there",
             firing.c.event_id,
             number=firing.c.trigger_version,
         )
         .select_from(firing)
         .outerjoin(trigger_version, version)
-        .where(trigger_version.c.number.is_(None), *look.recent(firing.c.event_id)),
-        found("event {id} waits for a trigger that has decided about it", hold.c.event_id)
+        .where(trigger_version.c.number.is_(None), *scope.ids_since(firing.c.event_id)),
+        violations("event {id} waits for a trigger that has decided about it", hold.c.event_id)
         .select_from(hold)
         .join(firing, of_match)
-        .where(*look.recent(hold.c.event_id)),
-        found("event {id} waits for a trigger and is not routed", hold.c.event_id, event.c.state)
+        .where(*scope.ids_since(hold.c.event_id)),
+        violations("event {id} waits for a trigger and is not routed", hold.c.event_id, event.c.state)
         .select_from(hold)
         .outerjoin(event, event.c.id == hold.c.event_id)
-        .where(sa.or_(event.c.id.is_(None), event.c.state != "routed"), *look.recent(hold.c.event_id)),
+        .where(sa.or_(event.c.id.is_(None), event.c.state != "routed"), *scope.ids_since(hold.c.event_id)),
     ]
 
 
-def unstarted(look: Look) -> Sequence[Found]:
+def unstarted(scope: QueryScope) -> Sequence[Violations]:
     """I3: a firing that has no execution or another's, an execution without its firing."""
     fired = firing.c.decision == "fired"
     # Several events that started an execution together each have a firing of it.
@@ -88,7 +88,7 @@ def unstarted(look: Look) -> Sequence[Found]:
         sa.and_(
             execution.c.id.is_(None),
             # Of those that fired together some may be kept longer than the tree of the execution.
-            sa.or_(sa.not_(firing.c.joint), look.unpruned(firing.c.time)),
+            sa.or_(sa.not_(firing.c.joint), scope.unpruned(firing.c.time)),
         ),
         sa.and_(execution.c.id.is_not(None), execution.c.trigger_id.is_distinct_from(firing.c.trigger_id)),
         sa.and_(sa.not_(firing.c.joint), execution.c.event_id.is_distinct_from(firing.c.event_id)),
@@ -98,8 +98,8 @@ def unstarted(look: Look) -> Sequence[Found]:
         firing.c.event_id == execution.c.event_id,
     )
     return [
-        found(
-            words_of(
+        violations(
+            message_for(
                 (firing.c.execution_id.is_(None), "event {id} fired without an execution"),
                 (execution.c.id.is_(None), "event {id} fired, and its execution is not there"),
                 (sa.true(), "event {id} fired an execution of another match"),
@@ -108,18 +108,18 @@ def unstarted(look: Look) -> Sequence[Found]:
         )
         .select_from(firing)
         .outerjoin(execution, execution.c.id == firing.c.execution_id)
-        .where(fired, strange, *look.recent(firing.c.event_id)),
-        found("event {id} was suppressed and has an execution", firing.c.event_id).where(
+        .where(fired, strange, *scope.ids_since(firing.c.event_id)),
+        violations("event {id} was suppressed and has an execution", firing.c.event_id).where(
             firing.c.decision == "suppressed",
             sa.or_(firing.c.execution_id.is_not(None), firing.c.reason.is_(None)),
-            *look.recent(firing.c.event_id),
+            *scope.ids_since(firing.c.event_id),
         ),
-        found("execution {id} of {name} has no firing", execution.c.id, execution.c.function)
+        violations("execution {id} of {name} has no firing", execution.c.id, execution.c.function)
         .select_from(execution)
         .outerjoin(firing, mine)
         .where(
             execution.c.cause == "trigger",
             sa.or_(firing.c.event_id.is_(None), firing.c.execution_id.is_distinct_from(execution.c.id)),
-            *look.recent(execution.c.id),
+            *scope.ids_since(execution.c.id),
         ),
     ]

@@ -8,11 +8,11 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from functory.engine.database.schema import event, schedule, schedule_tick, source
-from functory.engine.maintenance.invariants.query import Found, Look, found, words_of
-from functory.engine.sources.schedules import TYPE
+from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
+from functory.engine.sources.schedules import EVENT_TYPE
 
 
-def mistimed(look: Look) -> Sequence[Found]:
+def mistimed(scope: QueryScope) -> Sequence[Violations]:
     """I14: a tick without its event, an event without its tick or with two, a schedule that is due and does not tick,
     or that has no next time and is not over.
 
@@ -20,11 +20,11 @@ def mistimed(look: Look) -> Sequence[Found]:
     before it, so that no time is passed over.
     """
     # Ticks are forgotten after a while, their events are not.
-    remembered = look.now_id(timedelta(hours=1) - timedelta(days=look.shape.receipt_days))
+    remembered = scope.now_id(timedelta(hours=1) - timedelta(days=scope.shape.receipt_days))
     told = schedule_tick.c.event_id
     broken = [
-        found(
-            words_of(
+        violations(
+            message_for(
                 (event.c.id.is_(None), "a tick of schedule {name} has no event"),
                 (sa.true(), "a tick of schedule {name} has the event {id}, which is of something else"),
             ),
@@ -35,24 +35,24 @@ def mistimed(look: Look) -> Sequence[Found]:
         .join(source, source.c.id == schedule_tick.c.schedule_id)
         .outerjoin(event, event.c.id == told)
         .where(
-            event.c.type.is_distinct_from(TYPE),
-            sa.or_(event.c.id.is_not(None), look.unpruned(schedule_tick.c.time)),
-            *look.recent(told),
+            event.c.type.is_distinct_from(EVENT_TYPE),
+            sa.or_(event.c.id.is_not(None), scope.unpruned(schedule_tick.c.time)),
+            *scope.ids_since(told),
         ),
-        found("the event {id} is of {number} ticks", told, number=sa.func.count())
-        .where(*look.recent(told))
+        violations("the event {id} is of {number} ticks", told, number=sa.func.count())
+        .where(*scope.ids_since(told))
         .group_by(told)
         .having(sa.func.count() > 1),
-        found("the event {id} of schedule {name} has no tick", event.c.id, event.c.subject)
+        violations("the event {id} of schedule {name} has no tick", event.c.id, event.c.subject)
         .select_from(event)
         .outerjoin(schedule_tick, told == event.c.id)
         .where(
-            event.c.type == TYPE,
+            event.c.type == EVENT_TYPE,
             told.is_(None),
             event.c.id >= remembered,
-            *look.recent(event.c.id),
+            *scope.ids_since(event.c.id),
         ),
-        found("schedule {name} has not been planned since it was changed", source.c.id, source.c.name)
+        violations("schedule {name} has not been planned since it was changed", source.c.id, source.c.name)
         .select_from(source)
         .outerjoin(schedule, schedule.c.source_id == source.c.id)
         .where(
@@ -60,17 +60,17 @@ def mistimed(look: Look) -> Sequence[Found]:
             source.c.state == "enabled",
             schedule.c.version.is_distinct_from(source.c.version),
         ),
-        found("the next time of schedule {name} is before its last one", source.c.id, source.c.name)
+        violations("the next time of schedule {name} is before its last one", source.c.id, source.c.name)
         .select_from(schedule)
         .join(source, source.c.id == schedule.c.source_id)
         .where(schedule.c.next_at.is_not(None), schedule.c.fire_at <= schedule.c.last_at),
     ]
-    if look.drained:
+    if scope.drained:
         return broken
     return [
         *broken,
-        found("schedule {name} is due and does not tick", source.c.id, source.c.name)
+        violations("schedule {name} is due and does not tick", source.c.id, source.c.name)
         .select_from(schedule)
         .join(source, source.c.id == schedule.c.source_id)
-        .where(schedule.c.next_at < look.latest(), source.c.state == "enabled"),
+        .where(schedule.c.next_at < scope.overdue_cutoff(), source.c.state == "enabled"),
     ]

@@ -21,23 +21,23 @@ from functory.engine.database.schema import (
     trigger,
     trigger_version,
 )
-from functory.engine.maintenance.invariants.query import Found, Look, found
+from functory.engine.maintenance.invariants.query import QueryScope, Violations, violations
 
-ENDINGS = tuple(
+FINAL_EVENT_TYPES = tuple(
     f"execution.{state}" for state in ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 )
-TERMINAL = tuple(type_.split(".")[1] for type_ in ENDINGS)
+TERMINAL = tuple(type_.split(".")[1] for type_ in FINAL_EVENT_TYPES)
 # Outcomes after which an execution is tried again or ends badly.
 FAILING = ("failed", "timed_out", "crashed", "lost")
 
 
-def untold(look: Look) -> Sequence[Found]:
+def missing_events(scope: QueryScope) -> Sequence[Violations]:
     """I4: a version or a state without its event, an attempt without the events of its start and its failure."""
     saved = ("function.created", "function.updated")
     defined = ("trigger.created", "trigger.updated")
     return [
-        _silent(
-            look,
+        _without_event(
+            scope,
             "version {number} of function {name} has no event",
             function_version.join(function, function.c.id == function_version.c.function_id),
             function.c.name,
@@ -45,16 +45,16 @@ def untold(look: Look) -> Sequence[Found]:
             saved,
             function_version.c.number,
         ),
-        _silent(
-            look,
+        _without_event(
+            scope,
             "the last change of function {name} has no event",
             function,
             function.c.name,
             function.c.updated_at,
             (*saved, "function.activated", "function.disabled", "function.deleted"),
         ),
-        _silent(
-            look,
+        _without_event(
+            scope,
             "version {number} of trigger {name} has no event",
             trigger_version.join(trigger, trigger.c.id == trigger_version.c.trigger_id),
             trigger.c.name,
@@ -62,44 +62,44 @@ def untold(look: Look) -> Sequence[Found]:
             defined,
             trigger_version.c.number,
         ),
-        _silent(
-            look,
+        _without_event(
+            scope,
             "the last change of trigger {name} has no event",
             trigger,
             trigger.c.name,
             trigger.c.updated_at,
             (*defined, *(f"trigger.{word}" for word in ("paused", "resumed", "promoted", "deleted"))),
         ),
-        _silent(
-            look,
+        _without_event(
+            scope,
             "the last change of source {name} has no event",
             source,
             source.c.name,
             source.c.updated_at,
             tuple(f"source.{word}" for word in ("created", "updated", "paused", "resumed", "deleted")),
         ),
-        _starts(look),
-        _failures(look),
+        _starts(scope),
+        _failures(scope),
     ]
 
 
-def ends(look: Look) -> Sequence[Found]:
+def wrong_final_events(scope: QueryScope) -> Sequence[Violations]:
     """I9: an execution that ended without its event, or with two; one that did not end and has one."""
     said = (
         sa.select(
             execution.c.id.label("id"), (sa.literal("execution.") + execution.c.state).label("type"), _one(1)
         )
-        .where(execution.c.state.in_(TERMINAL), *look.recent(execution.c.id))
+        .where(execution.c.state.in_(TERMINAL), *scope.ids_since(execution.c.id))
         .union_all(
             sa.select(event.c.cause_execution_id, event.c.type, _one(-1)).where(
-                event.c.type.in_(ENDINGS), *look.recent(event.c.cause_execution_id)
+                event.c.type.in_(FINAL_EVENT_TYPES), *scope.ids_since(event.c.cause_execution_id)
             )
         )
         .subquery()
     )
     left = sa.func.sum(said.c.one)
     return [
-        found(
+        violations(
             sa.case(
                 (left > 0, sa.literal("execution {id} has ended without the event {name}")),
                 else_=sa.literal("execution {id} has an event {name} too many"),
@@ -112,38 +112,38 @@ def ends(look: Look) -> Sequence[Found]:
     ]
 
 
-def _silent(
-    look: Look, words: str, rows: Any, name: Any, moment: Any, types: Sequence[str], number: Any = None
-) -> Found:
+def _without_event(
+    scope: QueryScope, words: str, rows: Any, name: Any, moment: Any, types: Sequence[str], number: Any = None
+) -> Violations:
     told = (
         sa.select(event.c.subject, event.c.time)
-        .where(event.c.type.in_(types), *look.from_then(event.c.time))
+        .where(event.c.type.in_(types), *scope.times_since(event.c.time))
         .distinct()
         .cte()
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     return (
-        found(words, None, name, number)
+        violations(words, None, name, number)
         .select_from(rows)
         .outerjoin(told, sa.and_(told.c.subject == name, told.c.time == moment))
-        .where(told.c.subject.is_(None), *look.from_then(moment), look.unpruned(moment))
+        .where(told.c.subject.is_(None), *scope.times_since(moment), scope.unpruned(moment))
     )
 
 
-def _starts(look: Look) -> Found:
+def _starts(scope: QueryScope) -> Violations:
     counted = (
         sa.select(attempt.c.execution_id.label("id"), _one(1))
-        .where(*look.recent(attempt.c.execution_id))
+        .where(*scope.ids_since(attempt.c.execution_id))
         .union_all(
             sa.select(event.c.cause_execution_id, _one(-1)).where(
-                event.c.type == "execution.started", *look.recent(event.c.cause_execution_id)
+                event.c.type == "execution.started", *scope.ids_since(event.c.cause_execution_id)
             )
         )
         .subquery()
     )
     left = sa.func.sum(counted.c.one)
     return (
-        found(
+        violations(
             "execution {id} has attempts without events of their start, or such events without attempts",
             counted.c.id,
         )
@@ -152,24 +152,24 @@ def _starts(look: Look) -> Found:
     )
 
 
-def _failures(look: Look) -> Found:
+def _failures(scope: QueryScope) -> Violations:
     """A failing attempt that is not the last one has its event. The last one of a cancelled execution may be either."""
     counted = (
         sa.select(attempt.c.execution_id.label("id"), _one(1))
-        .where(attempt.c.outcome.in_(FAILING), *look.recent(attempt.c.execution_id))
+        .where(attempt.c.outcome.in_(FAILING), *scope.ids_since(attempt.c.execution_id))
         .union_all(
             sa.select(event.c.cause_execution_id, _one(-1)).where(
-                event.c.type == "execution.attempt_failed", *look.recent(event.c.cause_execution_id)
+                event.c.type == "execution.attempt_failed", *scope.ids_since(event.c.cause_execution_id)
             ),
             sa.select(execution.c.id, _one(-1)).where(
-                execution.c.state.in_(("failed", "timed_out", "dead")), *look.recent(execution.c.id)
+                execution.c.state.in_(("failed", "timed_out", "dead")), *scope.ids_since(execution.c.id)
             ),
         )
         .subquery()
     )
     left = sa.select(counted.c.id).group_by(counted.c.id).having(sa.func.sum(counted.c.one) != 0).subquery()
     return (
-        found(
+        violations(
             "execution {id} ({name}) has failed attempts that are not told, or events without them",
             left.c.id,
             execution.c.state,

@@ -18,7 +18,7 @@ import structlog
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import counter, verification
 from functory.engine.database.transaction import Tx
-from functory.engine.maintenance.invariants import CODES, Result, verify
+from functory.engine.maintenance.invariants import CODES, InvariantResult, verify
 from functory.engine.settings import Settings
 
 log = structlog.get_logger("functory.verify")
@@ -29,16 +29,16 @@ OPEN = ("I1", "I5", "I15")
 RECENT = timedelta(hours=1)
 # From one look at everything to the next; one that did not come to its end is tried again sooner.
 DAY = 86_400
-AGAIN = 3600
+FULL_RETRY_SECONDS = 3600
 # A role that has just started has more urgent work, and a script that ends soon need not look at all.
 FIRST_SECONDS = 60.0
 # How often it is looked whether a look is due.
-LOOK_SECONDS = 30.0
+POLL_SECONDS = 30.0
 
 _NEXT, _WHOLE = "verify: next look", "verify: next look at everything"
 
 
-class Watch:
+class Verifier:
     """Looks when it is due. Not shared between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
@@ -46,20 +46,20 @@ class Watch:
         self._settings = settings
         self._from = database.clock.monotonic() + min(FIRST_SECONDS, settings.verify_seconds)
 
-    def look(self) -> list[Result]:
+    def verify_if_due(self) -> list[InvariantResult]:
         """What this round found; empty when nothing was due or another process looks. Raises :class:`Unavailable`."""
         if not self._settings.verify_seconds or self._database.clock.monotonic() < self._from:
             return []
-        self._from = self._database.clock.monotonic() + min(LOOK_SECONDS, self._settings.verify_seconds)
-        if self._is_mine(_WHOLE, AGAIN):
+        self._from = self._database.clock.monotonic() + min(POLL_SECONDS, self._settings.verify_seconds)
+        if self._claim(_WHOLE, FULL_RETRY_SECONDS):
             found = self._ask(None, CODES)
-            note(self._database, found, whole=True)
+            save_results(self._database, found, whole=True)
             self._put_off(_WHOLE, DAY)
             self._put_off(_NEXT, self._settings.verify_seconds)
-        elif self._is_mine(_NEXT, self._settings.verify_seconds):
+        elif self._claim(_NEXT, self._settings.verify_seconds):
             since = self._database.clock.now() - RECENT
             found = self._ask(None, OPEN) + self._ask(since, [code for code in CODES if code not in OPEN])
-            note(self._database, found, whole=False)
+            save_results(self._database, found, whole=False)
         else:
             return []
         for one in found:
@@ -73,10 +73,10 @@ class Watch:
                 )
         return found
 
-    def _ask(self, since: datetime | None, codes: Sequence[str]) -> list[Result]:
+    def _ask(self, since: datetime | None, codes: Sequence[str]) -> list[InvariantResult]:
         return verify(self._database, self._settings, since=since, only=codes)
 
-    def _is_mine(self, name: str, seconds: float) -> bool:
+    def _claim(self, name: str, seconds: float) -> bool:
         """Whether it is due, and this process is the one that does it: the time is moved on by whoever comes first."""
         with self._database.read() as tx:
             now = int(tx.now.timestamp())
@@ -100,14 +100,14 @@ class Watch:
                 tx.execute(sa.update(counter).where(counter.c.name == name).values(value=value))
 
 
-def note(database: Database, found: Sequence[Result], *, whole: bool) -> None:
+def save_results(database: Database, found: Sequence[InvariantResult], *, whole: bool) -> None:
     """Keep what was found. A look at less than the ``whole`` database takes back nothing that was found before."""
     with database.write() as tx:
         rows = [
             {"code": one.code, "count": one.count, "examples": list(one.examples), "time": tx.now}
             for one in found
         ]
-        statement = tx.upsert(verification)
+        statement = tx.upsert_statement(verification)
         new = statement.excluded
         more = sa.true() if whole else new["count"] >= verification.c.count
         statement = statement.on_conflict_do_update(
@@ -122,6 +122,6 @@ def note(database: Database, found: Sequence[Result], *, whole: bool) -> None:
             tx.execute(statement, rows)
 
 
-def standing(tx: Tx) -> Mapping[str, Mapping[str, Any]]:
+def last_results(tx: Tx) -> Mapping[str, Mapping[str, Any]]:
     """What the last looks found, by code: ``count``, ``examples`` and ``time``; empty before the first look."""
     return {row["code"]: row for row in tx.rows(sa.select(verification))}

@@ -7,6 +7,6 @@ wheel. What the kernel says is only a hint where to look: an event is told becau
 the database knows, so that lost, doubled and late notices make no difference.
 """
 
-from functory.triggers.sources.files.plugin import Config, Files
+from functory.triggers.sources.files.plugin import FileSource, FileWatchConfig
 
-__all__ = ["Config", "Files"]
+__all__ = ["FileWatchConfig", "FileSource"]

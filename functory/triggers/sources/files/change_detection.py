@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from functory.engine.sources.file_watches import Seen
+from functory.engine.sources.file_watches import KnownFile
 
 TYPES = ("created", "modified", "deleted", "moved")
 
@@ -20,67 +20,67 @@ class Change:
     """One event: ``file`` as it is (of a deletion: as it was), ``before`` as it was known."""
 
     type: str
-    file: Seen
-    before: Seen | None = None
+    file: KnownFile
+    before: KnownFile | None = None
 
 
 @dataclass
-class Verdict:
+class ChangeSet:
     """What to tell, what to know from now on, what to know no longer, and what to look at again later."""
 
     changes: list[Change] = field(default_factory=list)
-    keep: list[Seen] = field(default_factory=list)
-    gone: list[bytes] = field(default_factory=list)
-    later: list[bytes] = field(default_factory=list)
+    known: list[KnownFile] = field(default_factory=list)
+    removed: list[bytes] = field(default_factory=list)
+    recheck: list[bytes] = field(default_factory=list)
 
 
-def decide(
-    found: Mapping[bytes, Seen | None],
-    known: Mapping[bytes, Seen],
-    homeless: Sequence[Seen] = (),
+def detect_changes(
+    found: Mapping[bytes, KnownFile | None],
+    known: Mapping[bytes, KnownFile],
+    missing: Sequence[KnownFile] = (),
     moved_from: Mapping[bytes, bytes] | None = None,
     expected: Collection[str] = (),
-) -> Verdict:
+) -> ChangeSet:
     """Compare ``found`` (None: no such file) with ``known``.
 
     ``homeless`` are known files elsewhere of which nothing is left in their place, ``moved_from`` what the kernel said
     of moves, new path to old one, ``expected`` inodes that are on their way: a known file with one of them is
     not told as deleted yet.
     """
-    verdict = Verdict()
+    verdict = ChangeSet()
     hints = moved_from or {}
     left = {seen.path: seen for path, seen in known.items() if path in found and found[path] is None}
-    left |= {seen.path: seen for seen in homeless if found.get(seen.path) is None}
-    origins = _Origins(left)
+    left |= {seen.path: seen for seen in missing if found.get(seen.path) is None}
+    origins = _MoveCandidates(left)
     for path, now in found.items():
         if now is None:
             continue
         before = known.get(path)
-        origin = None if before is not None else origins.take(now, hints.get(path))
+        origin = None if before is not None else origins.match(now, hints.get(path))
         if before is not None:
             _compare(verdict, before, now)
         elif origin is not None:
-            verdict.gone.append(origin.path)
+            verdict.removed.append(origin.path)
             same = _equal(origin, now)
             kept = _kept(origin, now) if same else now
             verdict.changes.append(Change("moved", kept, origin))
             if not same:
                 verdict.changes.append(Change("modified", kept, origin))
-            verdict.keep.append(kept)
+            verdict.known.append(kept)
         else:
             verdict.changes.append(Change("created", now))
-            verdict.keep.append(now)
+            verdict.known.append(now)
     for path, now in found.items():
         if now is None and path in left and path not in origins.taken:
             if left[path].inode in expected:
-                verdict.later.append(path)
+                verdict.recheck.append(path)
             else:
                 verdict.changes.append(Change("deleted", left[path], left[path]))
-                verdict.gone.append(path)
+                verdict.removed.append(path)
     return verdict
 
 
-def wanted(changes: Sequence[Change], types: Collection[str]) -> list[Change]:
+def select_changes(changes: Sequence[Change], types: Collection[str]) -> list[Change]:
     """The changes of these types; a move that is not told as one is a deletion and a creation."""
     told: list[Change] = []
     for change in changes:
@@ -91,17 +91,17 @@ def wanted(changes: Sequence[Change], types: Collection[str]) -> list[Change]:
     return [change for change in told if change.type in types]
 
 
-class _Origins:
+class _MoveCandidates:
     """Known files that are no longer in their places, each of which may have become one other file."""
 
-    def __init__(self, left: Mapping[bytes, Seen]) -> None:
+    def __init__(self, left: Mapping[bytes, KnownFile]) -> None:
         self._left = left
-        self._by_inode: dict[str, list[Seen]] = {}
+        self._by_inode: dict[str, list[KnownFile]] = {}
         for seen in left.values():
             self._by_inode.setdefault(seen.inode, []).append(seen)
         self.taken: set[bytes] = set()
 
-    def take(self, now: Seen, hint: bytes | None) -> Seen | None:
+    def match(self, now: KnownFile, hint: bytes | None) -> KnownFile | None:
         for seen in self._by_inode.get(now.inode, ()):
             # A deleted file's inode may be another file's at once; its time is not.
             same = seen.mtime_ns == now.mtime_ns and _equal(seen, now)
@@ -111,17 +111,17 @@ class _Origins:
         return None
 
 
-def _compare(verdict: Verdict, before: Seen, now: Seen) -> None:
+def _compare(verdict: ChangeSet, before: KnownFile, now: KnownFile) -> None:
     if _equal(before, now):
         kept = _kept(before, now)
         if kept != before:
-            verdict.keep.append(kept)
+            verdict.known.append(kept)
         return
     verdict.changes.append(Change("modified", now, before))
-    verdict.keep.append(now)
+    verdict.known.append(now)
 
 
-def _equal(before: Seen, now: Seen) -> bool:
+def _equal(before: KnownFile, now: KnownFile) -> bool:
     if before.sha256 is not None and now.sha256 is not None:
         return before.sha256 == now.sha256
     if before.problem is not None and now.problem is None:
@@ -130,8 +130,8 @@ def _equal(before: Seen, now: Seen) -> bool:
     return (before.size, before.mtime_ns) == (now.size, now.mtime_ns)
 
 
-def _kept(before: Seen, now: Seen) -> Seen:
+def _kept(before: KnownFile, now: KnownFile) -> KnownFile:
     """``now`` with the hash that is known: one that cannot be read at present has not lost its content."""
     if now.sha256 is not None or before.sha256 is None:
         return now
-    return Seen(now.path, now.size, now.mtime_ns, now.ctime_ns, now.inode, before.sha256, now.problem)
+    return KnownFile(now.path, now.size, now.mtime_ns, now.ctime_ns, now.inode, before.sha256, now.problem)

@@ -11,27 +11,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from functory.triggers.sources.files.file_facts import Facts
-from functory.triggers.sources.files.glob_patterns import Selection
+from functory.triggers.sources.files.file_facts import FileFacts
+from functory.triggers.sources.files.glob_patterns import GlobFilter
 
 # Deeper trees are loops or attacks; their names would be longer than the kernel takes.
 MAX_DEPTH = 100
 
 
 @dataclass
-class Walk:
+class DirectoryWalk:
     """The files of a watch below ``root``; iterate for (relative path, facts). Raises OSError for the root itself."""
 
     root: bytes
-    selection: Selection
+    selection: GlobFilter
     recursive: bool = True
     follow: bool = False
-    only: bytes | None = None
+    file_name: bytes | None = None
     unreadable: list[bytes] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[tuple[bytes, Facts]]:
-        if self.only is not None:
-            yield from self._one(self.only)
+    def __iter__(self) -> Iterator[tuple[bytes, FileFacts]]:
+        if self.file_name is not None:
+            yield from self._one(self.file_name)
             return
         # Each open folder is an iterator over its entries and the inodes above it, against links that lead back.
         above = frozenset({_identity(os.stat(self.root))})
@@ -49,7 +49,7 @@ class Walk:
                 if opened is not None:
                     stack.append(opened)
                     continue
-                if self.selection.wants(os.fsdecode(path)):
+                if self.selection.includes(os.fsdecode(path)):
                     found = self._facts(entry)
                     if found is not None:
                         yield path, found
@@ -57,10 +57,10 @@ class Walk:
             for _, entries, _ in stack:
                 entries.close()
 
-    def _one(self, name: bytes) -> Iterator[tuple[bytes, Facts]]:
+    def _one(self, name: bytes) -> Iterator[tuple[bytes, FileFacts]]:
         os.stat(self.root)
         try:
-            found = Facts.of(os.stat(os.path.join(self.root, name), follow_symlinks=self.follow))
+            found = FileFacts.from_stat(os.stat(os.path.join(self.root, name), follow_symlinks=self.follow))
         except OSError:
             return
         if found is not None:
@@ -80,7 +80,9 @@ class Walk:
         if not self.recursive:
             return None
         try:
-            if not entry.is_dir(follow_symlinks=self.follow) or self.selection.skips(os.fsdecode(path)):
+            if not entry.is_dir(follow_symlinks=self.follow) or self.selection.excludes_folder(
+                os.fsdecode(path)
+            ):
                 return None
             me = _identity(entry.stat(follow_symlinks=self.follow))
             if me in chain:
@@ -90,9 +92,9 @@ class Walk:
             self.unreadable.append(path)
             return None
 
-    def _facts(self, entry: os.DirEntry[bytes]) -> Facts | None:
+    def _facts(self, entry: os.DirEntry[bytes]) -> FileFacts | None:
         try:
-            return Facts.of(entry.stat(follow_symlinks=self.follow))
+            return FileFacts.from_stat(entry.stat(follow_symlinks=self.follow))
         except OSError:
             return None
 

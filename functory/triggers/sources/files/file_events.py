@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functory.engine.events.causation import Cause
-from functory.engine.events.receipts import Arrival
+from functory.engine.events.receipts import IncomingEvent
 from functory.engine.events.store import MAX_SUBJECT
 from functory.engine.sources.file_watches import text_of
 from functory.triggers.sources.files.change_detection import Change
@@ -21,7 +21,7 @@ _CUT = MAX_SUBJECT - 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def arrival(change: Change, watch: str, root: str, single: bool, cause: Cause | None) -> Arrival:
+def file_event(change: Change, watch: str, root: str, single: bool, cause: Cause | None) -> IncomingEvent:
     """The event of a change. ``root`` is the path of the configuration, ``single`` whether it is one file."""
     path = _path(root, change.file.path, single)
     data: dict[str, Any] = {
@@ -30,7 +30,7 @@ def arrival(change: Change, watch: str, root: str, single: bool, cause: Cause | 
         "relative": text_of(change.file.path),
         "name": text_of(change.file.path.rsplit(b"/", 1)[-1]),
         "size": change.file.size,
-        "mtime": _moment(change.file.mtime_ns),
+        "mtime": _timestamp(change.file.mtime_ns),
         "mtime_ns": change.file.mtime_ns,
         "sha256": change.file.sha256,
     }
@@ -40,7 +40,7 @@ def arrival(change: Change, watch: str, root: str, single: bool, cause: Cause | 
         data["previous_sha256"] = change.before.sha256
     if change.before is not None and change.type == "moved":
         data |= _named(_path(root, change.before.path, single), "previous_")
-    return Arrival(f"file.{change.type}", data, subject=_subject(data["path"]), cause=cause)
+    return IncomingEvent(f"file.{change.type}", data, subject=_subject(data["path"]), cause=cause)
 
 
 def _path(root: str, relative: bytes, single: bool) -> bytes:
@@ -64,7 +64,7 @@ def _subject(path: str) -> str:
     return f"{path[:_CUT]}…{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
-def _moment(nanoseconds: int) -> str | None:
+def _timestamp(nanoseconds: int) -> str | None:
     """ISO 8601 in UTC to the microsecond; None for a time that no calendar has."""
     try:
         return (_EPOCH + timedelta(microseconds=nanoseconds // 1000)).isoformat().replace("+00:00", "Z")

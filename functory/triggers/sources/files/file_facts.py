@@ -12,18 +12,18 @@ import os
 import stat
 from dataclasses import dataclass
 
-from functory.engine.sources.file_watches import Seen
+from functory.engine.sources.file_watches import KnownFile
 
 _CHUNK = 1024 * 1024
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
-class Unsettled(Exception):
+class FileChanging(Exception):
     """The file changed while it was read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FileFacts:
     """What the file system says of a regular file."""
 
     size: int
@@ -32,14 +32,14 @@ class Facts:
     inode: str
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Facts | None:
+    def from_stat(cls, found: os.stat_result) -> FileFacts | None:
         """None for what is no regular file."""
         if not stat.S_ISREG(found.st_mode):
             return None
         inode = f"{found.st_dev}:{found.st_ino}"
         return cls(found.st_size, _bounded(found.st_mtime_ns), _bounded(found.st_ctime_ns), inode)
 
-    def same(self, seen: Seen) -> bool:
+    def unchanged_since(self, seen: KnownFile) -> bool:
         """Whether the file cannot have changed since it was seen."""
         return (self.size, self.mtime_ns, self.ctime_ns, self.inode) == (
             seen.size,
@@ -54,20 +54,20 @@ def _bounded(nanoseconds: int) -> int:
     return max(-(2**63), min(nanoseconds, 2**63 - 1))
 
 
-def facts(path: bytes, *, follow: bool) -> Facts | None:
+def stat_file(path: bytes, *, follow: bool) -> FileFacts | None:
     """The facts of a file; None when there is none, or something else in its place.
 
     Raises OSError when that cannot be known: a folder above may not be entered, a server does not answer.
     """
     try:
-        return Facts.of(os.stat(path, follow_symlinks=follow))
+        return FileFacts.from_stat(os.stat(path, follow_symlinks=follow))
     except OSError as error:
         if error.errno in _GONE:
             return None
         raise
 
 
-def read(root: bytes, path: bytes, most: int, *, follow: bool) -> Seen | None:
+def read_file(root: bytes, path: bytes, most: int, *, follow: bool) -> KnownFile | None:
     """The file ``path`` below ``root`` (without links), with its content's hash if it has at most ``most`` bytes.
 
     None when it is gone; one that cannot be read has its ``problem``. Raises :class:`Unsettled` when it changes
@@ -82,14 +82,14 @@ def read(root: bytes, path: bytes, most: int, *, follow: bool) -> Seen | None:
             return None
         return _unread(path, whole, follow, error)
     try:
-        found = Facts.of(os.fstat(descriptor))
+        found = FileFacts.from_stat(os.fstat(descriptor))
         if found is None or (not follow and not _is_at(descriptor, whole)):
             return None
         if found.size > most:
             return _seen(path, found)
         sha256 = _hash(descriptor, most)
-        if Facts.of(os.fstat(descriptor)) != found:
-            raise Unsettled
+        if FileFacts.from_stat(os.fstat(descriptor)) != found:
+            raise FileChanging
         return _seen(path, found, sha256)
     except OSError as error:
         return _unread(path, whole, follow, error)
@@ -117,10 +117,10 @@ def _hash(descriptor: int, most: int) -> str | None:
     return digest.hexdigest()
 
 
-def _unread(path: bytes, whole: bytes, follow: bool, error: OSError) -> Seen | None:
-    found = facts(whole, follow=follow)
+def _unread(path: bytes, whole: bytes, follow: bool, error: OSError) -> KnownFile | None:
+    found = stat_file(whole, follow=follow)
     return None if found is None else _seen(path, found, problem=error.strerror or str(error))
 
 
-def _seen(path: bytes, found: Facts, sha256: str | None = None, problem: str | None = None) -> Seen:
-    return Seen(path, found.size, found.mtime_ns, found.ctime_ns, found.inode, sha256, problem)
+def _seen(path: bytes, found: FileFacts, sha256: str | None = None, problem: str | None = None) -> KnownFile:
+    return KnownFile(path, found.size, found.mtime_ns, found.ctime_ns, found.inode, sha256, problem)

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 # What editors, browsers and version control leave while they work, and Functory's own home.
-IGNORED = (
+DEFAULT_IGNORE = (
     "**/.git/**", "**/.functory/**", "**/__pycache__/**",
     ".*.tmp", "*~", ".*.sw?", ".#*", "#*#", "*.part", "*.crdownload", ".DS_Store",
 )  # fmt: skip
 
-MOST = 100
-MAX_LETTERS = 1024
+MAX_PATTERNS = 100
+MAX_PATTERN_LENGTH = 1024
 
 
-class Selection:
+class GlobFilter:
     """The files of a watch. Paths are relative, with the bytes that are no UTF-8 as surrogate escapes."""
 
     def __init__(self, patterns: Sequence[str], ignore: Sequence[str]) -> None:
@@ -30,17 +30,17 @@ class Selection:
         self._ignore = [_Glob(pattern) for pattern in ignore]
         self._everything = "*" in patterns or "**" in patterns
 
-    def wants(self, path: str) -> bool:
+    def includes(self, path: str) -> bool:
         """Whether the file is one of the watch's."""
         parts = path.split("/")
         if not self._everything and not any(glob.matches(parts) for glob in self._patterns):
             return False
         return not any(glob.matches(parts) for glob in self._ignore)
 
-    def skips(self, folder: str) -> bool:
+    def excludes_folder(self, folder: str) -> bool:
         """Whether nothing below the folder can be one of the watch's."""
         parts = folder.split("/")
-        return any(glob.swallows(parts) for glob in self._ignore)
+        return any(glob.matches_all_below(parts) for glob in self._ignore)
 
 
 class _Glob:
@@ -55,7 +55,7 @@ class _Glob:
             return part is None or bool(part.match(parts[-1]))
         return self._reach(parts)[-1]
 
-    def swallows(self, parts: Sequence[str]) -> bool:
+    def matches_all_below(self, parts: Sequence[str]) -> bool:
         """Whether every path below the folder ``parts`` matches: the pattern does, or would without its last ``**``."""
         if self._anywhere or self._parts[-1] is not None or len(self._parts) < 2:
             return False

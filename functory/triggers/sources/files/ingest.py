@@ -18,15 +18,15 @@ from functory.engine.access import path_grants
 from functory.engine.database.transaction import Tx
 from functory.engine.events.causation import Cause
 from functory.engine.executions import file_writes
-from functory.engine.executions.file_writes import Writer
+from functory.engine.executions.file_writes import FileWriter
 from functory.engine.sources import file_watches
-from functory.engine.sources.file_watches import Seen
+from functory.engine.sources.file_watches import KnownFile
 from functory.engine.telemetry import metrics
 from functory.triggers.sources.files import file_events
-from functory.triggers.sources.files.change_detection import Change, Verdict, decide, wanted
-from functory.triggers.sources.files.file_facts import Unsettled, facts, read
-from functory.triggers.sources.files.watch_root import Root
-from functory.triggers.sources.files.write_settling import Entry, Settling
+from functory.triggers.sources.files.change_detection import Change, ChangeSet, detect_changes, select_changes
+from functory.triggers.sources.files.file_facts import FileChanging, read_file, stat_file
+from functory.triggers.sources.files.watch_root import WatchRoot
+from functory.triggers.sources.files.write_settling import SettlingPath, WriteSettling
 
 # Files are read up to so many bytes for one transaction; the others wait for the next.
 BATCH_BYTES = 64 * 1024 * 1024
@@ -42,15 +42,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
-class Taking:
+class FileIngest:
     """Takes in the files of one watch at one root. ``config`` is the kind's."""
 
-    desk: Any
+    context: Any
     config: Any
-    root: Root
-    settling: Settling
+    root: WatchRoot
+    settling: WriteSettling
 
-    def take(self, rested: Mapping[bytes, Entry], now: float) -> bool:
+    def ingest(self, rested: Mapping[bytes, SettlingPath], now: float) -> bool:
         """Tell of what has changed. False when the root is gone: then nothing was told.
 
         Raises :class:`Stale`, :class:`Unavailable`.
@@ -58,69 +58,69 @@ class Taking:
         found = self._read(rested, now)
         if not found:
             return True
-        known, moved, writers = self.desk.read(lambda tx, row: _ask(tx, row["id"], found))
+        known, moved, writers = self.context.read(lambda tx, row: _query_known(tx, row["id"], found))
         for path in [
             path for path, seen in found.items() if seen and self._waits(seen, rested[path], writers, now)
         ]:
             del found[path]
-            self.settling.again(path, rested[path], now, WRITER_PAUSE)
+            self.settling.put_back(path, rested[path], now, WRITER_PAUSE)
         homeless = [seen for seen in moved if seen.path not in found and self._is_gone(seen.path)]
         # After the looks: with the root, everything in it would seem to be deleted.
-        if not self.root.stands():
+        if not self.root.is_unchanged():
             return False
-        verdict = decide(
+        verdict = detect_changes(
             found,
             known,
             homeless,
             {path: entry.moved_from for path, entry in rested.items() if entry.moved_from is not None},
             self._expected(known, rested, now),
         )
-        for path in verdict.later:
+        for path in verdict.recheck:
             entry = rested[path]
-            entry.held_since = now if entry.held_since is None else entry.held_since
-            self.settling.again(path, entry, now, WRITER_PAUSE)
+            entry.waiting_since = now if entry.waiting_since is None else entry.waiting_since
+            self.settling.put_back(path, entry, now, WRITER_PAUSE)
         self._write(verdict)
         return True
 
-    def learn(self, paths_: Sequence[bytes]) -> None:
+    def record_silently(self, paths_: Sequence[bytes]) -> None:
         """Know these files without telling of them: they were there before the watch."""
-        seen: list[Seen] = []
+        seen: list[KnownFile] = []
         spent = 0
         for path in paths_:
-            if self.desk.ending.is_set():
+            if self.context.ending.is_set():
                 return
             try:
-                one = read(
+                one = read_file(
                     self.root.folder, path, self.config.max_hash_bytes, follow=self.config.follow_symlinks
                 )
-            except (OSError, Unsettled):
+            except (OSError, FileChanging):
                 # It is being written, or cannot be looked at: it is heard of again.
                 continue
             if one is not None:
                 seen.append(one)
                 spent += one.size if one.sha256 else 0
             if spent > BATCH_BYTES:
-                self._put([], seen, [])
+                self._commit([], seen, [])
                 seen, spent = [], 0
-        self._put([], seen, [])
+        self._commit([], seen, [])
 
     def forget(self, paths_: Sequence[bytes]) -> None:
         """Know these no longer, without telling of it: they are no files of the watch any more."""
-        self._put([], [], paths_)
+        self._commit([], [], paths_)
 
-    def _read(self, rested: Mapping[bytes, Entry], now: float) -> dict[bytes, Seen | None]:
-        found: dict[bytes, Seen | None] = {}
+    def _read(self, rested: Mapping[bytes, SettlingPath], now: float) -> dict[bytes, KnownFile | None]:
+        found: dict[bytes, KnownFile | None] = {}
         spent = 0
         for path, entry in rested.items():
-            if spent > BATCH_BYTES or self.desk.ending.is_set():
-                self.settling.again(path, entry, now, 0.0)
+            if spent > BATCH_BYTES or self.context.ending.is_set():
+                self.settling.put_back(path, entry, now, 0.0)
                 continue
             try:
-                seen = entry.found and read(
+                seen = entry.facts and read_file(
                     self.root.folder, path, self.config.max_hash_bytes, follow=self.config.follow_symlinks
                 )
-            except Unsettled:
-                self.settling.again(path, entry, now, self.config.settle)
+            except FileChanging:
+                self.settling.put_back(path, entry, now, self.config.settle)
                 continue
             except OSError:
                 # Whether it is there cannot be told at present; the next scan asks again.
@@ -129,7 +129,7 @@ class Taking:
             spent += seen.size if seen and seen.sha256 else 0
         return found
 
-    def _waits(self, seen: Seen, entry: Entry, writers: Sequence[Writer], now: float) -> bool:
+    def _waits(self, seen: KnownFile, entry: SettlingPath, writers: Sequence[FileWriter], now: float) -> bool:
         """Whether an execution that runs may be writing the file."""
         if not writers:
             return False
@@ -141,10 +141,12 @@ class Taking:
             for writer in writers
         ):
             return False
-        entry.held_since = now if entry.held_since is None else entry.held_since
-        return now - entry.held_since < WRITER_SECONDS
+        entry.waiting_since = now if entry.waiting_since is None else entry.waiting_since
+        return now - entry.waiting_since < WRITER_SECONDS
 
-    def _expected(self, known: Mapping[bytes, Seen], rested: Mapping[bytes, Entry], now: float) -> set[str]:
+    def _expected(
+        self, known: Mapping[bytes, KnownFile], rested: Mapping[bytes, SettlingPath], now: float
+    ) -> set[str]:
         """The inodes of deleted files that are waited for in another place."""
         waited = self.settling.inodes
         return {
@@ -152,12 +154,12 @@ class Taking:
             for path, entry in rested.items()
             if path in known
             and known[path].inode in waited
-            and (entry.held_since is None or now - entry.held_since < MOVE_SECONDS)
+            and (entry.waiting_since is None or now - entry.waiting_since < MOVE_SECONDS)
         }
 
     def _is_gone(self, path: bytes) -> bool:
         try:
-            return facts(self.root.path(path), follow=self.config.follow_symlinks) is None
+            return stat_file(self.root.path(path), follow=self.config.follow_symlinks) is None
         except OSError:
             return False
 
@@ -166,21 +168,21 @@ class Taking:
         whole = self.root.path(path)
         return os.path.realpath(whole) if self.config.follow_symlinks else whole
 
-    def _write(self, verdict: Verdict) -> None:
-        told = wanted(verdict.changes, self.config.events)
+    def _write(self, verdict: ChangeSet) -> None:
+        told = select_changes(verdict.changes, self.config.events)
         found = self._causes([change for change in told if change.type != "deleted"])
-        single = self.root.only is not None
+        single = self.root.file_name is not None
         arrivals = [
-            file_events.arrival(
+            file_events.file_event(
                 change,
-                self.desk.name,
+                self.context.name,
                 self.config.path,
                 single,
                 None if change.type == "deleted" else found.get(change.file.path),
             )
             for change in told
         ]
-        self._put(arrivals, verdict.keep, verdict.gone)
+        self._commit(arrivals, verdict.known, verdict.removed)
         for change in told:
             metrics.file_events.labels(change.type).inc()
 
@@ -191,33 +193,35 @@ class Taking:
             return {}
         contents = {
             real: [
-                file_watches.content_of(sha256, seen.size, seen.mtime_ns) for sha256 in {seen.sha256, None}
+                file_watches.content_id(sha256, seen.size, seen.mtime_ns) for sha256 in {seen.sha256, None}
             ]
             for real, seen in places.items()
         }
         changed = {
             real: _EPOCH + timedelta(microseconds=seen.mtime_ns // 1000) for real, seen in places.items()
         }
-        found = self.desk.read(lambda tx, _row: file_writes.causes(tx, contents, changed))
+        found = self.context.read(lambda tx, _row: file_writes.find_causes(tx, contents, changed))
         return {places[real].path: cause for real, cause in found.items()}
 
-    def _put(self, arrivals: Sequence[Any], keep: Sequence[Seen], gone: Sequence[bytes]) -> None:
+    def _commit(self, arrivals: Sequence[Any], keep: Sequence[KnownFile], gone: Sequence[bytes]) -> None:
         if arrivals or keep or gone:
-            self.desk.put(arrivals, also=lambda tx, row: file_watches.remember(tx, row["id"], keep, gone))
+            self.context.put(
+                arrivals, also=lambda tx, row: file_watches.update_known(tx, row["id"], keep, gone)
+            )
 
 
-_Asked = tuple[dict[bytes, Seen], list[Seen], list[Writer]]
+_KnownFiles = tuple[dict[bytes, KnownFile], list[KnownFile], list[FileWriter]]
 
 
-def _ask(tx: Tx, source_id: str, found: Mapping[bytes, Seen | None]) -> _Asked:
+def _query_known(tx: Tx, source_id: str, found: Mapping[bytes, KnownFile | None]) -> _KnownFiles:
     """What is known of these paths, known files that the new ones among them may have been, and who may be writing.
 
     Who runs is asked before who wrote: between the two an execution can only end, and then its note is there.
     """
-    known = file_watches.known(tx, source_id, list(found))
+    known = file_watches.load_known(tx, source_id, list(found))
     new = [seen.inode for path, seen in found.items() if seen is not None and path not in known]
     moved = file_watches.of_inodes(tx, source_id, new) if new else []
-    writers = file_writes.writers(tx) if any(found.values()) else []
+    writers = file_writes.running_writers(tx) if any(found.values()) else []
     return known, moved, writers
 
 

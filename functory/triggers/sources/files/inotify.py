@@ -42,25 +42,25 @@ _HEARD: list[type[FileSystemEvent]] = [
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class PathNotification:
     """Something happened to an absolute path; ``moved_from`` is where its file was."""
 
     path: bytes
     moved_from: bytes | None = None
 
 
-class Notices:
+class NotificationQueue:
     """A bounded queue of notices, and the reasons for a scan."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._queue: deque[Notice] = deque()
+        self._queue: deque[PathNotification] = deque()
         self._reasons: set[str] = set()
-        self._limit: str | None = None
+        self._limit_problem: str | None = None
         self._lock = threading.Lock()
         self._news = threading.Event()
 
-    def put(self, notice: Notice) -> None:
+    def put(self, notice: PathNotification) -> None:
         """Put one in; when there is no room, a scan is asked for instead. Never waits."""
         with self._lock:
             if len(self._queue) < self._most:
@@ -69,37 +69,37 @@ class Notices:
                 self._reasons.add("overflow")
         self._news.set()
 
-    def ask(self, reason: str) -> None:
+    def request_rescan(self, reason: str) -> None:
         """Ask for a scan."""
         with self._lock:
             self._reasons.add(reason)
         self._news.set()
 
-    def limited(self, problem: str) -> None:
+    def set_limit_problem(self, problem: str) -> None:
         """A limit of inotify was reached: not everything is listened to."""
         with self._lock:
-            self._limit = problem
+            self._limit_problem = problem
         self._news.set()
 
-    def take(self, limit: int) -> list[Notice]:
+    def take(self, limit: int) -> list[PathNotification]:
         """Up to ``limit`` notices, the oldest first."""
         with self._lock:
             self._news.clear()
             taken = [self._queue.popleft() for _ in range(min(limit, len(self._queue)))]
-            if self._queue or self._reasons or self._limit:
+            if self._queue or self._reasons or self._limit_problem:
                 self._news.set()
         return taken
 
-    def reasons(self) -> set[str]:
+    def take_rescan_reasons(self) -> set[str]:
         """Why a scan was asked for since the last question: ``overflow``, ``folder``."""
         with self._lock:
             taken, self._reasons = self._reasons, set()
         return taken
 
     @property
-    def limit(self) -> str | None:
+    def limit_problem(self) -> str | None:
         """The limit of inotify that was reached; None when everything is listened to."""
-        return self._limit
+        return self._limit_problem
 
     def wait(self, seconds: float) -> None:
         """Until there is something, at most so long."""
@@ -110,10 +110,10 @@ class Notices:
         self._news.set()
 
 
-class Ear:
+class InotifyListener:
     """Listens to a folder, and below it when ``recursive``. Raises OSError when it cannot be listened to."""
 
-    def __init__(self, folder: bytes, notices: Notices, *, recursive: bool) -> None:
+    def __init__(self, folder: bytes, notices: NotificationQueue, *, recursive: bool) -> None:
         self._inotify = _Inotify(notices)
         self._observer = BaseObserver(InotifyEmitter, inotify_fd=self._inotify)
         self._inotify.start()
@@ -141,24 +141,24 @@ class Ear:
 
 
 class _Handler(FileSystemEventHandler):
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: NotificationQueue) -> None:
         self._notices = notices
 
     def dispatch(self, event: FileSystemEvent) -> None:
         if event.is_directory:
             # What was in a folder that was moved away is not named by the kernel.
-            self._notices.ask("folder")
+            self._notices.request_rescan("folder")
             return
         path = os.fsencode(event.src_path)
         if isinstance(event, FileMovedEvent):
-            self._notices.put(Notice(os.fsencode(event.dest_path), moved_from=path))
-        self._notices.put(Notice(path))
+            self._notices.put(PathNotification(os.fsencode(event.dest_path), moved_from=path))
+        self._notices.put(PathNotification(path))
 
 
 class _Inotify(InotifyFD):
     """The kernel's queue, which says what watchdog keeps to itself: that it overflowed, or that a limit was reached."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: NotificationQueue) -> None:
         super().__init__()
         self._notices = notices
 
@@ -167,10 +167,10 @@ class _Inotify(InotifyFD):
             return super().add_callback(path, *args, **options)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EMFILE):
-                self._notices.limited(error.strerror or str(error))
+                self._notices.set_limit_problem(error.strerror or str(error))
             raise
 
     def handle_event(self, event: Any) -> None:
         if event.is_queue_overflow:
-            self._notices.ask("overflow")
+            self._notices.request_rescan("overflow")
         super().handle_event(event)

@@ -14,7 +14,7 @@ _SILENT = frozenset({
 MOUNTS = Path("/proc/self/mounts")
 
 
-def silent(folder: str, mounts: Path = MOUNTS) -> str | None:
+def polled_file_system(folder: str, mounts: Path = MOUNTS) -> str | None:
     """The kind of file system at ``folder`` when it has to be polled, else None.
 
     Every FUSE file system (``fuse.sshfs``, …) is one of them. Without a table of mounts nothing is known to be silent.

@@ -15,22 +15,22 @@ from functory.engine.serialization import durations
 from functory.engine.sources import file_watches
 from functory.triggers.sources import plugin
 from functory.triggers.sources.files.change_detection import TYPES
-from functory.triggers.sources.files.glob_patterns import IGNORED, MAX_LETTERS, MOST
-from functory.triggers.sources.files.watcher import Sizes, Watching
+from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE, MAX_PATTERN_LENGTH, MAX_PATTERNS
+from functory.triggers.sources.files.watcher import FileWatcher, WatchLimits
 
 # The kernel's own trees: what is in them are no files that change.
 _KERNEL = ("/proc", "/sys", "/dev")
 _PATH_LETTERS = 4096
 
-Globs = Annotated[tuple[str, ...], Field(max_length=MOST)]
+Globs = Annotated[tuple[str, ...], Field(max_length=MAX_PATTERNS)]
 
 
-class Config(plugin.Config):
+class FileWatchConfig(plugin.SourceConfig):
     """What a watch looks at. ``settle`` is in seconds, or a text such as ``300ms``."""
 
     path: str
     patterns: Globs = ("*",)
-    ignore: Globs = IGNORED
+    ignore: Globs = DEFAULT_IGNORE
     events: tuple[Literal["created", "modified", "deleted", "moved"], ...] = TYPES
     recursive: bool = True
     settle: float = 0.3
@@ -60,7 +60,11 @@ class Config(plugin.Config):
     @classmethod
     def _globs(cls, globs: tuple[str, ...]) -> tuple[str, ...]:
         for glob in globs:
-            if not 0 < len(glob) <= MAX_LETTERS or not glob.strip("/") or not all(map(_is_plain, glob)):
+            if (
+                not 0 < len(glob) <= MAX_PATTERN_LENGTH
+                or not glob.strip("/")
+                or not all(map(_is_plain, glob))
+            ):
                 raise ValueError(f"{glob[:80]!r} is no pattern; *.csv, in/*.csv or .git/** are")
             if ".." in glob.split("/"):
                 raise ValueError(
@@ -79,22 +83,22 @@ class Config(plugin.Config):
     @classmethod
     def _settle(cls, given: Any) -> float:
         try:
-            return durations.seconds(given, "settle", 0.0, 3600.0)
+            return durations.parse(given, "settle", 0.0, 3600.0)
         except Invalid as error:
             raise ValueError(" / ".join(part for part in (error.why, error.try_) if part)) from None
 
 
-class Files(plugin.Kind):
+class FileSource(plugin.SourcePlugin):
     """Watches files and folders."""
 
     kind: ClassVar[str] = file_watches.KIND
     summary: ClassVar[str] = "files that are created, modified, moved and deleted below a folder"
     types: ClassVar[tuple[str, ...]] = tuple(f"file.{type_}" for type_ in TYPES)
-    Config: ClassVar[type[plugin.Config]] = Config
+    Config: ClassVar[type[plugin.SourceConfig]] = FileWatchConfig
     runs: ClassVar[bool] = True
-    sizes: ClassVar[Sizes] = Sizes()
+    limits: ClassVar[WatchLimits] = WatchLimits()
 
-    def check(self, config: Config) -> None:
+    def check(self, config: FileWatchConfig) -> None:
         """Refuse a path that is neither a folder nor a file; one that is not there, unless the watch may wait."""
         path = config.path
         try:
@@ -114,19 +118,19 @@ class Files(plugin.Kind):
                 f"mkdir -p {path}, or --missing (must_exist = false) when it comes later or is elsewhere",
             )
 
-    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config | None) -> None:
+    def on_disabled(self, tx: Tx, row: Mapping[str, Any], config: FileWatchConfig | None) -> None:
         """A watch that is deleted knows nothing any more; a paused one knows what it knew."""
         if row["state"] == "deleted":
-            file_watches.forget(tx, row["id"])
+            file_watches.delete_known(tx, row["id"])
 
-    def run(self, desk: plugin.Desk) -> None:
+    def run(self, context: plugin.SourceContext) -> None:
         """Watch until ``desk.ending`` is set."""
         try:
-            Watching(desk, desk.config, sizes=self.sizes).run()
+            FileWatcher(context, context.config, limits=self.limits).run()
         except FunctoryError:
             raise
         except OSError as error:
-            raise Invalid(f"{desk.config.path} cannot be watched", error.strerror or str(error)) from error
+            raise Invalid(f"{context.config.path} cannot be watched", error.strerror or str(error)) from error
 
 
 def _is_plain(letter: str) -> bool:

@@ -13,28 +13,28 @@ from itertools import islice
 from typing import Any
 
 from functory.engine.sources import file_watches
-from functory.engine.sources.file_watches import Seen
-from functory.triggers.sources.files.directory_walk import Walk
-from functory.triggers.sources.files.file_facts import Facts, facts
-from functory.triggers.sources.files.glob_patterns import Selection
-from functory.triggers.sources.files.ingest import Taking
-from functory.triggers.sources.files.watch_root import Root
-from functory.triggers.sources.files.write_settling import Settling
+from functory.engine.sources.file_watches import KnownFile
+from functory.triggers.sources.files.directory_walk import DirectoryWalk
+from functory.triggers.sources.files.file_facts import FileFacts, stat_file
+from functory.triggers.sources.files.glob_patterns import GlobFilter
+from functory.triggers.sources.files.ingest import FileIngest
+from functory.triggers.sources.files.watch_root import WatchRoot
+from functory.triggers.sources.files.write_settling import WriteSettling
 
 
-class Before:
+class PreviousScope:
     """What the watch took for its files when it last scanned to the end: ``look`` of then, None for never."""
 
     def __init__(self, look: list[Any] | None) -> None:
         _, patterns, ignore, self._recursive, _ = look or ("", (), (), False, False)
-        self._selection = Selection(patterns, ignore)
+        self._selection = GlobFilter(patterns, ignore)
 
-    def took(self, path: bytes) -> bool:
+    def included(self, path: bytes) -> bool:
         """Whether a file at this path would have been known then."""
-        return (self._recursive or b"/" not in path) and self._selection.wants(os.fsdecode(path))
+        return (self._recursive or b"/" not in path) and self._selection.includes(os.fsdecode(path))
 
 
-def look_of(config: Any) -> list[Any]:
+def scan_scope(config: Any) -> list[Any]:
     """What a scan depends on: path, patterns, what is ignored, how deep, whether links are followed."""
     return [
         config.path, list(config.patterns), list(config.ignore), config.recursive, config.follow_symlinks,
@@ -42,16 +42,16 @@ def look_of(config: Any) -> list[Any]:
 
 
 @dataclass
-class Reconcile:
+class Rescan:
     """One scan; ``steps`` is to be iterated to its end."""
 
-    desk: Any
+    context: Any
     config: Any
-    root: Root
+    root: WatchRoot
     wants: Callable[[bytes], bool]
-    walk: Walk
-    settling: Settling
-    taking: Taking
+    walk: DirectoryWalk
+    settling: WriteSettling
+    ingest: FileIngest
     monotonic: Callable[[], float]
     cursor: Mapping[str, Any]
     step: int
@@ -62,54 +62,54 @@ class Reconcile:
         Raises OSError when the root cannot be read, :class:`Stale`, :class:`Unavailable`.
         """
         look = self.cursor.get("look")
-        first = look != look_of(self.config)
+        first = look != scan_scope(self.config)
         quiet = first and self.config.initial == "ignore"
-        before = Before(look)
+        before = PreviousScope(look)
         walk = iter(self.walk)
         while chunk := dict(islice(((path, found) for path, found in walk if self.wants(path)), self.step)):
             self._compare(chunk, before if quiet else None)
             yield
         yield from self._missing()
 
-    def _compare(self, chunk: Mapping[bytes, Facts], before: Before | None) -> None:
-        known = self.desk.read(lambda tx, row: file_watches.known(tx, row["id"], list(chunk)))
+    def _compare(self, chunk: Mapping[bytes, FileFacts], before: PreviousScope | None) -> None:
+        known = self.context.read(lambda tx, row: file_watches.load_known(tx, row["id"], list(chunk)))
         new: list[bytes] = []
         for path, found in chunk.items():
             if path in known:
-                if not found.same(known[path]):
-                    self._hear(path)
-            elif before is None or before.took(path) or path in self.settling or self._has_come(found):
-                self._hear(path)
+                if not found.unchanged_since(known[path]):
+                    self._queue_check(path)
+            elif before is None or before.included(path) or path in self.settling or self._has_come(found):
+                self._queue_check(path)
             else:
                 new.append(path)
-        self.taking.learn(new)
+        self.ingest.record_silently(new)
 
     def _missing(self) -> Iterator[None]:
         place = ""
         while True:
-            known, place = self.desk.read(
+            known, place = self.context.read(
                 lambda tx, row, at=place: file_watches.page(tx, row["id"], at, self.step)
             )
             if not known:
                 return
             unwanted = {seen.path for seen in known if not self.wants(seen.path)}
             if unwanted:
-                self.taking.forget(sorted(unwanted))
+                self.ingest.forget(sorted(unwanted))
             for seen in known:
                 if seen.path not in unwanted and self._is_gone(seen):
-                    self._hear(seen.path)
+                    self._queue_check(seen.path)
             yield
 
-    def _is_gone(self, seen: Seen) -> bool:
+    def _is_gone(self, seen: KnownFile) -> bool:
         try:
-            return facts(self.root.path(seen.path), follow=self.config.follow_symlinks) is None
+            return stat_file(self.root.path(seen.path), follow=self.config.follow_symlinks) is None
         except OSError:
             return False
 
-    def _has_come(self, found: Facts) -> bool:
+    def _has_come(self, found: FileFacts) -> bool:
         """Whether the file was made, moved here or changed after the watch was saved."""
-        return found.ctime_ns > self.desk.since.timestamp() * 1e9
+        return found.ctime_ns > self.context.since.timestamp() * 1e9
 
-    def _hear(self, path: bytes) -> None:
+    def _queue_check(self, path: bytes) -> None:
         if path not in self.settling:
-            self.settling.hear(path, self.monotonic())
+            self.settling.notify(path, self.monotonic())

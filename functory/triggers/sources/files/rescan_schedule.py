@@ -12,7 +12,7 @@ _SOON = 0.5
 
 
 @dataclass
-class Plan:
+class RescanSchedule:
     """The next scan of one watch. Times are seconds of a clock that does not go back."""
 
     interval: float
@@ -25,13 +25,13 @@ class Plan:
         self.due = math.inf
         return self.reason
 
-    def ask(self, reason: str, now: float) -> None:
+    def request(self, reason: str, now: float) -> None:
         """A scan is wanted: at once after an ``overflow``, else soon."""
         wanted = now if reason == "overflow" else max(now + _SOON, self._rest_until)
         if wanted < self.due:
             self.due, self.reason = wanted, reason
 
-    def done(self, began: float, now: float) -> None:
+    def finish(self, began: float, now: float) -> None:
         """A scan has ended that began then."""
         self._rest_until = now + _PAUSES * (now - began)
         if self.due != math.inf and self.reason != "overflow":
@@ -40,7 +40,7 @@ class Plan:
         if later < self.due:
             self.due, self.reason = later, "interval"
 
-    def hurry(self, interval: float, now: float) -> None:
+    def shorten_interval(self, interval: float, now: float) -> None:
         """Scan in shorter intervals from now on."""
         self.interval = interval
         self.due = min(self.due, now + interval)

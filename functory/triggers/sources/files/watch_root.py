@@ -14,11 +14,11 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Root:
+class WatchRoot:
     """``folder`` is a real absolute path; ``only`` the name of the one file in it that is watched."""
 
     folder: bytes
-    only: bytes | None
+    file_name: bytes | None
     device: int
     inode: int
 
@@ -32,9 +32,9 @@ class Root:
         if not path.startswith(start):
             return None
         relative = path[len(start) :]
-        return relative if relative and self.only in (None, relative) else None
+        return relative if relative and self.file_name in (None, relative) else None
 
-    def stands(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the folder is still the one that was found."""
         try:
             found = os.stat(self.folder)
@@ -44,13 +44,13 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Absent:
+class RootMissing:
     """Why there is nothing to watch."""
 
     problem: str
 
 
-def find(path: str, cursor: Mapping[str, Any]) -> Root | Absent:
+def find_root(path: str, cursor: Mapping[str, Any]) -> WatchRoot | RootMissing:
     """The root at ``path`` as it is now. ``cursor`` is what :func:`remembered` gave when it was there before."""
     real = os.path.realpath(os.fsencode(path))
     single = cursor.get("file")
@@ -60,20 +60,22 @@ def find(path: str, cursor: Mapping[str, Any]) -> Root | Absent:
     try:
         found = os.stat(folder)
         if not stat.S_ISDIR(found.st_mode):
-            return Absent(f"{path} is no folder any more")
+            return RootMissing(f"{path} is no folder any more")
         if not single:
             known = cursor.get("device")
             if known not in (None, found.st_dev) and _is_empty(folder):
                 # What is mounted there is away: its files are not deleted.
-                return Absent(f"{path} is empty, and on another file system than before: is it not mounted?")
+                return RootMissing(
+                    f"{path} is empty, and on another file system than before: is it not mounted?"
+                )
     except OSError as error:
-        return Absent(f"{os.fsdecode(folder)} cannot be watched: {error.strerror or error}")
-    return Root(folder, os.path.basename(real) if single else None, found.st_dev, found.st_ino)
+        return RootMissing(f"{os.fsdecode(folder)} cannot be watched: {error.strerror or error}")
+    return WatchRoot(folder, os.path.basename(real) if single else None, found.st_dev, found.st_ino)
 
 
-def remembered(root: Root) -> dict[str, Any]:
+def root_cursor(root: WatchRoot) -> dict[str, Any]:
     """What the watch keeps of its root in its cursor."""
-    return {"file": root.only is not None, "device": root.device}
+    return {"file": root.file_name is not None, "device": root.device}
 
 
 def _is_empty(folder: bytes) -> bool:

@@ -15,30 +15,30 @@ from typing import Any
 
 from functory.engine.sources import file_watches
 from functory.engine.telemetry import metrics
-from functory.triggers.sources.files.directory_walk import Walk
-from functory.triggers.sources.files.file_facts import facts
-from functory.triggers.sources.files.glob_patterns import Selection
-from functory.triggers.sources.files.ingest import Taking
-from functory.triggers.sources.files.inotify import Ear, Notice, Notices
-from functory.triggers.sources.files.mounts import silent
-from functory.triggers.sources.files.rescan import Reconcile, look_of
-from functory.triggers.sources.files.rescan_schedule import Plan
-from functory.triggers.sources.files.watch_root import Absent, Root, find, remembered
-from functory.triggers.sources.files.write_settling import Settling
+from functory.triggers.sources.files.directory_walk import DirectoryWalk
+from functory.triggers.sources.files.file_facts import stat_file
+from functory.triggers.sources.files.glob_patterns import GlobFilter
+from functory.triggers.sources.files.ingest import FileIngest
+from functory.triggers.sources.files.inotify import InotifyListener, NotificationQueue, PathNotification
+from functory.triggers.sources.files.mounts import polled_file_system
+from functory.triggers.sources.files.rescan import Rescan, scan_scope
+from functory.triggers.sources.files.rescan_schedule import RescanSchedule
+from functory.triggers.sources.files.watch_root import RootMissing, WatchRoot, find_root, root_cursor
+from functory.triggers.sources.files.write_settling import WriteSettling
 
 # What the kernel's notices may have missed is found in this time; where there are none, this often is looked.
-RECONCILE_SECONDS = 60.0
+RESCAN_SECONDS = 60.0
 POLL_SECONDS = 1.0
 # How often it is asked whether the root is (still) there.
-ROOT_SECONDS = 1.0
+ROOT_CHECK_SECONDS = 1.0
 # A kernel's clock for files moves in steps of up to 10 ms: two looks within one could miss a change.
-LEAST_QUIET = 0.02
+MIN_SETTLE_SECONDS = 0.02
 # The longest wait, so that the end is noticed.
 _LONGEST = 0.25
 
 
 @dataclass(frozen=True)
-class Sizes:
+class WatchLimits:
     """What bounds the memory of a watch: notices in the queue, paths that wait to rest, files of one transaction."""
 
     queue: int = 10_000
@@ -46,211 +46,213 @@ class Sizes:
     batch: int = 500
 
 
-class Watching:
+class FileWatcher:
     """Watches for one desk. ``config`` is the kind's; ``monotonic`` gives seconds."""
 
     def __init__(
         self,
-        desk: Any,
+        context: Any,
         config: Any,
         *,
-        sizes: Sizes | None = None,
+        limits: WatchLimits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._config = config
-        self._sizes = sizes or Sizes()
+        self._limits = limits or WatchLimits()
         self._monotonic = monotonic
-        self._selection = Selection(config.patterns, config.ignore)
-        self._own = frozenset[bytes]()
+        self._filter = GlobFilter(config.patterns, config.ignore)
+        self._database_files = frozenset[bytes]()
 
     def run(self) -> None:
         """Watch until ``desk.ending`` is set. Raises :class:`Stale`, :class:`Unavailable`."""
-        own = self._desk.read(lambda tx, _row: file_watches.own(tx))
-        self._own = frozenset(os.path.realpath(os.fsencode(path)) for path in own)
-        if self._cursor.get("look", look_of(self._config))[0] != self._config.path:
+        own = self._context.read(lambda tx, _row: file_watches.database_files(tx))
+        self._database_files = frozenset(os.path.realpath(os.fsencode(path)) for path in own)
+        if self._cursor.get("look", scan_scope(self._config))[0] != self._config.path:
             # It looked elsewhere: what it knows is of other files.
-            self._desk.put([], cursor={}, also=lambda tx, row: file_watches.forget(tx, row["id"]))
-        while not self._desk.ending.is_set():
-            root = find(self._config.path, self._cursor)
-            if isinstance(root, Absent):
-                self._desk.troubled(f"{root.problem}; nothing is told as deleted until it is there again")
-                self._desk.ending.wait(ROOT_SECONDS)
+            self._context.put([], cursor={}, also=lambda tx, row: file_watches.delete_known(tx, row["id"]))
+        while not self._context.ending.is_set():
+            root = find_root(self._config.path, self._cursor)
+            if isinstance(root, RootMissing):
+                self._context.troubled(f"{root.problem}; nothing is told as deleted until it is there again")
+                self._context.ending.wait(ROOT_CHECK_SECONDS)
                 continue
             try:
-                _Stay(self, root).run()
+                _RootSession(self, root).run()
             except OSError as error:
                 # Seen in passing: the root went away, or cannot be read.
-                self._desk.troubled(f"{self._config.path} cannot be watched: {error.strerror or error}")
-                self._desk.ending.wait(ROOT_SECONDS)
+                self._context.troubled(f"{self._config.path} cannot be watched: {error.strerror or error}")
+                self._context.ending.wait(ROOT_CHECK_SECONDS)
 
     @property
     def _cursor(self) -> dict[str, Any]:
-        return self._desk.cursor or {}
+        return self._context.cursor or {}
 
 
-class _Stay:
+class _RootSession:
     """The time from the root's being found to its going away."""
 
-    def __init__(self, watching: Watching, root: Root) -> None:
-        self._desk = watching._desk
+    def __init__(self, watching: FileWatcher, root: WatchRoot) -> None:
+        self._context = watching._context
         self._config = config = watching._config
         self._cursor = watching._cursor
-        self._sizes = sizes = watching._sizes
+        self._limits = sizes = watching._limits
         self._monotonic = watching._monotonic
-        self._selection = watching._selection
-        self._own = watching._own
+        self._filter = watching._filter
+        self._database_files = watching._database_files
         self._root = root
-        self._notices = Notices(sizes.queue)
-        self._settling = Settling(
-            max(config.settle, LEAST_QUIET),
+        self._notifications = NotificationQueue(sizes.queue)
+        self._settling = WriteSettling(
+            max(config.settle, MIN_SETTLE_SECONDS),
             sizes.waiting,
-            lambda path: facts(root.path(path), follow=config.follow_symlinks),
+            lambda path: stat_file(root.path(path), follow=config.follow_symlinks),
         )
-        self._taking = Taking(self._desk, config, root, self._settling)
-        self._plan = Plan(RECONCILE_SECONDS, self._monotonic())
-        self._ear: Ear | None = None
-        self._trouble: str | None = None
+        self._ingest = FileIngest(self._context, config, root, self._settling)
+        self._schedule = RescanSchedule(RESCAN_SECONDS, self._monotonic())
+        self._listener: InotifyListener | None = None
+        self._problem: str | None = None
 
     def run(self) -> None:
         """Until the end, or until the root is gone. Raises OSError, :class:`Stale`, :class:`Unavailable`."""
         try:
             # Before the first scan: what comes in behind its back is heard of.
             self._listen()
-            self._tell()
-            self._turn()
+            self._report_state()
+            self._loop()
         finally:
-            if self._ear is not None:
-                self._ear.close()
+            if self._listener is not None:
+                self._listener.close()
 
-    def _turn(self) -> None:
+    def _loop(self) -> None:
         walk = self._walk()
         steps: Iterator[None] | None = None
         began = check = self._monotonic()
-        while not self._desk.ending.is_set():
+        while not self._context.ending.is_set():
             now = self._monotonic()
             if now >= check:
                 if not self._is_here():
                     return
-                check = now + ROOT_SECONDS
-            self._hear(now)
-            if steps is None and now >= self._plan.due:
+                check = now + ROOT_CHECK_SECONDS
+            self._drain_notifications(now)
+            if steps is None and now >= self._schedule.due:
                 began, walk = now, self._walk()
-                metrics.file_scans.labels(self._plan.begin()).inc()
-                steps = self._reconcile(walk).steps()
-            room = self._settling.room >= self._sizes.batch
+                metrics.file_scans.labels(self._schedule.begin()).inc()
+                steps = self._new_rescan(walk).steps()
+            room = self._settling.room >= self._limits.batch
             if steps is not None and room and next(steps, _END) is _END:
                 self._end_scan(walk, began)
                 steps = None
-            rested = self._settling.rested(now, self._sizes.batch)
-            if rested and not self._taking.take(rested, now):
+            rested = self._settling.take_settled(now, self._limits.batch)
+            if rested and not self._ingest.ingest(rested, now):
                 return
             if not rested and (steps is None or not room):
                 self._wait(now)
 
     def _listen(self) -> None:
         config = self._config
-        kind = silent(config.path) if config.polling == "auto" else None
+        kind = polled_file_system(config.path) if config.polling == "auto" else None
         if config.polling == "always" or kind is not None or config.follow_symlinks:
             # Behind links anything may be mounted, and a link may lead back to where it is.
-            self._desk.log.info("watch is polled", path=config.path, file_system=kind)
-            self._plan.hurry(POLL_SECONDS, self._monotonic())
+            self._context.log.info("watch is polled", path=config.path, file_system=kind)
+            self._schedule.shorten_interval(POLL_SECONDS, self._monotonic())
             return
         try:
-            self._ear = Ear(
-                self._root.folder, self._notices, recursive=config.recursive and self._root.only is None
+            self._listener = InotifyListener(
+                self._root.folder,
+                self._notifications,
+                recursive=config.recursive and self._root.file_name is None,
             )
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EMFILE):
                 raise
-            self._limit(error.strerror or str(error))
+            self._handle_watch_limit(error.strerror or str(error))
 
-    def _limit(self, problem: str) -> None:
+    def _handle_watch_limit(self, problem: str) -> None:
         """The kernel takes no more watches: look instead of hearing."""
-        if self._ear is not None:
-            self._ear.close()
-            self._ear = None
-        self._trouble = f"{problem}; raise fs.inotify.max_user_watches or max_user_instances with sysctl"
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._problem = f"{problem}; raise fs.inotify.max_user_watches or max_user_instances with sysctl"
         if self._config.polling == "auto":
-            self._trouble += "; it is polled meanwhile"
-            self._plan.hurry(POLL_SECONDS, self._monotonic())
+            self._problem += "; it is polled meanwhile"
+            self._schedule.shorten_interval(POLL_SECONDS, self._monotonic())
 
     def _is_here(self) -> bool:
-        if self._notices.limit is not None and self._ear is not None:
-            self._limit(self._notices.limit)
-            self._tell()
-        deaf = self._ear is not None and not self._ear.alive
-        return not deaf and find(self._config.path, self._cursor) == self._root
+        if self._notifications.limit_problem is not None and self._listener is not None:
+            self._handle_watch_limit(self._notifications.limit_problem)
+            self._report_state()
+        deaf = self._listener is not None and not self._listener.alive
+        return not deaf and find_root(self._config.path, self._cursor) == self._root
 
-    def _hear(self, now: float) -> None:
-        for notice in self._notices.take(self._sizes.batch):
-            self._note(notice, now)
-        for reason in sorted(self._notices.reasons()):
-            self._plan.ask(reason, now)
+    def _drain_notifications(self, now: float) -> None:
+        for notice in self._notifications.take(self._limits.batch):
+            self._handle(notice, now)
+        for reason in sorted(self._notifications.take_rescan_reasons()):
+            self._schedule.request(reason, now)
 
-    def _note(self, notice: Notice, now: float) -> None:
+    def _handle(self, notice: PathNotification, now: float) -> None:
         path = self._root.relative(notice.path)
         if path is None or not self._wants(path):
             return
         origin = self._root.relative(notice.moved_from) if notice.moved_from is not None else None
-        if not self._settling.hear(path, now, origin):
-            self._plan.ask("overflow", now)
+        if not self._settling.notify(path, now, origin):
+            self._schedule.request("overflow", now)
 
     def _wants(self, path: bytes) -> bool:
-        if self._root.only is not None:
-            return path == self._root.only
+        if self._root.file_name is not None:
+            return path == self._root.file_name
         if not self._config.recursive and b"/" in path:
             return False
-        return self._selection.wants(os.fsdecode(path)) and self._root.path(path) not in self._own
+        return self._filter.includes(os.fsdecode(path)) and self._root.path(path) not in self._database_files
 
-    def _walk(self) -> Walk:
+    def _walk(self) -> DirectoryWalk:
         config = self._config
-        return Walk(
-            self._root.folder, self._selection, config.recursive, config.follow_symlinks, self._root.only
+        return DirectoryWalk(
+            self._root.folder, self._filter, config.recursive, config.follow_symlinks, self._root.file_name
         )
 
-    def _reconcile(self, walk: Walk) -> Reconcile:
-        return Reconcile(
-            self._desk,
+    def _new_rescan(self, walk: DirectoryWalk) -> Rescan:
+        return Rescan(
+            self._context,
             self._config,
             self._root,
             self._wants,
             walk,
             self._settling,
-            self._taking,
+            self._ingest,
             self._monotonic,
             self._cursor,
-            self._sizes.batch,
+            self._limits.batch,
         )
 
-    def _end_scan(self, walk: Walk, began: float) -> None:
+    def _end_scan(self, walk: DirectoryWalk, began: float) -> None:
         now = self._monotonic()
-        self._plan.done(began, now)
+        self._schedule.finish(began, now)
         metrics.file_scan_duration.observe(now - began)
-        cursor = {"look": look_of(self._config), **remembered(self._root)}
+        cursor = {"look": scan_scope(self._config), **root_cursor(self._root)}
         if cursor != self._cursor:
-            self._desk.put([], cursor=cursor)
+            self._context.put([], cursor=cursor)
             self._cursor = cursor
-        self._tell(walk)
+        self._report_state(walk)
 
-    def _tell(self, walk: Walk | None = None) -> None:
+    def _report_state(self, walk: DirectoryWalk | None = None) -> None:
         """Tell what is wrong at present, or that nothing is."""
-        trouble = self._trouble
+        trouble = self._problem
         if walk is not None and walk.unreadable:
             shown = file_watches.text_of(self._root.path(walk.unreadable[0]))
             missed = f"{len(walk.unreadable)} folders cannot be read, {shown} for one"
             trouble = f"{trouble}; {missed}" if trouble else missed
         if trouble is not None:
-            self._desk.troubled(trouble)
+            self._context.troubled(trouble)
         else:
-            self._desk.well()
+            self._context.well()
 
     def _wait(self, now: float) -> None:
-        due = [self._plan.due - now]
+        due = [self._schedule.due - now]
         settled = self._settling.next_due()
         if settled is not None:
             due.append(settled - now)
-        self._notices.wait(max(0.0, min(_LONGEST, *due)))
+        self._notifications.wait(max(0.0, min(_LONGEST, *due)))
 
 
 _END: Any = object()

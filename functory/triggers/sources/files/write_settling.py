@@ -13,34 +13,34 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from functory.triggers.sources.files.file_facts import Facts
+from functory.triggers.sources.files.file_facts import FileFacts
 
 # Longest line of names that a file had since it was told of last: what is moved more often is told as another file.
 _HOPS = 16
 
 
 @dataclass(slots=True)
-class Entry:
+class SettlingPath:
     """A path that is waited for: what the last look found (None: no file), and when to look again.
 
     ``unsure`` when the last look could not tell whether there is a file.
     """
 
-    found: Facts | None
+    facts: FileFacts | None
     due: float
-    unsure: bool = False
+    check_failed: bool = False
     moved_from: bytes | None = None
-    held_since: float | None = None
+    waiting_since: float | None = None
 
 
-class Settling:
+class WriteSettling:
     """The waiting paths of one watch."""
 
-    def __init__(self, quiet: float, most: int, look: Callable[[bytes], Facts | None]) -> None:
+    def __init__(self, quiet: float, most: int, look: Callable[[bytes], FileFacts | None]) -> None:
         self._quiet = quiet
         self._most = most
-        self._look = look
-        self._entries: dict[bytes, Entry] = {}
+        self._stat = look
+        self._entries: dict[bytes, SettlingPath] = {}
         self._order: list[tuple[float, bytes]] = []
         self._inodes: Counter[str] = Counter()
 
@@ -60,13 +60,13 @@ class Settling:
         """The inodes of the files that are waited for."""
         return self._inodes
 
-    def hear(self, path: bytes, now: float, moved_from: bytes | None = None) -> bool:
+    def notify(self, path: bytes, now: float, moved_from: bytes | None = None) -> bool:
         """Something happened to the path. False when there is no room for it."""
         entry = self._entries.get(path)
         if entry is None:
             if self.room <= 0:
                 return False
-            entry = self._entries[path] = Entry(None, now + self._quiet)
+            entry = self._entries[path] = SettlingPath(None, now + self._quiet)
             heapq.heappush(self._order, (entry.due, path))
             self._find(entry, path)
         entry.due = now + self._quiet
@@ -74,38 +74,38 @@ class Settling:
             entry.moved_from = self._origin(moved_from, path)
         return True
 
-    def rested(self, now: float, limit: int) -> dict[bytes, Entry]:
+    def take_settled(self, now: float, limit: int) -> dict[bytes, SettlingPath]:
         """Take out up to ``limit`` paths that are at rest, with what is known of them, the longest waiting first.
 
         What cannot be looked at is dropped: the next scan asks again.
         """
-        rested: dict[bytes, Entry] = {}
+        rested: dict[bytes, SettlingPath] = {}
         while self._order and self._order[0][0] <= now and len(rested) < limit:
             _, path = heapq.heappop(self._order)
             entry = self._entries[path]
             if entry.due <= now:
-                before = entry.found
+                before = entry.facts
                 self._find(entry, path)
-                if entry.found == before or entry.unsure:
+                if entry.facts == before or entry.check_failed:
                     del self._entries[path]
-                    self._count(entry.found, -1)
-                    if not entry.unsure:
+                    self._count(entry.facts, -1)
+                    if not entry.check_failed:
                         rested[path] = entry
                     continue
                 entry.due = now + self._quiet
             heapq.heappush(self._order, (entry.due, path))
         return rested
 
-    def again(self, path: bytes, entry: Entry, now: float, pause: float) -> None:
+    def put_back(self, path: bytes, entry: SettlingPath, now: float, pause: float) -> None:
         """Put a path back that was taken out, to be looked at after ``pause`` seconds; there is always room for it."""
         there = self._entries.get(path)
         if there is not None:
             there.moved_from = there.moved_from or entry.moved_from
-            there.held_since = entry.held_since
+            there.waiting_since = entry.waiting_since
             return
         entry.due = now + pause
         self._entries[path] = entry
-        self._count(entry.found, 1)
+        self._count(entry.facts, 1)
         heapq.heappush(self._order, (entry.due, path))
 
     def next_due(self) -> float | None:
@@ -118,15 +118,15 @@ class Settling:
         self._order.clear()
         self._inodes.clear()
 
-    def _find(self, entry: Entry, path: bytes) -> None:
-        self._count(entry.found, -1)
+    def _find(self, entry: SettlingPath, path: bytes) -> None:
+        self._count(entry.facts, -1)
         try:
-            entry.found, entry.unsure = self._look(path), False
+            entry.facts, entry.check_failed = self._stat(path), False
         except OSError:
-            entry.found, entry.unsure = None, True
-        self._count(entry.found, 1)
+            entry.facts, entry.check_failed = None, True
+        self._count(entry.facts, 1)
 
-    def _count(self, found: Facts | None, change: int) -> None:
+    def _count(self, found: FileFacts | None, change: int) -> None:
         if found is not None:
             self._inodes[found.inode] += change
             if self._inodes[found.inode] <= 0:

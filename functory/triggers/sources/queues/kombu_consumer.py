@@ -12,23 +12,23 @@ from kombu.entity import Queue as KombuQueue
 from kombu.messaging import Consumer
 
 from functory.engine.events import exchange as event_exchange
-from functory.triggers.sources.plugin import Desk
-from functory.triggers.sources.queues.message_mapping import Message, Recipe, judge
+from functory.triggers.sources.plugin import SourceContext
+from functory.triggers.sources.queues.message_mapping import Message, MessageMapping, map_messages
 
 # Seconds that a look at an empty queue takes: how soon the source ends when it is told to.
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 # Under load a transaction takes what has come within this time.
 GATHER_SECONDS = 0.005
 HEARTBEAT_SECONDS = 10
 
 
-class Deliveries:
+class KombuConsumer:
     """One connection to the broker, and what was delivered through it and is not acknowledged yet."""
 
-    def __init__(self, desk: Desk, url: str) -> None:
-        self._desk = desk
+    def __init__(self, desk: SourceContext, url: str) -> None:
+        self._context = desk
         self._config: Any = desk.config
-        self._recipe = Recipe(desk.config)
+        self._mapping = MessageMapping(desk.config)
         self._connection = connect(url)
         self._delivered: list[Any] = []
 
@@ -37,10 +37,10 @@ class Deliveries:
         config = self._config
         self._connection.ensure_connection(max_retries=1, interval_start=0, timeout=5)
         channel: Any = self._connection.channel()
-        channel.Message = _sealed(channel.Message)
+        channel.Message = _without_decompression(channel.Message)
         arguments: dict[str, Any] = {}
         if config.stream is not None:
-            cursor = self._desk.cursor
+            cursor = self._context.cursor
             arguments["x-stream-offset"] = config.stream if cursor is None else int(cursor) + 1
         queue = declare(channel, config, arguments)[0]
         consumer = Consumer(
@@ -54,9 +54,9 @@ class Deliveries:
         with contextlib.suppress(Exception):
             self._connection.release()
 
-    def step(self) -> None:
+    def consume_batch(self) -> None:
         """Wait for messages, write their events, acknowledge them."""
-        if self._drain(LOOK_SECONDS):
+        if self._drain(POLL_SECONDS):
             while len(self._delivered) < self._config.prefetch and self._drain(GATHER_SECONDS):
                 pass
         if self._connection.supports_heartbeats:
@@ -76,21 +76,21 @@ class Deliveries:
         stream = self._config.stream is not None
         delivered = list(self._delivered)
         messages = [_message(one, stream) for one in delivered]
-        judged = judge(self._recipe, messages, self._desk.exchange, self._desk.max_bytes)
+        judged = map_messages(self._mapping, messages, self._context.exchange, self._context.max_bytes)
         if stream:
-            self._desk.put(judged.arrivals, cursor=messages[-1].number)
+            self._context.put(judged.events, cursor=messages[-1].offset)
         else:
-            self._desk.put(judged.arrivals)
+            self._context.put(judged.events)
         # In place: the consumer appends to this list.
         del self._delivered[: len(delivered)]
-        for one, taken in zip(delivered, judged.good, strict=True):
+        for one, taken in zip(delivered, judged.accepted, strict=True):
             # A stream keeps its messages; an acknowledgement only asks for the next.
             if taken or stream:
                 one.ack()
             else:
                 one.reject()
         if judged.problem is not None:
-            self._desk.troubled(judged.problem)
+            self._context.report_problem(judged.problem)
 
 
 def connect(url: str) -> Connection:
@@ -121,7 +121,7 @@ def declare(channel: Any, config: Any, arguments: Mapping[str, Any] | None = Non
     return queues
 
 
-def _sealed(message_class: type[Any]) -> type[Any]:
+def _without_decompression(message_class: type[Any]) -> type[Any]:
     """The transport's class of messages, but one that does not unpack a compressed body when it is made."""
 
     class Sealed(message_class):

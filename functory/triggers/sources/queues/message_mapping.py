@@ -14,24 +14,24 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
-from functory.engine.events.receipts import Arrival
+from functory.engine.events.receipts import IncomingEvent
 from functory.engine.serialization import json_codec
-from functory.triggers.expressions.values import Value, compile_value
+from functory.triggers.expressions.values import ValueExpression, compile_value
 
 RECEIVED = "queue.received"
 REJECTED = "source.rejected"
 # Of a rejected message, this much of its body goes into the event that tells of it.
 EXCERPT_BYTES = 4096
 # Headers deeper than this are no headers.
-DEEPEST = 20
+MAX_HEADER_DEPTH = 20
 
-NAMES = ("headers", "body", "properties")
+VARIABLES = ("headers", "body", "properties")
 EXAMPLE = "headers.kind"
 TEXTS = frozenset({"STRING", "DYN", "NULL"})
 CHARSETS = {None: "utf-8", "": "utf-8", "utf-8": "utf-8", "utf8": "utf-8", "binary": "utf-8", "us-ascii": "ascii",
             "ascii": "ascii", "iso-8859-1": "latin-1", "latin-1": "latin-1", "latin1": "latin-1"}  # fmt: skip
 # What clients say when nobody has told them what the body is.
-UNTOLD = (None, "", "application/data", "application/octet-stream")
+UNKNOWN_CONTENT_TYPES = (None, "", "application/data", "application/octet-stream")
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Message:
     encoding: str | None = None
     headers: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
-    number: int | None = None
+    offset: int | None = None
 
 
-class Recipe:
+class MessageMapping:
     """The compiled expressions of one queue: type, subject, key, data."""
 
     def __init__(self, config: Any) -> None:
@@ -55,34 +55,34 @@ class Recipe:
         self._type = _compiled(config.type, "type")
         self._subject = _compiled(config.subject, "subject")
         self._key = _compiled(config.key, "key", TEXTS | {"INT", "UINT"})
-        self._data = None if config.data is None else compile_value(config.data, "data", NAMES, EXAMPLE)
+        self._data = None if config.data is None else compile_value(config.data, "data", VARIABLES, EXAMPLE)
 
-    def arrival(self, message: Message, max_bytes: int) -> Arrival:
+    def to_event(self, message: Message, max_bytes: int) -> IncomingEvent:
         """The event of a message. Raises :class:`Invalid` that says why it cannot become one."""
         told = {
-            "headers": plain(message.headers),
-            "body": read(message),
-            "properties": plain(message.properties),
+            "headers": to_json_value(message.headers),
+            "body": decode_body(message),
+            "properties": to_json_value(message.properties),
         }
-        type_ = self._type.of(told) if self._type else None
+        type_ = self._type.evaluate(told) if self._type else None
         type_ = RECEIVED if type_ is None else type_
         event_store.check_type(type_)
-        subject = self._subject.of(told) if self._subject else None
+        subject = self._subject.evaluate(told) if self._subject else None
         if subject is None:
             subject = told["properties"].get("routing_key") or self.queue
         event_store.check_subject(subject)
-        data = self._data.of(told) if self._data else {"queue": self.queue} | told
+        data = self._data.evaluate(told) if self._data else {"queue": self.queue} | told
         event_store.check_data(data, max_bytes)
-        return Arrival(type_, data, subject, self._id(message, told))
+        return IncomingEvent(type_, data, subject, self._id(message, told))
 
     def _id(self, message: Message, told: Mapping[str, Any]) -> str | None:
         if self._key is not None:
-            found = self._key.of(told)
+            found = self._key.evaluate(told)
             if isinstance(found, bool) or not (found is None or isinstance(found, str | int)) or found == "":
                 raise Invalid("key is no text for this message", "a text, a whole number, or null for none")
             return None if found is None else f"key:{found}"
-        if message.number is not None:
-            return f"offset:{message.number}"
+        if message.offset is not None:
+            return f"offset:{message.offset}"
         found = told["properties"].get("message_id")
         if not isinstance(found, str) or not found:
             raise Invalid(
@@ -94,37 +94,39 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Judged:
+class MappedMessages:
     """What messages come to: an event each, whether it is the message's own, and what was wrong with the last other."""
 
-    arrivals: list[Arrival]
-    good: list[bool]
+    events: list[IncomingEvent]
+    accepted: list[bool]
     problem: str | None
 
 
-def judge(recipe: Recipe, messages: Sequence[Message], own: str, max_bytes: int) -> Judged:
+def map_messages(
+    recipe: MessageMapping, messages: Sequence[Message], own_exchange: str, max_bytes: int
+) -> MappedMessages:
     """Make an event of each message: its own, or one that tells why it has none.
 
     ``own`` is the exchange of Functory's own events, which would go round in circles.
     """
-    judged = Judged([], [], None)
+    judged = MappedMessages([], [], None)
     problem = None
     for message in messages:
         try:
-            if message.properties.get("exchange") == own:
+            if message.properties.get("exchange") == own_exchange:
                 raise Invalid("it is one of Functory's own events", "a trigger sees them without a queue")
-            judged.arrivals.append(recipe.arrival(message, max_bytes))
-            judged.good.append(True)
+            judged.events.append(recipe.to_event(message, max_bytes))
+            judged.accepted.append(True)
         except Invalid as error:
             why = ": ".join(part for part in (error.what, error.why) if part)
             problem = ": ".join(part for part in (why, error.try_) if part)
-            judged.arrivals.append(rejected(recipe.queue, message, why, max_bytes))
-            judged.good.append(False)
+            judged.events.append(rejection_event(recipe.queue, message, why, max_bytes))
+            judged.accepted.append(False)
     told = None if problem is None else f"the last message that was rejected: {problem}"
-    return Judged(judged.arrivals, judged.good, told)
+    return MappedMessages(judged.events, judged.accepted, told)
 
 
-def rejected(queue: str, message: Message, why: str, max_bytes: int = 1_048_576) -> Arrival:
+def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_048_576) -> IncomingEvent:
     """The event of a message that can become no other: why, and the beginning of its body."""
     excerpt = message.body[: min(EXCERPT_BYTES, max_bytes // 4)]
     found = message.properties.get("message_id")
@@ -137,18 +139,18 @@ def rejected(queue: str, message: Message, why: str, max_bytes: int = 1_048_576)
         "size": len(message.body),
         "body_base64": base64.b64encode(excerpt).decode(),
     }
-    key = f"rejected:{message.number}" if message.number is not None else None
+    key = f"rejected:{message.offset}" if message.offset is not None else None
     if key is None and id_ is not None:
         key = f"rejected:{found}"
-    return Arrival(REJECTED, data, queue, key)
+    return IncomingEvent(REJECTED, data, queue, key)
 
 
-def read(message: Message) -> Any:
+def decode_body(message: Message) -> Any:
     """The body of a message. Raises :class:`Invalid` for what is neither JSON nor text."""
     if message.headers.get("compression"):
         raise Invalid("the body is compressed", "a small one may unpack to any size; send it as it is")
     given = message.content_type
-    type_ = str(given).split(";")[0].strip().lower() if given not in UNTOLD else None
+    type_ = str(given).split(";")[0].strip().lower() if given not in UNKNOWN_CONTENT_TYPES else None
     is_json = type_ is not None and (type_ == "application/json" or type_.endswith("+json"))
     if type_ is not None and not is_json and not type_.startswith("text/"):
         raise Invalid(f"bodies of type {type_[:100]} are not read", "only JSON and text are")
@@ -170,16 +172,16 @@ def read(message: Message) -> Any:
     return text
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def to_json_value(value: Any, depth: int = 0) -> Any:
     """A header as JSON: brokers also know times, bytes and decimals. What is nested too deeply becomes null."""
     if value is None or isinstance(value, bool | int | str):
         return value
-    if depth > DEEPEST:
+    if depth > MAX_HEADER_DEPTH:
         return None
     if isinstance(value, Mapping):
-        return {str(name): plain(below, depth + 1) for name, below in value.items()}
+        return {str(name): to_json_value(below, depth + 1) for name, below in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(below, depth + 1) for below in value]
+        return [to_json_value(below, depth + 1) for below in value]
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, datetime | date):
@@ -189,10 +191,10 @@ def plain(value: Any, depth: int = 0) -> Any:
     return str(value)[:1000]
 
 
-def _compiled(text: str | None, what: str, kinds: frozenset[str] = TEXTS) -> Value | None:
+def _compiled(text: str | None, what: str, kinds: frozenset[str] = TEXTS) -> ValueExpression | None:
     if text is None:
         return None
-    value = compile_value(text, what, NAMES, EXAMPLE)
+    value = compile_value(text, what, VARIABLES, EXAMPLE)
     if value.kind not in kinds:
         raise Invalid(f"wrong {what}", f"it gives a value of type {value.kind.lower()}, not a text")
     return value

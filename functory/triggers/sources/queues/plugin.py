@@ -17,17 +17,17 @@ from pydantic import Field, field_validator, model_validator
 
 from functory.engine.errors import Invalid
 from functory.triggers.sources import plugin
-from functory.triggers.sources.plugin import Desk, Kind
-from functory.triggers.sources.queues.kombu_consumer import Deliveries
-from functory.triggers.sources.queues.message_mapping import RECEIVED, REJECTED, Recipe
-from functory.triggers.sources.queues.redis_consumer import Lists
+from functory.triggers.sources.plugin import SourceContext, SourcePlugin
+from functory.triggers.sources.queues.kombu_consumer import KombuConsumer
+from functory.triggers.sources.queues.message_mapping import RECEIVED, REJECTED, MessageMapping
+from functory.triggers.sources.queues.redis_consumer import RedisConsumer
 
 SCHEMES = ("amqp", "amqps", "pyamqp", "redis", "rediss", "memory")
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-class Config(plugin.Config):
+class QueueConfig(plugin.SourceConfig):
     """What ``functory source add queue`` takes."""
 
     url_secret: str | None = Field(
@@ -72,31 +72,31 @@ class Config(plugin.Config):
         return self
 
 
-class Queue(Kind):
+class QueueSource(SourcePlugin):
     """A queue or a stream."""
 
     kind = "queue"
     summary = "messages of a queue or stream on RabbitMQ or Redis"
     types = (RECEIVED, REJECTED, "*")
-    Config: ClassVar[type[plugin.Config]] = Config
+    Config: ClassVar[type[plugin.SourceConfig]] = QueueConfig
     runs = True
 
     def check(self, config: Any) -> None:
-        Recipe(config)
+        MessageMapping(config)
 
-    def run(self, desk: Desk) -> None:
+    def run(self, context: SourceContext) -> None:
         """Read messages until told to end. Whatever the broker says against it is raised."""
-        config = desk.config
-        url = desk.broker if config.broker == "own" else desk.secret(config.url_secret)
+        config = context.config
+        url = context.broker if config.broker == "own" else context.secret(config.url_secret)
         if url.split(":", 1)[0] not in SCHEMES:
             raise Invalid(
                 "no such broker is read", "the URL begins with another scheme", f"{', '.join(SCHEMES)} can be"
             )
         if url.startswith("redis") and config.stream is not None:
             raise Invalid("Redis has no such streams", "stream is for RabbitMQ", "leave stream out")
-        make = Lists if url.startswith("redis") else Deliveries
-        with contextlib.closing(make(desk, url)) as reader:
+        make = RedisConsumer if url.startswith("redis") else KombuConsumer
+        with contextlib.closing(make(context, url)) as reader:
             reader.open()
-            desk.well()
-            while not desk.ending.is_set():
-                reader.step()
+            context.clear_problem()
+            while not context.stop_event.is_set():
+                reader.consume_batch()

@@ -15,21 +15,21 @@ import redis
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
-from functory.triggers.sources.plugin import Desk
-from functory.triggers.sources.queues.kombu_consumer import LOOK_SECONDS, connect, declare
-from functory.triggers.sources.queues.message_mapping import Message, Recipe, judge
+from functory.triggers.sources.plugin import SourceContext
+from functory.triggers.sources.queues.kombu_consumer import POLL_SECONDS, connect, declare
+from functory.triggers.sources.queues.message_mapping import Message, MessageMapping, map_messages
 
 # kombu keeps a list for each step of priority, the most urgent first (kombu.transport.redis, PRIORITY_STEPS).
 PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
 
 
-class Lists:
+class RedisConsumer:
     """One connection to Redis, and the list of what is in hand."""
 
-    def __init__(self, desk: Desk, url: str) -> None:
-        self._desk = desk
+    def __init__(self, desk: SourceContext, url: str) -> None:
+        self._context = desk
         self._config: Any = desk.config
-        self._recipe = Recipe(desk.config)
+        self._mapping = MessageMapping(desk.config)
         self._url = url
         self._redis: Any = redis.Redis.from_url(
             url, socket_timeout=30, socket_connect_timeout=5, health_check_interval=25
@@ -49,7 +49,7 @@ class Lists:
         with contextlib.suppress(Exception):
             self._redis.close()
 
-    def step(self) -> None:
+    def consume_batch(self) -> None:
         """Take messages in hand, write their events, drop them."""
         size = self._config.prefetch
         # The oldest is at the right end, whichever list it is in.
@@ -61,21 +61,24 @@ class Lists:
                         pipeline.lmove(queue, self._taken, "RIGHT", "LEFT")
                     in_hand += [one for one in pipeline.execute() if one is not None]
         if not in_hand:
-            self._redis.blmove(self._queues[0], self._taken, LOOK_SECONDS, "RIGHT", "LEFT")
+            self._redis.blmove(self._queues[0], self._taken, POLL_SECONDS, "RIGHT", "LEFT")
             return
-        judged = judge(
-            self._recipe, [envelope(one) for one in in_hand], self._desk.exchange, self._desk.max_bytes
+        judged = map_messages(
+            self._mapping,
+            [parse_envelope(one) for one in in_hand],
+            self._context.exchange,
+            self._context.max_bytes,
         )
-        self._desk.put(judged.arrivals)
+        self._context.put(judged.events)
         with self._redis.pipeline(transaction=False) as pipeline:
             for one in in_hand:
                 pipeline.lrem(self._taken, -1, one)
             pipeline.execute()
         if judged.problem is not None:
-            self._desk.troubled(judged.problem)
+            self._context.report_problem(judged.problem)
 
 
-def envelope(raw: bytes) -> Message:
+def parse_envelope(raw: bytes) -> Message:
     """A message from its envelope. What is none is a body without an id, and will be refused as such."""
     try:
         found = json_codec.loads(raw)

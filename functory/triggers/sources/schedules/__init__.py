@@ -6,21 +6,27 @@ modules of their own.
 """
 
 from functory.triggers.sources.schedules.calendar import Calendar
-from functory.triggers.sources.schedules.config import Config
-from functory.triggers.sources.schedules.misfire import GRACE, CatchUp, Plan, Tick, decide
-from functory.triggers.sources.schedules.plugin import Schedule, check_ahead, tick_of
-from functory.triggers.sources.schedules.timestamps import moment
+from functory.triggers.sources.schedules.config import ScheduleConfig
+from functory.triggers.sources.schedules.misfire import (
+    MISFIRE_GRACE,
+    CatchUp,
+    DueTick,
+    TickDecision,
+    decide_ticks,
+)
+from functory.triggers.sources.schedules.plugin import ScheduleSource, make_tick, require_future_time
+from functory.triggers.sources.schedules.timestamps import parse_timestamp
 
 __all__ = [
-    "GRACE",
+    "MISFIRE_GRACE",
     "Calendar",
     "CatchUp",
-    "Config",
-    "Plan",
-    "Schedule",
-    "Tick",
-    "check_ahead",
-    "decide",
-    "moment",
-    "tick_of",
+    "ScheduleConfig",
+    "TickDecision",
+    "ScheduleSource",
+    "DueTick",
+    "require_future_time",
+    "decide_ticks",
+    "parse_timestamp",
+    "make_tick",
 ]

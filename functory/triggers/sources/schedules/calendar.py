@@ -48,7 +48,7 @@ class Calendar:
         """The first time later than ``after``; None when there is none (or none within 50 years)."""
         return next(self.times(after), None)
 
-    def dues(self, key: str, after: datetime) -> Iterator[tuple[datetime, datetime]]:
+    def due_times(self, key: str, after: datetime) -> Iterator[tuple[datetime, datetime]]:
         """The times later than ``after`` and when each is due; ``key`` names the schedule for the jitter."""
         if not self.jitter:
             yield from ((time, time) for time in self.times(after))
@@ -58,7 +58,7 @@ class Calendar:
         while time is not None:
             following = next(times, None)
             room = self.jitter if following is None else min(self.jitter, following - time)
-            yield time, time + delay(key, time, room)
+            yield time, time + jitter_delay(key, time, room)
             time = following
 
     def local(self, time: datetime) -> datetime:
@@ -78,7 +78,7 @@ class Calendar:
             yield from (time for time in sorted(set(self.at)) if time > after)
 
 
-def delay(key: str, time: datetime, room: timedelta) -> timedelta:
+def jitter_delay(key: str, time: datetime, room: timedelta) -> timedelta:
     """A delay below ``room`` that depends on the schedule and the time alone, evenly spread over schedules."""
     text = f"{key} {time.astimezone(UTC).isoformat()}"
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -9,28 +9,28 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from functory.engine.errors import Invalid
-from functory.engine.flow_control.controls import Policy
+from functory.engine.flow_control.controls import OverlapPolicy
 from functory.engine.serialization import durations, json_codec
 from functory.triggers.sources import plugin
 from functory.triggers.sources.schedules import cron, timestamps, timezones
 from functory.triggers.sources.schedules.calendar import Calendar
-from functory.triggers.sources.schedules.misfire import GRACE, CatchUp
+from functory.triggers.sources.schedules.misfire import MISFIRE_GRACE, CatchUp
 
 DAY = 86400.0
 
 # Temporal's default: whatever is missed is caught up within a year.
 WINDOW = "365d"
-LONGEST = 3660 * DAY
-MAX_MOMENTS = 1000
+MAX_SECONDS = 3660 * DAY
+MAX_TIMES = 1000
 MAX_DATA = 65_536
 
 
 def _length(what: str, least: float, most: float) -> BeforeValidator:
     """A length of time, stored as people write it: equal lengths are equal configurations."""
-    return BeforeValidator(lambda given: durations.text(durations.seconds(given, what, least, most)))
+    return BeforeValidator(lambda given: durations.format_duration(durations.parse(given, what, least, most)))
 
 
-class Config(plugin.Config):
+class ScheduleConfig(plugin.SourceConfig):
     """What ``functory schedule add`` stores. Exactly one of ``cron``, ``every`` and ``at`` is given.
 
     ``data`` is any JSON value that its events carry. ``overlap`` is obeyed by triggers with the flow control
@@ -39,28 +39,30 @@ class Config(plugin.Config):
 
     timezone: str = "UTC"
     cron: str | None = None
-    every: Annotated[str, _length("every", 1, LONGEST)] | None = None
-    at: tuple[str, ...] | None = Field(None, min_length=1, max_length=MAX_MOMENTS)
+    every: Annotated[str, _length("every", 1, MAX_SECONDS)] | None = None
+    at: tuple[str, ...] | None = Field(None, min_length=1, max_length=MAX_TIMES)
     anchor: str | None = None
     start: str | None = None
     end: str | None = None
-    jitter: Annotated[str, _length("jitter", 0, LONGEST)] | None = None
-    overlap: Policy = "skip"
+    jitter: Annotated[str, _length("jitter", 0, MAX_SECONDS)] | None = None
+    overlap: OverlapPolicy = "skip"
     catch_up: CatchUp = "latest"
-    catch_up_window: Annotated[str, _length("catch_up_window", GRACE.total_seconds(), LONGEST)] = WINDOW
+    catch_up_window: Annotated[
+        str, _length("catch_up_window", MISFIRE_GRACE.total_seconds(), MAX_SECONDS)
+    ] = WINDOW
     pause_on_failure: bool = False
     data: Any = None
 
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, given: str) -> str:
-        timezones.zone(given)
+        timezones.get_timezone(given)
         return given
 
     @field_validator("cron")
     @classmethod
     def _readable_cron(cls, given: str | None) -> str | None:
-        return None if given is None else cron.read(given)
+        return None if given is None else cron.normalize(given)
 
     @field_validator("at", mode="before")
     @classmethod
@@ -69,12 +71,12 @@ class Config(plugin.Config):
 
     @field_validator("at")
     @classmethod
-    def _moments(cls, given: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+    def _timestamps(cls, given: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
         return None if given is None else tuple(sorted({_stored(text, info) for text in given}))
 
     @field_validator("anchor", "start", "end")
     @classmethod
-    def _moment(cls, given: str | None, info: ValidationInfo) -> str | None:
+    def _timestamp(cls, given: str | None, info: ValidationInfo) -> str | None:
         return None if given is None else _stored(given, info)
 
     @field_validator("data")
@@ -105,7 +107,7 @@ class Config(plugin.Config):
 
     @cached_property
     def zone(self) -> tzinfo:
-        return timezones.zone(self.timezone)
+        return timezones.get_timezone(self.timezone)
 
     @cached_property
     def calendar(self) -> Calendar:
@@ -113,17 +115,17 @@ class Config(plugin.Config):
         return Calendar(
             zone=self.zone,
             cron=self.cron,
-            every=timedelta(seconds=durations.seconds(self.every, "every")) if self.every else None,
+            every=timedelta(seconds=durations.parse(self.every, "every")) if self.every else None,
             at=tuple(self._read(text) for text in self.at or ()),
             anchor=self._read(self.anchor) if self.anchor else timestamps.EARLIEST,
             start=self._read(self.start) if self.start else None,
             end=self._read(self.end) if self.end else None,
-            jitter=timedelta(seconds=durations.seconds(self.jitter or 0, "jitter")),
+            jitter=timedelta(seconds=durations.parse(self.jitter or 0, "jitter")),
         )
 
     @cached_property
     def window(self) -> timedelta:
-        return timedelta(seconds=durations.seconds(self.catch_up_window, "catch_up_window"))
+        return timedelta(seconds=durations.parse(self.catch_up_window, "catch_up_window"))
 
     @property
     def timing(self) -> str:
@@ -143,10 +145,10 @@ class Config(plugin.Config):
 
     @staticmethod
     def _read(stored: str) -> datetime:
-        return timestamps.moment(stored, UTC)
+        return timestamps.parse_timestamp(stored, UTC)
 
 
 def _stored(text: str, info: ValidationInfo) -> str:
     # A wrong zone has its own message; the moments are read in UTC meanwhile.
-    zone = timezones.zone(info.data["timezone"]) if "timezone" in info.data else UTC
-    return timestamps.shown(timestamps.moment(text, zone))
+    zone = timezones.get_timezone(info.data["timezone"]) if "timezone" in info.data else UTC
+    return timestamps.format_timestamp(timestamps.parse_timestamp(text, zone))

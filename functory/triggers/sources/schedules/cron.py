@@ -31,7 +31,7 @@ _SOMETIME = datetime(2026, 1, 1, tzinfo=UTC)
 _BAD = re.compile(r"Bad ([a-z-]+)")
 
 
-def read(text: str) -> str:
+def normalize(text: str) -> str:
     """The expression without its alias and with single blanks. Raises ValueError that says what is wrong."""
     if not isinstance(text, str) or not text.strip():
         raise ValueError("it is empty; write five fields, such as '30 2 * * *' for half past two each day")

@@ -18,11 +18,11 @@ from functory.triggers.sources.schedules.calendar import MICROSECOND, Calendar
 CatchUp = Literal["all", "latest", "none"]
 
 # Temporal's least catch-up window, for the same reason.
-GRACE = timedelta(seconds=10)
+MISFIRE_GRACE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class Tick:
+class DueTick:
     """A time that is to become an event. ``late`` is how long after it was due."""
 
     time: datetime
@@ -31,25 +31,25 @@ class Tick:
 
     @property
     def on_time(self) -> bool:
-        return self.late <= GRACE
+        return self.late <= MISFIRE_GRACE
 
 
 @dataclass(frozen=True)
-class Plan:
+class TickDecision:
     """The decision about the due times of one schedule.
 
     ``missed`` counts, by reason (``window``, ``policy``), the times that become nothing. ``last`` is the latest that
     was decided about; ``next`` and ``due`` are the first that was not, None when the schedule is over.
     """
 
-    ticks: tuple[Tick, ...]
+    ticks: tuple[DueTick, ...]
     missed: dict[str, int]
     last: datetime | None
-    next: datetime | None
-    due: datetime | None
+    next_time: datetime | None
+    next_due: datetime | None
 
 
-def decide(
+def decide_ticks(
     calendar: Calendar,
     key: str,
     fire_at: datetime,
@@ -58,31 +58,31 @@ def decide(
     catch_up: CatchUp,
     window: timedelta,
     limit: int,
-) -> Plan:
+) -> TickDecision:
     """Decide about the times from ``fire_at`` on that are due at ``now``, at most ``limit`` of them.
 
     Where there are more, ``due`` of the answer is not after ``now``: the next round goes on from there.
     """
-    dues = calendar.dues(key, fire_at - MICROSECOND)
-    taken: list[Tick] = []
+    dues = calendar.due_times(key, fire_at - MICROSECOND)
+    taken: list[DueTick] = []
     following: tuple[datetime, datetime] | None = None
     for time, due in itertools.islice(dues, limit + 1):
         if due > now or len(taken) == limit:
             following = (time, due)
             break
-        taken.append(Tick(time, due, now - due))
+        taken.append(DueTick(time, due, now - due))
     finished = following is None or following[1] > now
-    fired: list[Tick] = []
+    fired: list[DueTick] = []
     missed = {"window": 0, "policy": 0}
     for number, tick in enumerate(taken, 1):
         newest = finished and number == len(taken)
-        if tick.late > max(window, GRACE):
+        if tick.late > max(window, MISFIRE_GRACE):
             missed["window"] += 1
         elif tick.on_time or catch_up == "all" or (catch_up == "latest" and newest):
             fired.append(tick)
         else:
             missed["policy"] += 1
-    return Plan(
+    return TickDecision(
         tuple(fired),
         missed,
         taken[-1].time if taken else None,

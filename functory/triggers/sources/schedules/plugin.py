@@ -9,13 +9,13 @@ from typing import Any
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
 from functory.engine.sources import schedules
-from functory.triggers.sources.plugin import Kind
+from functory.triggers.sources.plugin import SourcePlugin
 from functory.triggers.sources.schedules.calendar import MICROSECOND
-from functory.triggers.sources.schedules.config import Config
-from functory.triggers.sources.schedules.timestamps import shown
+from functory.triggers.sources.schedules.config import ScheduleConfig
+from functory.triggers.sources.schedules.timestamps import format_timestamp
 
 
-class Schedule(Kind):
+class ScheduleSource(SourcePlugin):
     """Events at times of a calendar.
 
     A new schedule, one whose times are changed, and one that is resumed begin with the present: times before it
@@ -24,19 +24,19 @@ class Schedule(Kind):
 
     kind = "schedule"
     summary = "events at times: cron, intervals, moments"
-    types = (schedules.TYPE,)
-    Config = Config
+    types = (schedules.EVENT_TYPE,)
+    Config = ScheduleConfig
 
-    def saved(self, tx: Tx, row: Mapping[str, Any], config: Config) -> None:
-        known = schedules.find(tx, row["id"])
+    def on_enabled(self, tx: Tx, row: Mapping[str, Any], config: ScheduleConfig) -> None:
+        known = schedules.lock(tx, row["id"])
         goes_on = known is not None and known["next_at"] is not None and known["timing"] == config.timing
         if known is not None and goes_on:
             fire_at, watched = known["fire_at"], known["watched_from"] or tx.now
         else:
             if known is None or known["version"] != row["version"]:
-                check_ahead(config, tx.now)
+                require_future_time(config, tx.now)
             fire_at, watched = config.calendar.next(tx.now), tx.now
-        schedules.plan(
+        schedules.set_next_due(
             tx,
             row,
             timing=config.timing,
@@ -45,25 +45,25 @@ class Schedule(Kind):
             watched_from=watched if config.pause_on_failure else None,
         )
 
-    def gone(self, tx: Tx, row: Mapping[str, Any], config: Config | None) -> None:
-        known = schedules.find(tx, row["id"])
+    def on_disabled(self, tx: Tx, row: Mapping[str, Any], config: ScheduleConfig | None) -> None:
+        known = schedules.lock(tx, row["id"])
         is_changed = known is not None and known["version"] != row["version"]
         if config is not None and row["state"] == "paused" and is_changed:
-            check_ahead(config, tx.now)
-        schedules.halt(tx, row)
+            require_future_time(config, tx.now)
+        schedules.unschedule(tx, row)
 
 
-def due_at(key: str, config: Config, fire_at: datetime | None) -> datetime | None:
+def due_at(key: str, config: ScheduleConfig, fire_at: datetime | None) -> datetime | None:
     """When a time is due: at it, or later by its jitter."""
     if fire_at is None:
         return None
-    _, due = next(config.calendar.dues(key, fire_at - MICROSECOND), (fire_at, fire_at))
+    _, due = next(config.calendar.due_times(key, fire_at - MICROSECOND), (fire_at, fire_at))
     return due
 
 
-def tick_of(
+def make_tick(
     name: str,
-    config: Config,
+    config: ScheduleConfig,
     time: datetime,
     now: datetime,
     *,
@@ -76,7 +76,7 @@ def tick_of(
         time,
         {
             "schedule": name,
-            "fire_time": shown(time),
+            "fire_time": format_timestamp(time),
             "local_time": config.calendar.local(time).isoformat(),
             "late_seconds": round(max(0.0, (now - time if late is None else late).total_seconds()), 6),
             "backfill": origin == "backfill",
@@ -88,7 +88,7 @@ def tick_of(
     )
 
 
-def check_ahead(config: Config, now: datetime) -> None:
+def require_future_time(config: ScheduleConfig, now: datetime) -> None:
     """Raise :class:`Invalid` when no time is left."""
     if config.calendar.next(now) is not None:
         return

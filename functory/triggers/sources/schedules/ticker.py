@@ -24,32 +24,32 @@ from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.settings import Settings
 from functory.engine.sources import schedules
 from functory.engine.telemetry import metrics
-from functory.triggers.sources.registry import find, read
-from functory.triggers.sources.schedules import GRACE, Config, decide, tick_of
+from functory.triggers.sources.registry import find_plugin, parse_config
+from functory.triggers.sources.schedules import MISFIRE_GRACE, ScheduleConfig, decide_ticks, make_tick
 
 log = structlog.get_logger("functory.ticker")
 
 # Schedules and times of one transaction. It holds up nobody else: other tickers take other schedules.
-SCHEDULES = 500
-TIMES = 2000
+MAX_SCHEDULES = 500
+MAX_TICKS = 2000
 
 # Configurations that are kept ready.
-KEPT = 20_000
+CONFIG_CACHE_SIZE = 20_000
 
 # How often failures are looked for that pause a schedule (also right before each tick).
-WATCH_SECONDS = 1.0
+FAILURE_CHECK_SECONDS = 1.0
 # A failure's time is its transaction's beginning: it may become visible this much later.
-OVERLAP = timedelta(seconds=15)
+VISIBILITY_SLACK = timedelta(seconds=15)
 
 # When others hold what is due, and it is not to be asked for at once again.
-PATIENCE = 0.05
+BLOCKED_RETRY_SECONDS = 0.05
 
 
 @dataclass
 class _Done:
     """What one transaction has decided."""
 
-    rounds: list[schedules.Round] = field(default_factory=list)
+    rounds: list[schedules.ScheduleDecision] = field(default_factory=list)
     results: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
     lags: list[float] = field(default_factory=list)
@@ -63,11 +63,11 @@ class Ticker:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
-        self._configs: dict[str, tuple[int, Config]] = {}
+        self._configs: dict[str, tuple[int, ScheduleConfig]] = {}
         self._next: datetime | None = None
         self._blocked = False
-        self._watched: datetime | None = None
-        self._watch_at = 0.0
+        self._failures_seen_until: datetime | None = None
+        self._next_failure_check = 0.0
 
     def tick(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
@@ -75,7 +75,7 @@ class Ticker:
         with self._database.read() as tx:
             self._next = schedules.next_due(tx)
             is_due = self._next is not None and self._next <= tx.now
-        if is_due or self._database.clock.monotonic() >= self._watch_at:
+        if is_due or self._database.clock.monotonic() >= self._next_failure_check:
             self._pause_failed()
         if not is_due:
             return False
@@ -89,7 +89,7 @@ class Ticker:
             metrics.schedule_lag.observe(seconds)
         if done.problems:
             with self._database.write() as tx:
-                schedules.tell_problems(tx, done.problems)
+                schedules.set_problems(tx, done.problems)
         if not done.more and not self._blocked:
             with self._database.read() as tx:
                 self._next = schedules.next_due(tx)
@@ -100,13 +100,13 @@ class Ticker:
         if self._next is None:
             return None
         left = (self._next - self._database.clock.now()).total_seconds()
-        return max(PATIENCE if self._blocked else 0.0, left)
+        return max(BLOCKED_RETRY_SECONDS if self._blocked else 0.0, left)
 
     def _write(self) -> _Done:
         done = _Done()
         with self._database.write() as tx:
-            rows = schedules.due(tx, SCHEDULES)
-            room = TIMES
+            rows = schedules.lock_due(tx, MAX_SCHEDULES)
+            room = MAX_TICKS
             for row in rows:
                 try:
                     room -= self._decide(tx, row, max(1, room), done)
@@ -117,20 +117,20 @@ class Ticker:
                     log.warning("schedule cannot be read", schedule=row["name"], why=str(error))
                     schedules.postpone(tx, row)
                     done.problems[row["source_id"]] = str(error)
-            new = schedules.write(tx, done.rounds)
-            done.more = done.more or len(rows) == SCHEDULES
+            new = schedules.write_decisions(tx, done.rounds)
+            done.more = done.more or len(rows) == MAX_SCHEDULES
         for one in done.rounds:
             for tick in one.ticks:
                 if (one.row["source_id"], tick.time) in new:
                     late = tick.data["late_seconds"]
-                    done.results["late" if late > GRACE.total_seconds() else "fired"] += 1
+                    done.results["late" if late > MISFIRE_GRACE.total_seconds() else "fired"] += 1
                     done.lags.append(late)
         return done
 
     def _decide(self, tx: Tx, row: Mapping[str, Any], limit: int, done: _Done) -> int:
         """Decide about one schedule that is due. Returns how many times that took."""
         config = self._config(row)
-        plan = decide(
+        plan = decide_ticks(
             config.calendar,
             row["source_id"],
             row["fire_at"],
@@ -139,41 +139,47 @@ class Ticker:
             window=config.window,
             limit=limit,
         )
-        ticks = [tick_of(row["name"], config, one.time, tx.now, late=one.late) for one in plan.ticks]
+        ticks = [make_tick(row["name"], config, one.time, tx.now, late=one.late) for one in plan.ticks]
         missed = sum(plan.missed.values())
-        done.rounds.append(schedules.Round(row, ticks, plan.next, plan.due, plan.last, missed))
+        done.rounds.append(
+            schedules.ScheduleDecision(row, ticks, plan.next_time, plan.next_due, plan.last, missed)
+        )
         done.missed.update(plan.missed)
-        if plan.due is not None and plan.due <= tx.now:
+        if plan.next_due is not None and plan.next_due <= tx.now:
             done.more = True
         if row["problem"] is not None:
             done.problems[row["source_id"]] = None
         return len(ticks) + missed
 
-    def _config(self, row: Mapping[str, Any]) -> Config:
+    def _config(self, row: Mapping[str, Any]) -> ScheduleConfig:
         version, config = self._configs.get(row["source_id"], (0, None))
         if config is None or version != row["version"]:
-            config = read(find("schedule"), row["config"])
-            if len(self._configs) >= KEPT:
+            config = parse_config(find_plugin("schedule"), row["config"])
+            if len(self._configs) >= CONFIG_CACHE_SIZE:
                 self._configs.clear()
             self._configs[row["source_id"]] = row["version"], config
         return config
 
     def _pause_failed(self) -> None:
         """Pause the schedules that ask for it and whose execution has failed for good."""
-        self._watch_at = self._database.clock.monotonic() + WATCH_SECONDS
+        self._next_failure_check = self._database.clock.monotonic() + FAILURE_CHECK_SECONDS
         with self._database.read() as tx:
             least = schedules.watched_from(tx)
             if least is None:
-                self._watched = None
+                self._failures_seen_until = None
                 return
             # After a clock was put back, what has been seen says nothing.
-            seen = self._watched if self._watched is not None and self._watched <= tx.now else least
+            seen = (
+                self._failures_seen_until
+                if self._failures_seen_until is not None and self._failures_seen_until <= tx.now
+                else least
+            )
             failed = schedules.failures(tx, max(least, seen))
-            seen = tx.now - OVERLAP
+            seen = tx.now - VISIBILITY_SLACK
         for row in failed:
             how = row["how"].removeprefix("execution.").replace("_", " ")
             note = f"execution {row['execution_id']} of {row['function']} {how}"
             with self._database.write() as tx:
                 if schedules.pause_failed(tx, row["id"], note):
                     log.warning("schedule paused", schedule=row["name"], why=note)
-        self._watched = seen
+        self._failures_seen_until = seen

@@ -12,7 +12,7 @@ LATEST = datetime(2500, 1, 1, tzinfo=UTC)
 _TEXT = re.compile(r"(?a:\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?)")
 
 
-def moment(text: str, zone: tzinfo) -> datetime:
+def parse_timestamp(text: str, zone: tzinfo) -> datetime:
     """The moment in UTC. Without an offset it is the time of day in ``zone``; a date alone is its first moment.
 
     Of a time that happens twice it is the first. Raises ValueError for one that does not happen, because the
@@ -32,9 +32,9 @@ def moment(text: str, zone: tzinfo) -> datetime:
     return found
 
 
-def shown(moment: datetime) -> str:
+def format_timestamp(time: datetime) -> str:
     """A moment in UTC as it is stored and sent: ``2026-12-24T17:00:00Z``."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _local(read: datetime, zone: tzinfo, is_date: bool) -> datetime:

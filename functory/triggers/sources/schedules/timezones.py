@@ -15,7 +15,7 @@ _OFFSET = re.compile(r"(UTC|GMT)?[+-]\d{1,2}(:?\d\d)?")
 
 
 @cache
-def zone(name: str) -> tzinfo:
+def get_timezone(name: str) -> tzinfo:
     """The zone ``Area/City`` or ``UTC``. Raises ValueError that names close ones."""
     if name in ("UTC", "Etc/UTC"):
         # Arithmetic with it is several times as fast, and cronsim knows it.

@@ -7,8 +7,8 @@ A webhook is a source of kind ``webhook``: a name under ``/webhooks/``, how its 
 
 from __future__ import annotations
 
-from functory.triggers.sources.webhooks.plugin import Webhook
-from functory.triggers.sources.webhooks.receiver import Answer, Door
+from functory.triggers.sources.webhooks.plugin import WebhookSource
+from functory.triggers.sources.webhooks.receiver import WebhookReceiver, WebhookResponse
 from functory.triggers.sources.webhooks.request import Request
 
-__all__ = ["Answer", "Door", "Request", "Webhook"]
+__all__ = ["WebhookResponse", "WebhookReceiver", "Request", "WebhookSource"]

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from functory.engine.names import NAME
 from functory.engine.serialization import durations
-from functory.triggers.sources.plugin import Config
+from functory.triggers.sources.plugin import SourceConfig
 
 MAX_SECRETS = 5
 # RFC 9110, section 5.6.2, in the lower case that HTTP/2 sends.
@@ -35,13 +35,13 @@ def header_name(given: str) -> str:
     return name
 
 
-class _Secretive(Config):
+class _SecretAuth(SourceConfig):
     """What needs a secret; ``secret`` is the name of a stored one, or a list of names."""
 
     secret: list[str] = Field(min_length=1, max_length=MAX_SECRETS)
 
     # Headers that an event keeps when the sender is a known one.
-    keeps: ClassVar[tuple[str, ...]] = ()
+    kept_headers: ClassVar[tuple[str, ...]] = ()
 
     @field_validator("secret", mode="before")
     @classmethod
@@ -53,12 +53,12 @@ class _Secretive(Config):
         return names
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         """Headers that carry the proof."""
         return frozenset()
 
 
-class _Timed(_Secretive):
+class _TimestampedAuth(_SecretAuth):
     """A signature with a timestamp, which must be within ``tolerance`` of the present."""
 
     tolerance: str | float = FIVE_MINUTES
@@ -66,54 +66,54 @@ class _Timed(_Secretive):
     @field_validator("tolerance")
     @classmethod
     def _in_bounds(cls, given: str | float) -> str | float:
-        durations.seconds(given, "tolerance", 1, MAX_TOLERANCE)
+        durations.parse(given, "tolerance", 1, MAX_TOLERANCE)
         return given
 
 
-class GitHub(_Secretive):
+class GitHub(_SecretAuth):
     """https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries"""
 
     type: Literal["github"]
-    keeps: ClassVar[tuple[str, ...]] = ("x-github-event", "x-github-delivery", "x-github-hook-id")
+    kept_headers: ClassVar[tuple[str, ...]] = ("x-github-event", "x-github-delivery", "x-github-hook-id")
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         return frozenset({"x-hub-signature", "x-hub-signature-256"})
 
 
-class Stripe(_Timed):
+class Stripe(_TimestampedAuth):
     """https://docs.stripe.com/webhooks#verify-manually"""
 
     type: Literal["stripe"]
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         return frozenset({"stripe-signature"})
 
 
-class Slack(_Timed):
+class Slack(_TimestampedAuth):
     """https://docs.slack.dev/authentication/verifying-requests-from-slack"""
 
     type: Literal["slack"]
-    keeps: ClassVar[tuple[str, ...]] = ("x-slack-retry-num", "x-slack-retry-reason")
+    kept_headers: ClassVar[tuple[str, ...]] = ("x-slack-retry-num", "x-slack-retry-reason")
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         return frozenset({"x-slack-signature"})
 
 
-class Standard(_Timed):
+class Standard(_TimestampedAuth):
     """https://www.standardwebhooks.com, symmetric signatures: what many services send."""
 
     type: Literal["standard"]
-    keeps: ClassVar[tuple[str, ...]] = ("webhook-id",)
+    kept_headers: ClassVar[tuple[str, ...]] = ("webhook-id",)
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         return frozenset({"webhook-signature"})
 
 
-class Hmac(_Timed):
+class Hmac(_TimestampedAuth):
     """Any sender that signs with HMAC (RFC 2104).
 
     ``signed`` says what: ``{body}`` and, with a ``timestamp_header``, ``{timestamp}`` stand for what they name.
@@ -151,11 +151,11 @@ class Hmac(_Timed):
         return "{body}" if self.timestamp_header is None else "{timestamp}.{body}"
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         return frozenset({self.header})
 
 
-class Token(_Secretive):
+class Token(_SecretAuth):
     """A secret text in a header; in ``authorization`` it comes after ``Bearer`` (RFC 6750, section 2.1)."""
 
     type: Literal["token"]
@@ -167,28 +167,28 @@ class Token(_Secretive):
         return header_name(given)
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         return frozenset({self.header})
 
 
-class Basic(_Secretive):
+class Basic(_SecretAuth):
     """A user and a secret password (RFC 7617)."""
 
     type: Literal["basic"]
     user: str = Field(min_length=1, max_length=200, pattern=r"^[^:\x00-\x1f\x7f]+$")
 
 
-class Nobody(Config):
+class NoAuthentication(SourceConfig):
     """Anybody may send. It must be said twice, so that it is never an oversight."""
 
     type: Literal["none"]
     allow_unauthenticated: bool = False
 
     secret: ClassVar[Sequence[str]] = ()
-    keeps: ClassVar[tuple[str, ...]] = ()
+    kept_headers: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="after")
-    def _meant(self) -> Nobody:
+    def _meant(self) -> NoAuthentication:
         if not self.allow_unauthenticated:
             raise ValueError(
                 "anybody who knows the address could write events; if that is meant, say allow_unauthenticated: true"
@@ -196,16 +196,16 @@ class Nobody(Config):
         return self
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def credential_headers(self) -> frozenset[str]:
         """No header is a proof."""
         return frozenset()
 
 
 Authentication = Annotated[
-    GitHub | Stripe | Slack | Standard | Hmac | Token | Basic | Nobody, Field(discriminator="type")
+    GitHub | Stripe | Slack | Standard | Hmac | Token | Basic | NoAuthentication, Field(discriminator="type")
 ]
 
-KINDS: Mapping[str, type[Config]] = {
+AUTH_TYPES: Mapping[str, type[SourceConfig]] = {
     "github": GitHub,
     "stripe": Stripe,
     "slack": Slack,
@@ -213,5 +213,5 @@ KINDS: Mapping[str, type[Config]] = {
     "hmac": Hmac,
     "token": Token,
     "basic": Basic,
-    "none": Nobody,
+    "none": NoAuthentication,
 }

@@ -18,30 +18,30 @@ from functory.triggers.sources.webhooks.authentication import CREDENTIALS, GitHu
 from functory.triggers.sources.webhooks.request import Request, read_fields
 
 TYPE = "webhook.received"
-NAMES = ("headers", "body", "query", "method")
+VARIABLES = ("headers", "body", "query", "method")
 EXAMPLE = 'body.action + "/" + headers["x-event"]'
 # What any event tells of a request, beside what the webhook names.
-KEPT = ("content-type", "user-agent")
+DEFAULT_HEADERS = ("content-type", "user-agent")
 
 TEXTS = frozenset({"STRING", "DYN", "NULL"})
 
 
 @dataclass(frozen=True)
-class Made:
+class MappedEvent:
     """What a request comes to. ``delivery`` is its id; None: none was found, each request is a new one."""
 
     type: str
     subject: str
     data: Any
-    delivery: str | None
+    delivery_id: str | None
 
 
-def compile_one(text: str | None, what: str) -> values.Value | None:
+def compile_one(text: str | None, what: str) -> values.ValueExpression | None:
     """One expression of a webhook; None without a text. Raises :class:`Invalid`."""
-    return None if text is None else values.compile_value(text, what, NAMES, EXAMPLE)
+    return None if text is None else values.compile_value(text, what, VARIABLES, EXAMPLE)
 
 
-class Mapping:
+class EventMapping:
     """The compiled expressions of one webhook."""
 
     def __init__(self, name: str, config: Any) -> None:
@@ -49,14 +49,14 @@ class Mapping:
         self._name = name
         self._auth = config.auth
         self._hidden = config.auth.hidden | CREDENTIALS
-        self._kept = tuple(dict.fromkeys((*KEPT, *config.auth.keeps, *config.headers)))
+        self._kept = tuple(dict.fromkeys((*DEFAULT_HEADERS, *config.auth.keeps, *config.headers)))
         self._type = compile_one(config.type, "type")
         self._subject = compile_one(config.subject, "subject")
         self._data = compile_one(config.data, "data")
         self._delivery = compile_one(config.delivery, "delivery")
         self._when = compile_one(config.when, "when")
 
-    def never(self) -> str | None:
+    def static_problem(self) -> str | None:
         """What can be told of an expression without any request: that it gives no value of its kind."""
         for one, what, kinds in (
             (self._type, "type", TEXTS),
@@ -83,27 +83,27 @@ class Mapping:
             "method": request.method,
         }
 
-    def wanted(self, variables: Map[str, Any]) -> bool:
+    def accepts(self, variables: Map[str, Any]) -> bool:
         """Whether ``when`` lets the request become an event. Raises :class:`Invalid`."""
         if self._when is None:
             return True
-        answer = self._when.of(variables)
+        answer = self._when.evaluate(variables)
         if not isinstance(answer, bool):
             raise Invalid("when is not true or false for this request", f"it is {_shown(answer)}")
         return answer
 
-    def make(self, variables: Map[str, Any]) -> Made:
+    def to_event(self, variables: Map[str, Any]) -> MappedEvent:
         """The event. Raises :class:`Invalid` that says which expression went wrong, and how."""
-        type_ = self._type.of(variables) if self._type is not None else None
+        type_ = self._type.evaluate(variables) if self._type is not None else None
         if type_ is None:
             type_ = TYPE
         elif type_ != TYPE:
             event_store.check_type(type_)
-        subject = self._subject.of(variables) if self._subject is not None else None
+        subject = self._subject.evaluate(variables) if self._subject is not None else None
         subject = self._name if subject is None else _text(subject, "subject")
         event_store.check_subject(subject)
-        data = self._data.of(variables) if self._data is not None else self._plain(variables)
-        return Made(type_, subject, data, self._id(variables))
+        data = self._data.evaluate(variables) if self._data is not None else self._plain(variables)
+        return MappedEvent(type_, subject, data, self._id(variables))
 
     def _plain(self, variables: Map[str, Any]) -> dict[str, Any]:
         headers = variables["headers"]
@@ -116,7 +116,7 @@ class Mapping:
 
     def _id(self, variables: Map[str, Any]) -> str | None:
         if self._delivery is not None:
-            found = self._delivery.of(variables)
+            found = self._delivery.evaluate(variables)
             return None if found is None else "delivery:" + _text(found, "delivery")
         body, headers = variables["body"], variables["headers"]
         match self._auth:

@@ -8,14 +8,19 @@ from pydantic import Field, field_validator, model_validator
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import durations
-from functory.triggers.sources.plugin import Config, Kind
-from functory.triggers.sources.webhooks.authentication import CREDENTIALS, Authentication, Nobody, header_name
-from functory.triggers.sources.webhooks.event_mapping import Mapping
+from functory.triggers.sources.plugin import SourceConfig, SourcePlugin
+from functory.triggers.sources.webhooks.authentication import (
+    CREDENTIALS,
+    Authentication,
+    NoAuthentication,
+    header_name,
+)
+from functory.triggers.sources.webhooks.event_mapping import EventMapping
 
 MAX_PERIOD = 86_400.0
 
 
-class Rate(Config):
+class RateConfig(SourceConfig):
     """So many requests become events in a ``period``; ``burst`` of them at once."""
 
     limit: int = Field(ge=1, le=1_000_000)
@@ -25,20 +30,20 @@ class Rate(Config):
     @field_validator("period")
     @classmethod
     def _in_bounds(cls, given: str | float) -> str | float:
-        durations.seconds(given, "period", 1, MAX_PERIOD)
+        durations.parse(given, "period", 1, MAX_PERIOD)
         return given
 
     @property
-    def at_once(self) -> int:
+    def effective_burst(self) -> int:
         """How many may come at once: all of them, unless it is said otherwise."""
         return self.limit if self.burst is None else self.burst
 
 
 # What anybody may send to a webhook that asks for no proof, unless it is said otherwise.
-UNPROVEN = Rate(limit=60)
+UNAUTHENTICATED_RATE = RateConfig(limit=60)
 
 
-class WebhookConfig(Config):
+class WebhookConfig(SourceConfig):
     """How a sender proves who it is, what an event is made of, and how much is taken."""
 
     auth: Authentication
@@ -49,7 +54,7 @@ class WebhookConfig(Config):
     when: str | None = None
     headers: list[str] = Field([], max_length=50)
     max_bytes: int | None = Field(None, ge=1, le=16_777_216)
-    rate: Rate | None = None
+    rate: RateConfig | None = None
 
     @field_validator("headers")
     @classmethod
@@ -58,7 +63,7 @@ class WebhookConfig(Config):
 
     @model_validator(mode="after")
     def _keeps_no_credentials(self) -> WebhookConfig:
-        shown = sorted(set(self.headers) & (CREDENTIALS | self.auth.hidden))
+        shown = sorted(set(self.headers) & (CREDENTIALS | self.auth.credential_headers))
         if shown:
             raise ValueError(
                 f"headers: {', '.join(shown)} would put a proof into events, where many can read it"
@@ -66,12 +71,16 @@ class WebhookConfig(Config):
         return self
 
     @property
-    def allowed(self) -> Rate | None:
+    def effective_rate(self) -> RateConfig | None:
         """The rate that holds; None for none."""
-        return UNPROVEN if self.rate is None and isinstance(self.auth, Nobody) else self.rate
+        return (
+            UNAUTHENTICATED_RATE
+            if self.rate is None and isinstance(self.auth, NoAuthentication)
+            else self.rate
+        )
 
 
-class Webhook(Kind):
+class WebhookSource(SourcePlugin):
     """Requests to ``/webhooks/NAME``."""
 
     kind: ClassVar[str] = "webhook"
@@ -81,7 +90,7 @@ class Webhook(Kind):
 
     def check(self, config: Any) -> None:
         """Raise :class:`Invalid` for an expression that is not CEL, or cannot be what it stands for."""
-        mapping = Mapping("check", config)
-        wrong = mapping.never()
+        mapping = EventMapping("check", config)
+        wrong = mapping.static_problem()
         if wrong:
             raise Invalid("wrong webhook", wrong)

@@ -19,30 +19,32 @@ from pydantic import SecretStr
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.clock import Clock
 from functory.engine.errors import FunctoryError, Invalid
-from functory.engine.events.receipts import Arrival
+from functory.engine.events.receipts import IncomingEvent
 from functory.engine.serialization import durations, json_codec
-from functory.engine.serialization.media_types import Unsupported
-from functory.engine.sources.webhooks import Rate, Webhooks
+from functory.engine.serialization.media_types import UnsupportedMediaType
+from functory.engine.sources.webhooks import WebhookRateLimit, Webhooks
 from functory.triggers.sources import registry
 from functory.triggers.sources.webhooks import request as requests
 from functory.triggers.sources.webhooks import signatures
 from functory.triggers.sources.webhooks.authentication import GitHub, Slack
-from functory.triggers.sources.webhooks.event_mapping import Mapping
-from functory.triggers.sources.webhooks.plugin import Webhook
+from functory.triggers.sources.webhooks.event_mapping import EventMapping
+from functory.triggers.sources.webhooks.plugin import WebhookSource
 from functory.triggers.sources.webhooks.request import Request
 
 # How old what a server knows of the webhooks may be. It hears of most changes at once; this is for those it does not.
-FRESH_SECONDS = 1.0
+SNAPSHOT_SECONDS = 1.0
 # A problem of one webhook is written this often at the most: those who cause it may be many, and nobody we know.
-TELL_SECONDS = 5.0
+PROBLEM_INTERVAL_SECONDS = 5.0
 # Webhooks whose last telling is remembered; a deployment has tens.
-MAX_TOLD = 1000
+MAX_REPORTED = 1000
 
-STRANGER = "no webhook takes this request: its name, its state, or what it proves itself with is not right"
+REFUSED_DETAIL = (
+    "no webhook takes this request: its name, its state, or what it proves itself with is not right"
+)
 
 
 @dataclass(frozen=True)
-class Answer:
+class WebhookResponse:
     """What is answered. ``reason`` is a word for the metrics; ``problem`` is for the operator of the webhook with
     id ``webhook_id``, and never part of the answer."""
 
@@ -56,29 +58,29 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class _Ready:
+class _CompiledWebhook:
     """A stored webhook, read and compiled."""
 
     config: Any
-    mapping: Mapping
-    rate: Rate | None
+    mapping: EventMapping
+    rate: WebhookRateLimit | None
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Snapshot:
     """All webhooks as they were at one time, and the secrets that they name. All at once: whether there is one of
     a name is then no question to the database, whose answer would take its time."""
 
     generation: int
     until: float
-    webhooks: Map[str, tuple[Map[str, Any], _Ready]]
+    webhooks: Map[str, tuple[Map[str, Any], _CompiledWebhook]]
     secrets: Map[str, SecretStr | FunctoryError]
 
 
-_NOTHING = _Known(-1, -math.inf, {}, {})
+_NOTHING = _Snapshot(-1, -math.inf, {}, {})
 
 
-class Door:
+class WebhookReceiver:
     """Answers the requests of all webhooks; any number of threads may knock."""
 
     def __init__(self, webhooks: Webhooks, secrets: Secrets, clock: Clock, max_bytes: int) -> None:
@@ -86,96 +88,103 @@ class Door:
         self._secrets = secrets
         self._clock = clock
         self._max_bytes = max_bytes
-        self._kind = Webhook()
-        self._kept: dict[tuple[str, int], _Ready] = {}
-        self._told: dict[str, float] = {}
+        self._kind = WebhookSource()
+        self._compiled: dict[tuple[str, int], _CompiledWebhook] = {}
+        self._reported_at: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._known = _NOTHING
+        self._snapshot = _NOTHING
 
-    def knock(self, name: str, request: Request) -> Answer:
+    def receive(self, name: str, request: Request) -> WebhookResponse:
         """Take a request in. Raises :class:`Unavailable` when the database cannot be used: nothing is written then,
         and the sender is to send it again."""
         try:
             media = requests.content_type(request)
-        except Unsupported as error:
-            return Answer(415, "content_type", detail=str(error))
-        known = self._look()
+        except UnsupportedMediaType as error:
+            return WebhookResponse(415, "content_type", detail=str(error))
+        known = self._load()
         row, ready = known.webhooks.get(name, (None, None))
-        proof = self._prove(known, ready, request)
+        proof = self._authenticate(known, ready, request)
         if row is None or ready is None or not proof.ok or row["state"] != "enabled":
             told = row is not None and row["state"] == "enabled" and proof.problem
-            return Answer(
+            return WebhookResponse(
                 404,
                 "refused",
-                detail=STRANGER,
+                detail=REFUSED_DETAIL,
                 webhook_id=row["id"] if row is not None and told else None,
                 problem=f"a request was refused: {proof.problem}" if told else "",
             )
-        return self._enter(row, ready, media, request, proof)
+        return self._accept(row, ready, media, request, proof)
 
-    def tell(self, answer: Answer) -> None:
+    def record_problem(self, answer: WebhookResponse) -> None:
         """Note an answer's problem on its webhook, if none was noted in the last seconds. Called after the answer was
         sent: how long it takes tells nobody anything."""
         if answer.webhook_id is None:
             return
         now = self._clock.monotonic()
         with self._lock:
-            if now - self._told.get(answer.webhook_id, -math.inf) < TELL_SECONDS:
+            if now - self._reported_at.get(answer.webhook_id, -math.inf) < PROBLEM_INTERVAL_SECONDS:
                 return
-            if len(self._told) >= MAX_TOLD:
-                self._told.clear()
-            self._told[answer.webhook_id] = now
-        self._webhooks.tell_problem(answer.webhook_id, answer.problem)
+            if len(self._reported_at) >= MAX_REPORTED:
+                self._reported_at.clear()
+            self._reported_at[answer.webhook_id] = now
+        self._webhooks.set_problem(answer.webhook_id, answer.problem)
         # The next request that is taken is to find the problem, and clear it.
-        self._known = _NOTHING
+        self._snapshot = _NOTHING
 
-    def _look(self) -> _Known:
+    def _load(self) -> _Snapshot:
         """What there is. Raises :class:`Unavailable`."""
-        known = self._known
+        known = self._snapshot
         if known.until > self._clock.monotonic() and known.generation == self._webhooks.generation():
             return known
         with self._lock:
-            if known is not self._known:
+            if known is not self._snapshot:
                 # Another thread has looked meanwhile.
-                return self._known
+                return self._snapshot
             generation, now = self._webhooks.generation(), self._clock.monotonic()
             webhooks = {}
             for row in self._webhooks.all():
-                ready = self._ready(row)
+                ready = self._compile(row)
                 if ready is not None:
                     webhooks[row["name"]] = (row, ready)
             names = sorted({name for _, ready in webhooks.values() for name in ready.config.auth.secret})
             secrets = self._secrets.open_all(names)
-            self._kept = {(row["id"], row["version"]): ready for row, ready in webhooks.values()}
-            self._known = _Known(generation, now + FRESH_SECONDS, webhooks, secrets)
-            return self._known
+            self._compiled = {(row["id"], row["version"]): ready for row, ready in webhooks.values()}
+            self._snapshot = _Snapshot(generation, now + SNAPSHOT_SECONDS, webhooks, secrets)
+            return self._snapshot
 
-    def _ready(self, row: Map[str, Any]) -> _Ready | None:
-        found = self._kept.get((row["id"], row["version"]))
+    def _compile(self, row: Map[str, Any]) -> _CompiledWebhook | None:
+        found = self._compiled.get((row["id"], row["version"]))
         if found is not None:
             return found
         try:
-            config = registry.read(self._kind, row["config"])
-            return _Ready(config, Mapping(row["name"], config), rate_of(config))
+            config = registry.parse_config(self._kind, row["config"])
+            return _CompiledWebhook(config, EventMapping(row["name"], config), rate_limit_of(config))
         except Invalid:
             # Stored by another version of the program, which knew more.
             return None
 
-    def _prove(self, known: _Known, ready: _Ready | None, request: Request) -> signatures.Proof:
+    def _authenticate(
+        self, known: _Snapshot, ready: _CompiledWebhook | None, request: Request
+    ) -> signatures.VerificationResult:
         names = ready.config.auth.secret if ready is not None else ()
         found = [known.secrets[name] for name in names]
         keys = [one.get_secret_value() for one in found if isinstance(one, SecretStr)]
         if ready is None or (names and not keys):
-            signatures.spend(request)
+            signatures.dummy_verify(request)
             absent = [f"{one.what}: {one.why}" for one in found if isinstance(one, FunctoryError)]
-            return signatures.Proof(False, "; ".join(absent))
+            return signatures.VerificationResult(False, "; ".join(absent))
         return signatures.verify(ready.config.auth, keys, request, self._clock.now().timestamp())
 
-    def _enter(
-        self, row: Map[str, Any], ready: _Ready, media: str, request: Request, proof: signatures.Proof
-    ) -> Answer:
-        def refuse(status: int, reason: str, detail: str) -> Answer:
-            return Answer(status, reason, detail=detail, webhook_id=row["id"], problem=detail)
+    def _accept(
+        self,
+        row: Map[str, Any],
+        ready: _CompiledWebhook,
+        media: str,
+        request: Request,
+        proof: signatures.VerificationResult,
+    ) -> WebhookResponse:
+        def refuse(status: int, reason: str, detail: str) -> WebhookResponse:
+            return WebhookResponse(status, reason, detail=detail, webhook_id=row["id"], problem=detail)
 
         limit = min(ready.config.max_bytes or self._max_bytes, self._max_bytes)
         if len(request.body) > limit:
@@ -186,15 +195,15 @@ class Door:
             json_codec.encode(body)
         except Invalid as error:
             return refuse(400, "malformed", f"{error.what}: {error.why}")
-        answered = greeting(auth, body, request)
+        answered = handshake_response(auth, body, request)
         if answered is not None:
             return answered
         mapping = ready.mapping
         try:
             variables = mapping.variables(request, body)
-            if not mapping.wanted(variables):
-                return Answer(202, "ignored", {"event": None, "ignored": True})
-            made = mapping.make(variables)
+            if not mapping.accepts(variables):
+                return WebhookResponse(202, "ignored", {"event": None, "ignored": True})
+            made = mapping.to_event(variables)
             size = len(json_codec.encode(made.data))
         except FunctoryError as error:
             return refuse(422, "mapping", f"{error.what}: {error.why}")
@@ -202,64 +211,65 @@ class Door:
             return refuse(
                 413, "too_large", f"the event has {size:,} bytes; at most {self._max_bytes:,} are taken"
             )
-        arrival = Arrival(made.type, made.data, made.subject, key=made.delivery or proof.once)
-        taken = self._webhooks.take(row, arrival, ready.rate)
-        if taken.wait > 0:
-            return Answer(
+        arrival = IncomingEvent(made.type, made.data, made.subject, key=made.delivery_id or proof.replay_key)
+        taken = self._webhooks.ingest(row, arrival, ready.rate)
+        if taken.retry_after > 0:
+            again = durations.format_duration(taken.retry_after)
+            return WebhookResponse(
                 429,
                 "limited",
                 detail=f"more than {ready.rate.limit if ready.rate else 0} requests came in too short a time",
-                retry_after=math.ceil(taken.wait),
+                retry_after=math.ceil(taken.retry_after),
                 webhook_id=row["id"],
-                problem=f"more requests came than its rate allows; one is taken again in {durations.text(taken.wait)}",
+                problem=f"more requests came than its rate allows; one is taken again in {again}",
             )
-        return Answer(
+        return WebhookResponse(
             202,
             "duplicate" if taken.duplicate else "accepted",
             {"event": taken.event_id, "duplicate": taken.duplicate},
         )
 
 
-def rate_of(config: Any) -> Rate | None:
+def rate_limit_of(config: Any) -> WebhookRateLimit | None:
     """The rate of a configuration, in seconds."""
     allowed = config.allowed
     if allowed is None:
         return None
-    return Rate(allowed.limit, durations.seconds(allowed.period, "period"), allowed.at_once)
+    return WebhookRateLimit(allowed.limit, durations.parse(allowed.period, "period"), allowed.at_once)
 
 
-def greeting(auth: Any, body: Any, request: Request) -> Answer | None:
+def handshake_response(auth: Any, body: Any, request: Request) -> WebhookResponse | None:
     """The answer to a sender that only asks whether somebody is there; it becomes no event."""
     if isinstance(auth, Slack) and isinstance(body, dict) and body.get("type") == "url_verification":
-        return Answer(200, "greeting", {"challenge": body.get("challenge")})
+        return WebhookResponse(200, "greeting", {"challenge": body.get("challenge")})
     if isinstance(auth, GitHub) and request.one("x-github-event") == "ping":
-        return Answer(200, "greeting", {"pong": True})
+        return WebhookResponse(200, "greeting", {"pong": True})
     return None
 
 
-def rehearse(
+def dry_run(
     row: Map[str, Any], body: bytes, headers: Sequence[tuple[str, str]], query: str
 ) -> dict[str, Any]:
     """What the webhook of ``row`` would make of a request that has proved where it comes from. Nothing is written.
 
     Returns ``type``, ``subject``, ``delivery`` and ``data``; or ``ignored``, ``greeting`` or ``problem``.
     """
-    config = registry.read(Webhook(), row["config"])
+    config = registry.parse_config(WebhookSource(), row["config"])
     request = Request("POST", headers, query, body)
     try:
         media = requests.content_type(request)
         value = requests.read_body(media, body, payload=isinstance(config.auth, GitHub | Slack))
-        answer = greeting(config.auth, value, request)
+        answer = handshake_response(config.auth, value, request)
         if answer is not None:
             return {"greeting": dict(answer.body)}
-        mapping = Mapping(row["name"], config)
+        mapping = EventMapping(row["name"], config)
         variables = mapping.variables(request, value)
-        if not mapping.wanted(variables):
+        if not mapping.accepts(variables):
             return {"ignored": True}
-        made = mapping.make(variables)
-    except Unsupported as error:
+        made = mapping.to_event(variables)
+    except UnsupportedMediaType as error:
         return {"problem": str(error)}
     except Invalid as error:
         return {"problem": f"{error.what}: {error.why}"}
-    delivery = made.delivery.removeprefix("delivery:") if made.delivery is not None else None
+    delivery = made.delivery_id.removeprefix("delivery:") if made.delivery_id is not None else None
     return {"type": made.type, "subject": made.subject, "delivery": delivery, "data": made.data}

@@ -38,12 +38,12 @@ def content_type(request: Request) -> str:
     """The media type, empty without one. Raises :class:`media.Unsupported` for one that is not read, and for two."""
     given = request.all("content-type")
     if len(given) > 1:
-        raise media_types.Unsupported("the request has two content types")
-    found = media_types.parse(given[0]) if given else ""
+        raise media_types.UnsupportedMediaType("the request has two content types")
+    found = media_types.media_type(given[0]) if given else ""
     if not (found == "" or media_types.is_json(found) or found == FORM or found.startswith("text/")):
-        raise media_types.Unsupported("JSON, forms and text are read")
+        raise media_types.UnsupportedMediaType("JSON, forms and text are read")
     if found == "" and request.body:
-        raise media_types.Unsupported("the request has a body without a content type")
+        raise media_types.UnsupportedMediaType("the request has a body without a content type")
     return found
 
 

@@ -21,7 +21,7 @@ from functory.triggers.sources.webhooks.authentication import (
     Basic,
     GitHub,
     Hmac,
-    Nobody,
+    NoAuthentication,
     Slack,
     Standard,
     Stripe,
@@ -39,13 +39,13 @@ _DECOY = secrets.token_bytes(32)
 
 
 @dataclass(frozen=True)
-class Proof:
+class VerificationResult:
     """``ok``, or ``problem``: what the operator is told; the sender is not. ``once`` is the hash of what was signed
     when that holds a timestamp: two requests with the same one are one request that was sent twice."""
 
     ok: bool
     problem: str = ""
-    once: str | None = None
+    replay_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,40 +58,41 @@ class _Signed:
     stamp: str | None = None
 
 
-class _Unreadable(Exception):
+class _MalformedRequest(Exception):
     """The request does not have what its scheme asks for."""
 
 
-def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> Proof:
+def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> VerificationResult:
     """Whether ``request`` is from who knows one of ``keys``. ``now`` is the time in seconds since 1970."""
-    if isinstance(auth, Nobody):
-        spend(request)
-        return Proof(True)
+    if isinstance(auth, NoAuthentication):
+        dummy_verify(request)
+        return VerificationResult(True)
     if isinstance(auth, Token | Basic):
-        spend(request)
-        return _shown(auth, keys, request)
+        dummy_verify(request)
+        return _verify_credentials(auth, keys, request)
     try:
         signed = _read(auth, request)
         if signed.stamp is not None:
-            _check_age(signed.stamp, durations.seconds(auth.tolerance, "tolerance"), now)
-    except _Unreadable as unreadable:
-        spend(request)
-        return Proof(False, str(unreadable))
+            _check_age(signed.stamp, durations.parse(auth.tolerance, "tolerance"), now)
+    except _MalformedRequest as unreadable:
+        dummy_verify(request)
+        return VerificationResult(False, str(unreadable))
     fits = False
     for key in keys:
         made = hmac.new(_key(auth, key), signed.content, signed.algorithm).digest()
         for given in signed.signatures:
             fits |= hmac.compare_digest(made, given)
     if not fits:
-        return Proof(
+        return VerificationResult(
             False, "the signature does not fit: another secret, or a body that was changed on the way"
         )
-    return Proof(
-        True, once=None if signed.stamp is None else "signed:" + hashlib.sha256(signed.content).hexdigest()
+    return VerificationResult(
+        True,
+        replay_key=None if signed.stamp is None else "signed:" + hashlib.sha256(signed.content).hexdigest(),
     )
 
 
-def spend(request: Request) -> None:
+def dummy_verify(request: Request) -> None:
     """Take as long as a signature takes to check, so that no answer tells by its time what there is."""
     hmac.new(_DECOY, request.body, "sha256").digest()
 
@@ -145,7 +146,7 @@ def _read(auth: Any, request: Request) -> _Signed:
             stamps = [value for name, value in parts if name == "t"]
             signatures = [_unhex(value) for name, value in parts if name == "v1"]
             if len(stamps) != 1 or not signatures:
-                raise _Unreadable("the header stripe-signature is not t=…,v1=…")
+                raise _MalformedRequest("the header stripe-signature is not t=…,v1=…")
             return _Signed(signatures[:MAX_SIGNATURES], f"{stamps[0]}.".encode() + body, stamp=stamps[0])
         case Slack():
             stamp = _header(request, "x-slack-request-timestamp")
@@ -156,7 +157,7 @@ def _read(auth: Any, request: Request) -> _Signed:
             given = [one.partition(",")[::2] for one in _header(request, "webhook-signature").split(" ")]
             signatures = [_unbase(value) for version, value in given if version == "v1"]
             if not signatures:
-                raise _Unreadable("the header webhook-signature has no v1,…")
+                raise _MalformedRequest("the header webhook-signature has no v1,…")
             return _Signed(signatures[:MAX_SIGNATURES], f"{id_}.{stamp}.".encode() + body, stamp=stamp)
         case Hmac():
             text = _after(_header(request, auth.header), auth.prefix)
@@ -181,7 +182,7 @@ def _key(auth: Any, key: str) -> bytes:
     return key.encode()
 
 
-def _shown(auth: Token | Basic, keys: Sequence[str], request: Request) -> Proof:
+def _verify_credentials(auth: Token | Basic, keys: Sequence[str], request: Request) -> VerificationResult:
     try:
         if isinstance(auth, Token):
             header = auth.header
@@ -194,13 +195,17 @@ def _shown(auth: Token | Basic, keys: Sequence[str], request: Request) -> Proof:
             pair = _unbase(_credentials(_header(request, header), "basic"))
             given = pair.decode("utf-8", "replace")
             wanted = [f"{auth.user}:{key}" for key in keys]
-    except _Unreadable as unreadable:
-        return Proof(False, str(unreadable))
+    except _MalformedRequest as unreadable:
+        return VerificationResult(False, str(unreadable))
     fits = False
     for one in wanted:
         # Their hashes: to compare texts of two lengths would tell the length.
         fits |= hmac.compare_digest(_hash(one), _hash(given))
-    return Proof(True) if fits else Proof(False, f"what the header {header} holds is not right")
+    return (
+        VerificationResult(True)
+        if fits
+        else VerificationResult(False, f"what the header {header} holds is not right")
+    )
 
 
 def _hash(text: str) -> bytes:
@@ -211,14 +216,14 @@ def _credentials(given: str, scheme: str) -> str:
     """What comes after the scheme of an Authorization header (RFC 9110, section 11.4)."""
     found, _, rest = given.partition(" ")
     if found.lower() != scheme:
-        raise _Unreadable(f"the header authorization is not of the scheme {scheme}")
+        raise _MalformedRequest(f"the header authorization is not of the scheme {scheme}")
     return rest.strip()
 
 
 def _header(request: Request, name: str) -> str:
     found = request.all(name)
     if len(found) != 1:
-        raise _Unreadable(
+        raise _MalformedRequest(
             f"there is no header {name}" if not found else f"there are {len(found)} headers {name}"
         )
     return found[0]
@@ -226,7 +231,7 @@ def _header(request: Request, name: str) -> str:
 
 def _after(text: str, prefix: str) -> str:
     if not text.startswith(prefix):
-        raise _Unreadable(f"the signature does not begin with {prefix}")
+        raise _MalformedRequest(f"the signature does not begin with {prefix}")
     return text.removeprefix(prefix)
 
 
@@ -234,24 +239,24 @@ def _unhex(text: str) -> bytes:
     try:
         return binascii.unhexlify(text)
     except (binascii.Error, ValueError):
-        raise _Unreadable("the signature is not hexadecimal") from None
+        raise _MalformedRequest("the signature is not hexadecimal") from None
 
 
 def _unbase(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise _Unreadable("this is not base64") from None
+        raise _MalformedRequest("this is not base64") from None
 
 
 def _check_age(stamp: str, tolerance: float, now: float) -> None:
     if not _STAMP.fullmatch(stamp):
-        raise _Unreadable("the timestamp is not a number of seconds since 1970")
+        raise _MalformedRequest("the timestamp is not a number of seconds since 1970")
     moment = int(stamp)
     seconds = moment / 1000 if moment > _MILLISECONDS else float(moment)
     age = now - seconds
     if abs(age) > tolerance:
-        shown = f"{durations.text(abs(round(age)))} {'old' if age > 0 else 'in the future'}"
-        raise _Unreadable(
-            f"the timestamp is {shown}; {durations.text(tolerance)} are allowed. Are the clocks right?"
+        shown = f"{durations.format_duration(abs(round(age)))} {'old' if age > 0 else 'in the future'}"
+        raise _MalformedRequest(
+            f"the timestamp is {shown}; {durations.format_duration(tolerance)} are allowed. Are the clocks right?"
         )

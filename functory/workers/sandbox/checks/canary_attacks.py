@@ -132,21 +132,21 @@ class Canary(NamedTuple):
 
     id: str
     title: str
-    through: tuple[str, ...]
+    breaches: tuple[str, ...]
 
 
-def probe(runner: Runner) -> list[Canary]:
+def run_canaries(runner: Runner) -> list[Canary]:
     """Try all attacks under ``runner``; some hundredths of a second.
 
     Raises ``Unavailable`` when the execution that tries them does not come to its end.
     """
     with contextlib.ExitStack() as stack:
-        prey = _Prey(stack)
-        outcome = runner.run(_job(prey.facts), cast(Host, _Nobody()))
+        prey = _Targets(stack)
+        outcome = runner.run(_job(prey.facts), cast(Host, _RefusingHost()))
         if outcome.status != "succeeded" or not isinstance(outcome.result, dict):
             raise Unavailable("the sandbox could not test itself", _why(outcome), "functory doctor")
         found: dict[str, set[str]] = {id_: set(outcome.result.get(id_, ())) for id_ in ATTACKS}
-        for id_, what in prey.harm():
+        for id_, what in prey.observed_breaches():
             found[id_].add(what)
     return [Canary(id_, title, tuple(sorted(found[id_]))) for id_, title in ATTACKS.items()]
 
@@ -169,18 +169,18 @@ def _job(prey: dict[str, Any]) -> Job:
         codes={code.key: code},
         input={"prey": prey},
         limits=_LIMITS,
-        domain="functory self-test",
+        trust_domain="functory self-test",
     )
 
 
-class _Nobody:
+class _RefusingHost:
     """A host for code that has nothing to ask."""
 
     def __getattr__(self, name: str) -> Any:
         raise Unavailable(f"the self-test asked for {name}", "it has no reason to", "report this")
 
 
-class _Prey:
+class _Targets:
     """What is attacked: all of it belongs to the worker's user, and goes with ``stack``."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -234,7 +234,7 @@ class _Prey:
             "dangerous": {name: numbers[name] for name in _DANGEROUS},
         }
 
-    def harm(self) -> list[tuple[str, str]]:
+    def observed_breaches(self) -> list[tuple[str, str]]:
         """What is seen from outside to have happened: the attack's id, and what."""
         found = [("A13", place) for place in self._places if os.path.lexists(place)]
         for id_, listener in self._listeners.items():

@@ -23,7 +23,7 @@ import msgspec
 
 from functory.workers.sandbox.confinement import landlock, syscalls, user_ids
 from functory.workers.sandbox.confinement.seccomp import filter as seccomp_filter
-from functory.workers.sandbox.protocol.plan import SLOTS
+from functory.workers.sandbox.protocol.plan import MAX_CHILDREN
 
 _ERRNO = struct.Struct("=i")
 _MESSAGE_BYTES = 4096
@@ -39,7 +39,7 @@ _ALL = (
 _CREATE_RULESET, _VERSION = 444, 1  # landlock_create_ruleset(2), linux/landlock.h
 
 
-class Trial(msgspec.Struct, frozen=True):
+class Probe(msgspec.Struct, frozen=True):
     """One thing that was tried: ``message`` is empty if it worked, else it says what was refused."""
 
     step: str
@@ -62,8 +62,8 @@ def namespaces() -> None:
 
 def many_ids() -> None:
     """What tier A maps: ids that nobody has, one for each slot."""
-    first = user_ids.free_ids(SLOTS + 1)
-    _unshare(syscalls.CLONE_NEWUSER, first, first, SLOTS + 1)
+    first = user_ids.free_ids(MAX_CHILDREN + 1)
+    _unshare(syscalls.CLONE_NEWUSER, first, first, MAX_CHILDREN + 1)
 
 
 def mounts() -> None:
@@ -73,7 +73,7 @@ def mounts() -> None:
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=64k")
     os.chdir(place)
-    tree = syscalls.open_tree(syscalls.open_place("/usr"), "/usr")
+    tree = syscalls.open_tree(syscalls.open_path("/usr"), "/usr")
     syscalls.set_mount(tree, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID)
     Path("usr").mkdir()
     syscalls.move_mount(tree, f"{place}/usr")
@@ -88,7 +88,7 @@ def proc() -> None:
     # The first fork is the first process of the new PID namespace.
     first = os.fork()
     if first == 0:
-        with _told_by_exit_code():
+        with _exit_with_errno():
             syscalls.mount("proc", "/proc", "proc", syscalls.MS_RDONLY, "subset=pid,hidepid=2")
     _expect(first, "mount proc")
 
@@ -98,7 +98,7 @@ def files() -> None:
     syscalls.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _VERSION)
     rules = landlock.Ruleset()
     syscalls.no_new_privileges()
-    rules.enter()
+    rules.restrict_self()
 
 
 def calls() -> None:
@@ -107,7 +107,7 @@ def calls() -> None:
     seccomp_filter.load(seccomp_filter.program(seccomp_filter.architecture(), profile, os.getpid()))
 
 
-STEPS: dict[str, Callable[[], None]] = {
+PROBES: dict[str, Callable[[], None]] = {
     "filtered": filtered,
     "user namespace": user_namespace,
     "namespaces": namespaces,
@@ -126,7 +126,7 @@ def _enter() -> None:
     if uid == 0:
         # To map root itself takes a capability more (CAP_SETFCAP), which tier A does without.
         with contextlib.suppress(OSError):
-            uid = gid = user_ids.free_ids(SLOTS + 1)
+            uid = gid = user_ids.free_ids(MAX_CHILDREN + 1)
     _unshare(_ALL, uid, gid, 1)
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
@@ -141,7 +141,7 @@ def _unshare(flags: int, uid: int, gid: int, count: int) -> None:
     waiting, go = os.pipe()
     helper = os.fork()
     if helper == 0:
-        with _told_by_exit_code():
+        with _exit_with_errno():
             os.close(go)
             os.read(waiting, 1)
             if os.geteuid() != 0:
@@ -159,7 +159,7 @@ def _unshare(flags: int, uid: int, gid: int, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _told_by_exit_code():
+def _exit_with_errno():
     """End this process with the errno of what the block raises."""
     number = 0
     try:
@@ -177,7 +177,7 @@ def _expect(child: int, step: str) -> None:
         raise OSError(number, f"{step}: {os.strerror(number)}")
 
 
-def attempt(step: str, work: Callable[[], None]) -> Trial:
+def run_probe(step: str, work: Callable[[], None]) -> Probe:
     """Do ``work`` in a process of its own and tell how it went; never raises."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -195,21 +195,21 @@ def attempt(step: str, work: Callable[[], None]) -> Trial:
             os.write(writing, said[:_MESSAGE_BYTES])
             os._exit(0)
     os.close(writing)
-    answer = _hear(reading)
+    answer = _read_answer(reading)
     os.close(reading)
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if answer == b"+":
-        return Trial(step)
+        return Probe(step)
     if len(answer) < _ERRNO.size:
         why = "it was killed by " + signal.Signals(-status).name if status < 0 else "it did not answer"
-        return Trial(step, message=f"{step}: {why}")
+        return Probe(step, message=f"{step}: {why}")
     (number,) = _ERRNO.unpack_from(answer)
-    return Trial(step, number, answer[_ERRNO.size :].decode("utf-8", "replace"))
+    return Probe(step, number, answer[_ERRNO.size :].decode("utf-8", "replace"))
 
 
-def _hear(reading: int) -> bytes:
+def _read_answer(reading: int) -> bytes:
     waiting = select.poll()
     waiting.register(reading, select.POLLIN)
     return os.read(reading, _MESSAGE_BYTES) if waiting.poll(_SECONDS * 1000) else b""
@@ -219,5 +219,5 @@ def main() -> None:
     """Try everything and write the trials to stdout, as JSON."""
     if platform.system() != "Linux":
         raise SystemExit("not Linux")
-    found = [attempt(step, work) for step, work in STEPS.items()]
+    found = [run_probe(step, work) for step, work in PROBES.items()]
     sys.stdout.buffer.write(msgspec.json.encode(found))

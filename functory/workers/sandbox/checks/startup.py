@@ -12,7 +12,7 @@ from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.workers.sandbox.checks import tiers
-from functory.workers.sandbox.checks.canary_attacks import Canary, probe
+from functory.workers.sandbox.checks.canary_attacks import Canary, run_canaries
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.runner import Runner
 
@@ -21,7 +21,7 @@ log = structlog.get_logger("functory.sandbox")
 _GUIDE = "docs/how-to/check-the-sandbox.md"
 
 
-def check(settings: Settings, runner: Runner) -> Tier:
+def check_tier(settings: Settings, runner: Runner) -> Tier:
     """The tier of ``runner``, started for it. ``Refused`` where the settings ask for a stronger one.
 
     Without confinement nothing is run unless ``unsafe_no_sandbox`` says so; the runner itself then warns at
@@ -46,24 +46,24 @@ def check(settings: Settings, runner: Runner) -> Tier:
     return tier
 
 
-def start_gate(settings: Settings, runner: Runner) -> list[Canary]:
+def check_startup(settings: Settings, runner: Runner) -> list[Canary]:
     """Let a worker serve with ``runner`` or raise; some tenths of a second.
 
     Starts the runner, holds its tier against the settings and tries the canaries. Raises ``Refused`` for a tier
     that is too weak, ``Conflict`` when an attack gets through, ``Unavailable`` when it cannot be tested. The
     canaries are not tried without confinement: there, they get through.
     """
-    tier = check(settings, runner)
-    metrics.tell_sandbox(tier)
+    tier = check_tier(settings, runner)
+    metrics.set_sandbox_tier(tier)
     if tier == "none":
         return []
-    canaries = probe(runner)
-    failed = [canary for canary in canaries if canary.through]
+    canaries = run_canaries(runner)
+    failed = [canary for canary in canaries if canary.breaches]
     if failed:
-        metrics.tell_sandbox("none")
+        metrics.set_sandbox_tier("none")
         raise Conflict(
             f"the sandbox (tier {tier}) does not hold: no function is run",
-            "\n".join(f"{canary.id}, {canary.title}: {'; '.join(canary.through)}" for canary in failed),
+            "\n".join(f"{canary.id}, {canary.title}: {'; '.join(canary.breaches)}" for canary in failed),
             f"report this with the output of functory doctor --json; {_GUIDE} says what each attack tries",
         )
     log.info("the sandbox holds", tier=tier, attacks=len(canaries))

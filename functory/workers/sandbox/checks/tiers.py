@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from functory.engine.errors import Unavailable
-from functory.workers.sandbox.checks.kernel_probes import Trial
+from functory.workers.sandbox.checks.kernel_probes import Probe
 from functory.workers.sandbox.confinement import cgroups
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from functory.workers.sandbox.protocol.plan import Tier
@@ -69,8 +69,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     filtered: bool = False
     """A filter of system calls stood above the process before we came."""
     settings: dict[str, str] = {}
-    refused: dict[str, Trial] = {}
-    works: Tier | None = None
+    failed_probes: dict[str, Probe] = {}
+    working_tier: Tier | None = None
     """The best tier in which a zygote could be started, which decides; None if that was not tried."""
     cgroup: str = ""
     """Why no control group can be made, empty where one can."""
@@ -94,27 +94,27 @@ class Survey(msgspec.Struct, frozen=True):
 
 def survey() -> Survey:
     """Try what this machine offers: some tenths of a second, in processes of its own."""
-    facts = look()
-    refused = dict(facts.refused)
+    facts = collect_facts()
+    refused = dict(facts.failed_probes)
     works: Tier = "none"
     for tier in TIERS[:-1] if facts.system == "Linux" and facts.machine in NUMBERS else ():
         if tier == "A" and not facts.root:
             continue
-        refusal = _rehearse(tier)
+        refusal = _try_start(tier)
         if refusal is None:
             works = tier
             break
         refused[refusal.step] = refusal
-    return judge(msgspec.structs.replace(facts, refused=refused, works=works))
+    return choose_tier(msgspec.structs.replace(facts, refused=refused, works=works))
 
 
-def _rehearse(tier: Tier) -> Trial | None:
+def _try_start(tier: Tier) -> Probe | None:
     """Start a zygote as a worker does; what it said when it could not start."""
     runner = Runner(tier=tier)
     try:
         runner.start()
     except Unavailable as error:
-        return Trial(f"tier {tier}", message=error.why.removeprefix(f"tier {tier}: "))
+        return Probe(f"tier {tier}", message=error.why.removeprefix(f"tier {tier}: "))
     finally:
         runner.close()
     return None
@@ -124,7 +124,7 @@ def weaker(tier: Tier, than: Tier) -> bool:
     return TIERS.index(tier) > TIERS.index(than)
 
 
-def look() -> Facts:
+def collect_facts() -> Facts:
     """The facts of this machine. Raises ``Unavailable`` when the trials themselves cannot be started."""
     system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in NUMBERS:
@@ -141,7 +141,7 @@ def look() -> Facts:
             timeout=_SECONDS,
             check=False,
         )
-        trials = msgspec.json.decode(done.stdout, type=list[Trial])
+        trials = msgspec.json.decode(done.stdout, type=list[Probe])
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         raise Unavailable(
             "this machine's sandbox cannot be tried", str(error), "start Python as the worker's user"
@@ -153,8 +153,8 @@ def look() -> Facts:
         container=container(os.environ.get("KUBERNETES_SERVICE_HOST")),
         filtered=_text("/proc/self/status").partition("\nSeccomp:")[2].split("\n")[0].strip() == "2",
         settings={name: text for name, path in _SETTINGS.items() if (text := _text(path).strip())},
-        refused={trial.step: trial for trial in trials if trial.message},
-        cgroup=cgroups.why_not(),
+        failed_probes={trial.step: trial for trial in trials if trial.message},
+        cgroup=cgroups.unavailable_reason(),
     )
 
 
@@ -169,12 +169,12 @@ def container(kubernetes: str | None, root: Path = Path("/")) -> Container:
     return "other" if (root / "run/systemd/container").exists() else ""
 
 
-def judge(facts: Facts) -> Survey:
+def choose_tier(facts: Facts) -> Survey:
     """The best tier for these facts, and what stands between it and the better ones."""
     gaps: list[Gap] = []
     for tier in TIERS:
         gap = _gap(tier, facts)
-        if tier == facts.works or (gap is None and facts.works is None):
+        if tier == facts.working_tier or (gap is None and facts.working_tier is None):
             return Survey(tier, tuple(gaps), tuple(_notes(tier, facts)))
         if gap is not None:
             gaps.append(gap)
@@ -203,11 +203,11 @@ def _gap(tier: Tier, facts: Facts) -> Gap | None:
             "it needs root, to give each execution a user id of its own; this is an ordinary user",
             "where tier B is not enough, run the worker as root: functions never run as root",
         )
-    trial = next((facts.refused[step] for step in _NEEDS[tier] if step in facts.refused), None)
+    trial = next((facts.failed_probes[step] for step in _NEEDS[tier] if step in facts.failed_probes), None)
     return Gap(tier, trial.message, _advice(trial, facts)) if trial is not None else None
 
 
-def _advice(trial: Trial, facts: Facts) -> str:
+def _advice(trial: Probe, facts: Facts) -> str:
     """What to change so that a trial succeeds."""
     if trial.step in ("landlock", "filter"):
         return _advice_on_filters(trial, facts)
@@ -222,11 +222,11 @@ def _advice(trial: Trial, facts: Facts) -> str:
     return "report this with the output of functory doctor --json: all that it needs was there by itself"
 
 
-def _advice_on_namespaces(trial: Trial, facts: Facts) -> str:
+def _advice_on_namespaces(trial: Probe, facts: Facts) -> str:
     where = " on the host" if facts.container else ""
     if facts.root and trial.message.startswith("map "):
         return f"leave the worker the capabilities {_CAPABILITIES}"
-    if "filtered" in facts.refused:
+    if "filtered" in facts.failed_probes:
         return _UNFILTERED[facts.container]
     if trial.errno in (errno.ENOSPC, errno.EUSERS):
         limit = facts.settings.get("user.max_user_namespaces", "")
@@ -265,13 +265,13 @@ _UNFILTERED: dict[Container, str] = {
 }
 
 
-def _advice_on_ids(trial: Trial, facts: Facts) -> str:
+def _advice_on_ids(trial: Probe, facts: Facts) -> str:
     if trial.errno == errno.EPERM:
         return f"leave the worker the capabilities {_CAPABILITIES}"
     return "map more user ids into the container: 65,536 in /etc/subuid and /etc/subgid are usual"
 
 
-def _advice_on_filters(trial: Trial, facts: Facts) -> str:
+def _advice_on_filters(trial: Probe, facts: Facts) -> str:
     if trial.step == "filter":
         return "a kernel with CONFIG_SECCOMP_FILTER=y, in a container whose own filter allows seccomp"
     if trial.errno == errno.EOPNOTSUPP:
@@ -285,7 +285,7 @@ def _advice_on_filters(trial: Trial, facts: Facts) -> str:
 
 def _notes(tier: Tier, facts: Facts) -> list[Gap]:
     notes: list[Gap] = []
-    if tier in ("A", "B") and (trial := facts.refused.get("proc")) is not None:
+    if tier in ("A", "B") and (trial := facts.failed_probes.get("proc")) is not None:
         advice = {
             "docker": "docker run --security-opt systempaths=unconfined",
             "podman": "podman run --security-opt unmask=ALL",
@@ -294,7 +294,7 @@ def _notes(tier: Tier, facts: Facts) -> list[Gap]:
             "": "uncover /proc: in a systemd unit ProtectKernelTunables=no, ProtectProc=default, ProcSubset=all",
         }[facts.container]
         notes.append(Gap("proc", f"functions find no /proc ({trial.message})", advice))
-    if tier in ("A", "B") and (trial := facts.refused.get("landlock")) is not None:
+    if tier in ("A", "B") and (trial := facts.failed_probes.get("landlock")) is not None:
         why = f"the second wall behind the namespaces is missing ({trial.message})"
         notes.append(Gap("landlock", why, _advice_on_filters(trial, facts)))
     if facts.system == "Linux" and facts.cgroup:

@@ -105,11 +105,11 @@ class Cgroup:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Whoever is still in it is ended; then it is free for another child."""
-        self._owner.take_back(self)
+        self._owner.reclaim(self)
 
-    def rest(self) -> bool:
+    def prepare_reuse(self) -> bool:
         """Get ready for the next child, so that taking it costs nothing; False while somebody is in it."""
         self._kills = self._count_kills()
         return not self._members()
@@ -152,7 +152,7 @@ class Cgroups:
         found = _find()
         return found if found is None else cls(found)
 
-    def take(self, memory_bytes: int, tasks: int) -> Cgroup:
+    def acquire(self, memory_bytes: int, tasks: int) -> Cgroup:
         """An empty group with these limits; Unavailable when the kernel makes no more."""
         try:
             with self._lock:
@@ -179,9 +179,9 @@ class Cgroups:
             self._all.add(group)
         return group
 
-    def take_back(self, group: Cgroup) -> None:
+    def reclaim(self, group: Cgroup) -> None:
         """See ``Cgroup.give_back``."""
-        if group.rest():
+        if group.prepare_reuse():
             with self._lock:
                 self._free.append(group)
         else:
@@ -212,7 +212,7 @@ class Cgroups:
                 folder.rmdir()
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why this process can make no control group; empty if it can. Leaves nothing behind."""
     try:
         tree = _make_folder(_where())
@@ -280,7 +280,7 @@ def _where_v2(own: Path, top: Path) -> _Tree:
         return _Tree(2, own.parent, own.parent)
     if _is_ours(own, top):
         with contextlib.suppress(OSError):
-            _make_room(own)
+            _move_processes_down(own)
             return _Tree(2, own, own)
     for folder in own.parents:
         if folder.is_relative_to(top) and _serves(folder):
@@ -309,7 +309,7 @@ def _is_ours(own: Path, top: Path) -> bool:
     return (own == top and (own / "cgroup.type").exists()) or (own.stat().st_uid == os.geteuid() != 0)
 
 
-def _make_room(own: Path) -> None:
+def _move_processes_down(own: Path) -> None:
     """Move this unit's processes one level down: a group with processes cannot share out its controllers."""
     leaf = own / _NAME
     leaf.mkdir(exist_ok=True)

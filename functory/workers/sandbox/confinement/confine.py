@@ -26,10 +26,15 @@ from typing import Literal
 from functory.workers.sandbox.confinement import init_process, landlock, namespaces, root_filesystem, syscalls
 from functory.workers.sandbox.confinement.seccomp import filter as seccomp_filter
 from functory.workers.sandbox.confinement.user_ids import free_ids
-from functory.workers.sandbox.confinement.visible_paths import DEVICES, Places, places, readable
-from functory.workers.sandbox.protocol.plan import SLOTS, Bounds, Plan
+from functory.workers.sandbox.confinement.visible_paths import (
+    DEVICES,
+    VisiblePaths,
+    find_visible_paths,
+    readable,
+)
+from functory.workers.sandbox.protocol.plan import MAX_CHILDREN, Bounds, Plan
 
-__all__ = ["Confinement", "contain", "free_ids"]
+__all__ = ["Confinement", "confine_zygote", "free_ids"]
 
 _KEPT_CAPABILITIES = (
     syscalls.CAP_DAC_OVERRIDE,  # to make mount points in a scratch folder that is already the slot's
@@ -39,14 +44,14 @@ _KEPT_CAPABILITIES = (
     syscalls.CAP_SYS_ADMIN,
 )
 # All children of a zygote with some threads each; a bomb in preloaded code ends here.
-_ZYGOTE_TASKS = SLOTS * 32
+_ZYGOTE_TASKS = MAX_CHILDREN * 32
 # Where tasks are counted for the whole user: what others of the user may start while this zygote lives.
 _SHARED_TASKS = 1024
 _PER_NAMESPACE = (5, 14)  # since then RLIMIT_NPROC counts per user and user namespace
 _LOWEST_DESCRIPTOR = 32
 _SCRATCH = "/tmp"  # noqa: S108 - each child's own
 _RLIMIT_MSGQUEUE = 12  # asm-generic/resource.h; the resource module has no name for it
-_NEVER = (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, _RLIMIT_MSGQUEUE)
+_ZERO_LIMITS = (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, _RLIMIT_MSGQUEUE)
 _LIMITED = (
     resource.RLIMIT_CPU,
     resource.RLIMIT_AS,
@@ -56,7 +61,7 @@ _LIMITED = (
 )
 
 
-def contain(plan: Plan, lifeline: int | None = None) -> Confinement:
+def confine_zygote(plan: Plan, lifeline: int | None = None) -> Confinement:
     """Become the contained zygote of ``plan``; to be called once, early, in a process with one thread.
 
     Returns in a new process. The calling one waits, ends as the zygote ends, and removes ``plan.base``.
@@ -65,17 +70,17 @@ def contain(plan: Plan, lifeline: int | None = None) -> Confinement:
 
     Raises OSError or ValueError, naming the step, in whichever process met it: tell the worker and exit.
     """
-    ties = init_process.split(plan.base, lifeline)
+    ties = init_process.start_init_process(plan.base, lifeline)
     if plan.tier in ("A", "B"):
-        confinement: Confinement = _Namespaced(plan, namespaces.enter(plan, ties.announce))
-        ties.bind()
+        confinement: Confinement = _NamespaceConfinement(plan, namespaces.enter(plan, ties.announce))
+        ties.attach()
     else:
         ties.announce(os.getpid())
-        ties.bind()
-        confinement = _Ruled(plan, ties.orders) if plan.tier == "C" else Confinement(plan)
+        ties.attach()
+        confinement = _LandlockConfinement(plan, ties.kill_pipe) if plan.tier == "C" else Confinement(plan)
     if plan.tier != "C":
-        os.close(ties.orders)
-    confinement.close_door()
+        os.close(ties.kill_pipe)
+    confinement.lock_down()
     ties.close()
     return confinement
 
@@ -91,9 +96,9 @@ class Confinement:
         self._zygote = os.getpid()
         self._shared_tasks = _tasks_of_this_user() + _SHARED_TASKS
 
-    def close_door(self) -> None:
+    def lock_down(self) -> None:
         """The last steps of containing the zygote itself; its children inherit what is done here."""
-        for kind in _NEVER:
+        for kind in _ZERO_LIMITS:
             resource.setrlimit(kind, (0, 0))
         # Whoever lowers them later only makes a child fail.
         self._ceilings = {kind: resource.getrlimit(kind)[1] for kind in _LIMITED}
@@ -107,7 +112,7 @@ class Confinement:
         del pid
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
-    def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
+    def confine_child(self, bounds: Bounds, slot: int, scratch: str) -> None:
         """Give up all rights but those of ``bounds``; in the child, once, before any user code.
 
         Returns with the working folder, HOME and TMPDIR at the child's scratch. ``slot`` is a number from
@@ -128,7 +133,7 @@ class Confinement:
         """Set the kernel's limits; one that is already lower stays."""
         # One second between soft and hard: SIGXCPU tells a spent CPU budget from a kill for memory.
         cpu = max(1, math.ceil(bounds.cpu_seconds))
-        if not bounds.repeated:
+        if not bounds.reusable:
             self._set(resource.RLIMIT_CPU, cpu, cpu + 1)
         self._set(resource.RLIMIT_AS, bounds.memory_bytes, bounds.memory_bytes)
         self._set(resource.RLIMIT_FSIZE, bounds.file_bytes, bounds.file_bytes)
@@ -142,31 +147,31 @@ class Confinement:
         resource.setrlimit(kind, (soft, hard))
 
 
-class _Filtered(Confinement):
+class _SeccompConfinement(Confinement):
     """What the tiers with a boundary share: capabilities, seccomp."""
 
-    def __init__(self, plan: Plan, *, alone: bool) -> None:
+    def __init__(self, plan: Plan, *, own_namespaces: bool) -> None:
         super().__init__(plan)
-        self._metadata = alone or bool(plan.first_id)
+        self._metadata = own_namespaces or bool(plan.first_id)
         # Who sees others of its own user, and is not held by Landlock, must not have signals: its children
         # end by order of the shim. A zygote with a user id for itself has nobody else to hurt.
-        contained = alone or landlock.scopes_signals()
+        contained = own_namespaces or landlock.scopes_signals()
         self._may_signal = contained or (plan.first_id != 0 and os.geteuid() == 0)
         self._machine = seccomp_filter.architecture()
-        self._doorkeeper = self._profile("zygote", self._may_signal)
-        self._filters = (self._profile("child", contained), self._profile("child", contained, repeated=True))
-        for profile in (self._doorkeeper, *self._filters):
+        self._zygote_profile = self._profile("zygote", self._may_signal)
+        self._filters = (self._profile("child", contained), self._profile("child", contained, reusable=True))
+        for profile in (self._zygote_profile, *self._filters):
             self._code(profile)  # made here, a child only finds it
 
     def _profile(
-        self, name: Literal["zygote", "child"], signals: bool, *, repeated: bool = False
+        self, name: Literal["zygote", "child"], signals: bool, *, reusable: bool = False
     ) -> seccomp_filter.Profile:
         return seccomp_filter.Profile(
             name=name,
             subprocess=self._plan.subprocess,
             signals=signals,
             network=self._plan.network,
-            repeated=repeated,
+            reusable=reusable,
             metadata=self._metadata,
         )
 
@@ -178,18 +183,18 @@ class _Filtered(Confinement):
             os.close(descriptor)
 
 
-class _Namespaced(_Filtered):
+class _NamespaceConfinement(_SeccompConfinement):
     """Tiers A and B."""
 
-    def __init__(self, plan: Plan, world: namespaces.World) -> None:
-        super().__init__(plan, alone=True)
-        self._world = world
+    def __init__(self, plan: Plan, world: namespaces.ZygoteNamespaces) -> None:
+        super().__init__(plan, own_namespaces=True)
+        self._namespaces = world
         self._counts_alone = plan.tier == "A" or syscalls.release() >= _PER_NAMESPACE
         self._rules = self._ruleset(plan) if landlock.abi() else None
-        self._pid_namespace = _aside(world.pid_namespace)
+        self._pid_namespace = _move_above_child_fds(world.pid_namespace)
         self.descriptors = (self._pid_namespace,)
         if self._rules is not None:
-            self._rules.descriptor = _aside(self._rules.descriptor)
+            self._rules.descriptor = _move_above_child_fds(self._rules.descriptor)
             self.descriptors += (self._rules.descriptor,)
 
     def _ruleset(self, plan: Plan) -> landlock.Ruleset:
@@ -204,16 +209,16 @@ class _Namespaced(_Filtered):
                 rules.allow(path, landlock.WRITE_FILE)
         return rules
 
-    def close_door(self) -> None:
+    def lock_down(self) -> None:
         if self._counts_alone:
             _lower(resource.RLIMIT_NPROC, _ZYGOTE_TASKS)
-        super().close_door()
+        super().lock_down()
         # A child only has to enter the folder: changing the environment costs more than a mount.
         os.environ["HOME"] = os.environ["TMPDIR"] = _SCRATCH
         syscalls.bound_capabilities(_KEPT_CAPABILITIES)
         syscalls.keep_capabilities(_KEPT_CAPABILITIES)
         syscalls.no_new_privileges()
-        seccomp_filter.load(self._code(self._doorkeeper))
+        seccomp_filter.load(self._code(self._zygote_profile))
 
     def fork(self) -> int:
         # Entering the own namespace again is what makes a second new one possible.
@@ -221,20 +226,20 @@ class _Namespaced(_Filtered):
         syscalls.unshare(syscalls.CLONE_NEWPID, "make a PID namespace")
         return os.fork()
 
-    def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
-        if not 1 <= slot <= SLOTS:
-            raise ValueError(f"slot {slot} is not one of 1 to {SLOTS}")
+    def confine_child(self, bounds: Bounds, slot: int, scratch: str) -> None:
+        if not 1 <= slot <= MAX_CHILDREN:
+            raise ValueError(f"slot {slot} is not one of 1 to {MAX_CHILDREN}")
         _allow_processes(bounds, self._plan)
         # The first process of a PID namespace dies with the one around it: nothing has to be asked for.
         os.setsid()
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC, "make namespaces of the child")
         own_id = slot if self.tier == "A" else 0
-        root_filesystem.furnish(
+        root_filesystem.mount_child_filesystem(
             bounds.scratch_bytes,
             bounds.scratch_files,
             own_id,
-            self._world.kept,
-            proc=self._world.has_proc,
+            self._namespaces.scratch_mounts,
+            proc=self._namespaces.has_proc,
             execute=self._plan.subprocess,
         )
         os.chdir(_SCRATCH)
@@ -248,12 +253,12 @@ class _Namespaced(_Filtered):
         self._limit(bounds, tasks if self._counts_alone else self._shared_tasks)
         syscalls.give_up_capabilities()
         if self._rules is not None:
-            self._rules.enter()
+            self._rules.restrict_self()
         self._close_descriptors()
-        seccomp_filter.load(self._code(self._filters[bounds.repeated]))
+        seccomp_filter.load(self._code(self._filters[bounds.reusable]))
 
 
-class _Ruled(_Filtered):
+class _LandlockConfinement(_SeccompConfinement):
     """Tier C: the zygote is ruled by Landlock, each child once more, down to its own scratch folder.
 
     Its tasks are counted with all others of its user, so RLIMIT_NPROC is a bound for all of them: what they
@@ -261,21 +266,21 @@ class _Ruled(_Filtered):
     the stacks of threads, and by its control group where there is one; processes it has none.
     """
 
-    def __init__(self, plan: Plan, orders: int) -> None:
+    def __init__(self, plan: Plan, kill_pipe: int) -> None:
         if plan.subprocess:
             raise ValueError(
                 "the subprocess grant needs PID namespaces (tier A or B): nothing would end them"
             )
-        super().__init__(plan, alone=False)
+        super().__init__(plan, own_namespaces=False)
         if not landlock.abi():
             raise OSError("Landlock: this kernel has none, or forbids it")
-        self._places = places(plan)
-        self._scratch_rights = landlock.fitting(plan.base, landlock.READ | landlock.WRITE)
-        self._handles = self._open(self._places)
-        self._orders = _aside(orders)
-        self.descriptors = (self._orders, *(handle for handle, _ in self._handles))
+        self._visible_paths = find_visible_paths(plan)
+        self._scratch_rights = landlock.applicable_rights(plan.base, landlock.READ | landlock.WRITE)
+        self._handles = self._open(self._visible_paths)
+        self._kill_pipe = _move_above_child_fds(kill_pipe)
+        self.descriptors = (self._kill_pipe, *(handle for handle, _ in self._handles))
 
-    def _open(self, seen: Places) -> list[tuple[int, int]]:
+    def _open(self, seen: VisiblePaths) -> list[tuple[int, int]]:
         """What every child may see, opened once: adding a rule is then one system call.
 
         Packages that the zygote may not see need no care here: a child is held by its rules too.
@@ -288,46 +293,49 @@ class _Ruled(_Filtered):
             (path, landlock.READ_FILE | landlock.WRITE_FILE) for path in DEVICES if Path(path).exists()
         ]
         return [
-            (_aside(syscalls.open_place(path, links=path not in granted)), landlock.fitting(path, rights))
+            (
+                _move_above_child_fds(syscalls.open_path(path, links=path not in granted)),
+                landlock.applicable_rights(path, rights),
+            )
             for path, rights in wanted
         ]
 
-    def close_door(self) -> None:
-        super().close_door()
+    def lock_down(self) -> None:
+        super().lock_down()
         rules = landlock.Ruleset()
-        for folder in self._places.shared:
-            for path, whole in readable(folder, self._places.hidden):
+        for folder in self._visible_paths.shared:
+            for path, whole in readable(folder, self._visible_paths.hidden):
                 rules.allow(path, landlock.READ if whole else landlock.READ_DIR)
-        for handle, rights in self._handles[len(self._places.shared) :]:
+        for handle, rights in self._handles[len(self._visible_paths.shared) :]:
             rules.add(handle, rights)
         rules.allow(self._plan.base, landlock.READ | landlock.WRITE)
         _leave_root(self._plan)
         syscalls.no_new_privileges()
-        rules.enter()
+        rules.restrict_self()
         rules.close()
-        seccomp_filter.load(self._code(self._doorkeeper))
+        seccomp_filter.load(self._code(self._zygote_profile))
 
     def kill(self, pid: int, handle: int) -> None:
         if self._may_signal:
             super().kill(pid, handle)
         else:
-            init_process.order_kill(self._orders, pid)
+            init_process.request_kill(self._kill_pipe, pid)
 
-    def confine(self, bounds: Bounds, slot: int, scratch: str) -> None:
-        super().confine(bounds, slot, scratch)
+    def confine_child(self, bounds: Bounds, slot: int, scratch: str) -> None:
+        super().confine_child(bounds, slot, scratch)
         rules = landlock.Ruleset()
         for handle, rights in self._handles:
             rules.add(handle, rights)
         folder = os.open(scratch, os.O_PATH | os.O_CLOEXEC)
         rules.add(folder, self._scratch_rights)
         os.close(folder)
-        rules.enter()
+        rules.restrict_self()
         rules.close()
         self._close_descriptors()
-        seccomp_filter.load(self._code(self._filters[bounds.repeated]))
+        seccomp_filter.load(self._code(self._filters[bounds.reusable]))
 
 
-def _aside(descriptor: int) -> int:
+def _move_above_child_fds(descriptor: int) -> int:
     """Move a descriptor to where no child's own ones go."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
     os.close(descriptor)

@@ -24,19 +24,19 @@ _PID = struct.Struct("=i")
 _GRACE_SECONDS = 5.0  # an orderly zygote needs some hundredths of a second to end its children
 
 
-class Ties:
+class InitProcessLink:
     """What binds a zygote to its shim; ``orders`` is the pipe that stays open, for ``order_kill``."""
 
-    def __init__(self, up: int, down: int, orders: int) -> None:
+    def __init__(self, up: int, down: int, kill_pipe: int) -> None:
         self._up = up
         self._down = down
-        self.orders = orders
+        self.kill_pipe = kill_pipe
 
     def announce(self, pid: int) -> None:
         """Tell the shim which process is the zygote: a child, or a child's child whose parent ends now."""
         os.write(self._up, _PID.pack(pid))
 
-    def bind(self) -> None:
+    def attach(self) -> None:
         """In the zygote: be the shim's child, and die when it dies. Blocks until that is so."""
         os.close(self._up)
         if os.read(self._down, 1) == b"":
@@ -53,12 +53,12 @@ class Ties:
         os.close(self._down)
 
 
-def order_kill(orders: int, pid: int) -> None:
+def request_kill(kill_pipe: int, pid: int) -> None:
     """In a zygote that may not send signals: have the shim kill ``pid``, if that is the zygote's child."""
-    os.write(orders, _PID.pack(pid))
+    os.write(kill_pipe, _PID.pack(pid))
 
 
-def split(base: str, lifeline: int | None) -> Ties:
+def start_init_process(base: str, lifeline: int | None) -> InitProcessLink:
     """Return in a new process; this one is its shim. ``lifeline``: hangs up when the worker has gone."""
     up, up_end = os.pipe()
     down_end, down = os.pipe()
@@ -70,7 +70,7 @@ def split(base: str, lifeline: int | None) -> Ties:
         os.close(up)
         os.close(down)
         os.close(orders)
-        return Ties(up_end, down_end, orders_end)
+        return InitProcessLink(up_end, down_end, orders_end)
     status = 1 << 8
     try:
         status = _watch(first, up, down, orders, lifeline, (up_end, down_end, orders_end))
@@ -79,7 +79,9 @@ def split(base: str, lifeline: int | None) -> Ties:
         _end_like(status)
 
 
-def _watch(first: int, up: int, down: int, orders: int, lifeline: int | None, theirs: tuple[int, ...]) -> int:
+def _watch(
+    first: int, up: int, down: int, kill_pipe: int, lifeline: int | None, theirs: tuple[int, ...]
+) -> int:
     """Wait for the zygote's end; returns its wait status."""
     for fd in theirs:
         os.close(fd)
@@ -90,12 +92,12 @@ def _watch(first: int, up: int, down: int, orders: int, lifeline: int | None, th
     if zygote != first:
         os.waitpid(first, 0)
     handle = os.pidfd_open(zygote)
-    syscalls.close_all_but({0, 1, 2, down, orders, handle, *([] if lifeline is None else [lifeline])})
+    syscalls.close_all_but({0, 1, 2, down, kill_pipe, handle, *([] if lifeline is None else [lifeline])})
     with contextlib.suppress(BrokenPipeError):
         os.write(down, b"g")
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    poll.register(orders, select.POLLIN)
+    poll.register(kill_pipe, select.POLLIN)
     if lifeline is not None:
         poll.register(lifeline, 0)
     deadline = None
@@ -111,16 +113,16 @@ def _watch(first: int, up: int, down: int, orders: int, lifeline: int | None, th
         elif left == 0:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             deadline = None
-        elif orders in ready:
-            _obey(orders, zygote, poll)
+        elif kill_pipe in ready:
+            _kill_requested_child(kill_pipe, zygote, poll)
     return os.waitpid(zygote, 0)[1]
 
 
-def _obey(orders: int, zygote: int, poll: select.poll) -> None:
+def _kill_requested_child(kill_pipe: int, zygote: int, poll: select.poll) -> None:
     """Kill the child that the zygote names. A zygote is not trusted: nobody else's child is touched."""
-    order = os.read(orders, _PID.size)
+    order = os.read(kill_pipe, _PID.size)
     if len(order) < _PID.size:
-        poll.unregister(orders)
+        poll.unregister(kill_pipe)
         return
     with contextlib.suppress(OSError, ValueError):
         handle = os.pidfd_open(_PID.unpack(order)[0])

@@ -71,7 +71,7 @@ def _handled() -> int:
     return rights
 
 
-def fitting(path: str, rights: int) -> int:
+def applicable_rights(path: str, rights: int) -> int:
     """Those of ``rights`` that the kernel knows and takes for ``path``: a file has none of a folder's."""
     rights &= _handled()
     return rights if Path(path).is_dir() else rights & _OF_FILES
@@ -93,7 +93,7 @@ class Ruleset:
         """Give ``rights`` below ``path``, which must be there; links are followed."""
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            self.add(handle, fitting(path, rights))
+            self.add(handle, applicable_rights(path, rights))
         finally:
             os.close(handle)
 
@@ -104,7 +104,7 @@ class Ruleset:
             f"allow descriptor {handle}", _ADD_RULE, self.descriptor, _RULE_PATH_BENEATH, record, 0
         )
 
-    def enter(self) -> None:
+    def restrict_self(self) -> None:
         """Allow this thread, and what it starts, nothing else from now on. Needs no_new_privs."""
         syscalls.syscall("enter the Landlock ruleset", _RESTRICT_SELF, self.descriptor, 0)
 

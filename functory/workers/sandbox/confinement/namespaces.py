@@ -15,8 +15,8 @@ from collections.abc import Callable
 import msgspec
 
 from functory.workers.sandbox.confinement import root_filesystem, syscalls
-from functory.workers.sandbox.confinement.visible_paths import Places, places
-from functory.workers.sandbox.protocol.plan import SLOTS, Plan
+from functory.workers.sandbox.confinement.visible_paths import VisiblePaths, find_visible_paths
+from functory.workers.sandbox.protocol.plan import MAX_CHILDREN, Plan
 
 _OUTER = (
     syscalls.CLONE_NEWUSER
@@ -29,42 +29,42 @@ _INNER = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID
 _ERRNO = struct.Struct("=i")
 
 
-class World(msgspec.Struct):
+class ZygoteNamespaces(msgspec.Struct):
     """What a zygote knows of its namespaces."""
 
-    places: Places
-    kept: list[root_filesystem.Kept]
+    visible_paths: VisiblePaths
+    scratch_mounts: list[root_filesystem.ScratchMount]
     has_proc: bool
     pid_namespace: int
     """Descriptor of the zygote's own PID namespace."""
 
 
-def enter(plan: Plan, announce: Callable[[int], None]) -> World:
+def enter(plan: Plan, announce: Callable[[int], None]) -> ZygoteNamespaces:
     """Fork the zygote into the closed world and return in it; the calling process ends.
 
     ``announce`` is told the zygote's pid before that. OSError and ValueError are raised in whichever of the
     two processes met them.
     """
-    seen = places(plan)
+    seen = find_visible_paths(plan)
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     if plan.tier == "A":
         if plan.first_id <= 0:
             raise ValueError("tier A needs a first user id above 0")
-        ids = (plan.first_id, plan.first_id, SLOTS + 1)
+        ids = (plan.first_id, plan.first_id, MAX_CHILDREN + 1)
     else:
         ids = (os.geteuid(), os.getegid(), 1)
     _unshare(proc, _OUTER, "make namespaces", ids, limit_groups=plan.tier == "B")
-    root_filesystem.start(plan.base)
-    trees = root_filesystem.gather(seen, {*plan.read, *plan.write})
+    root_filesystem.mount_empty_root(plan.base)
+    trees = root_filesystem.copy_mounts(seen, {*plan.read, *plan.write})
     if plan.tier == "A":
         os.setgroups([])
     # Dropping ids hides a process from itself in /proc, where the second map is to be written.
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1, "stay visible")
-    root_filesystem.make_proc_place()
-    has_proc = _succeeds(root_filesystem.mount_dead_proc)
-    kept = root_filesystem.build(seen, trees)
+    root_filesystem.make_proc_mount_point()
+    has_proc = _succeeds(root_filesystem.mount_empty_proc)
+    kept = root_filesystem.build_root(seen, trees)
     _unshare(proc, _INNER, "lock the mounts", (0, 0, ids[2]), limit_groups=False)
     zygote = os.fork()
     if zygote:
@@ -74,7 +74,7 @@ def enter(plan: Plan, announce: Callable[[int], None]) -> World:
     os.close(proc)
     if has_proc:
         root_filesystem.mount_proc()
-    return World(places=seen, kept=kept, has_proc=has_proc, pid_namespace=own)
+    return ZygoteNamespaces(visible_paths=seen, scratch_mounts=kept, has_proc=has_proc, pid_namespace=own)
 
 
 def _unshare(proc: int, flags: int, step: str, ids: tuple[int, int, int], *, limit_groups: bool) -> None:

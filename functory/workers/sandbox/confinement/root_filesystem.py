@@ -25,7 +25,7 @@ from pathlib import Path
 import msgspec
 
 from functory.workers.sandbox.confinement import syscalls
-from functory.workers.sandbox.confinement.visible_paths import DEVICES, Places, in_scratch
+from functory.workers.sandbox.confinement.visible_paths import DEVICES, VisiblePaths, in_scratch
 
 _READ_ONLY = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
 _WRITABLE = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
@@ -43,7 +43,7 @@ _LINKS = (
 )
 
 
-class Tree(msgspec.Struct):
+class DetachedMount(msgspec.Struct):
     """A detached mount and where it goes."""
 
     target: str
@@ -51,7 +51,7 @@ class Tree(msgspec.Struct):
     is_folder: bool
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ScratchMount(msgspec.Struct, frozen=True):
     """A granted path below ``/tmp`` that is bound into every child's scratch."""
 
     source: str
@@ -59,7 +59,7 @@ class Kept(msgspec.Struct, frozen=True):
     is_folder: bool
 
 
-def gather(places: Places, granted: Collection[str]) -> list[Tree]:
+def copy_mounts(places: VisiblePaths, granted: Collection[str]) -> list[DetachedMount]:
     """Detached copies of all mounts that the root will have, with their final flags.
 
     No link is followed on the way to a ``granted`` path.
@@ -72,28 +72,28 @@ def gather(places: Places, granted: Collection[str]) -> list[Tree]:
         (places.write, _WRITABLE),
     ):
         for path in paths:
-            place = syscalls.open_place(path, links=path not in granted)
+            place = syscalls.open_path(path, links=path not in granted)
             is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
-            tree = Tree(path, syscalls.open_tree(place, path), is_folder)
+            tree = DetachedMount(path, syscalls.open_tree(place, path), is_folder)
             os.close(place)
             syscalls.set_mount(tree.descriptor, attributes)
             trees.append(tree)
     return trees
 
 
-def start(base: str) -> None:
+def mount_empty_root(base: str) -> None:
     """Mount an empty root on ``base``, with a place for /proc, and make it the working folder."""
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", base, "tmpfs", _PRIVATE, "mode=0755,uid=0,gid=0,size=1m,nr_inodes=4096")
     os.chdir(base)
 
 
-def make_proc_place() -> None:
+def make_proc_mount_point() -> None:
     """Where ``/proc`` will be, in the working folder: it must be mounted before the old one has gone."""
     Path("ro/proc").mkdir(parents=True)
 
 
-def mount_dead_proc() -> None:
+def mount_empty_proc() -> None:
     """Mount the /proc of a PID namespace that ends at once, in a process of its own.
 
     Shows no process, so nobody can be found through it; but the kernel lets user namespaces mount a new
@@ -111,7 +111,7 @@ def mount_dead_proc() -> None:
         raise OSError("mount proc")
 
 
-def build(places: Places, trees: list[Tree]) -> list[Kept]:
+def build_root(places: VisiblePaths, trees: list[DetachedMount]) -> list[ScratchMount]:
     """Make the working folder the root, detach the old one, and put everything at its place."""
     syscalls.pivot_root(".", ".")
     syscalls.unmount(".", syscalls.MNT_DETACH)
@@ -133,7 +133,7 @@ def build(places: Places, trees: list[Tree]) -> list[Kept]:
         if in_scratch(tree.target):
             source = f"{_KEPT}/{number}"
             _attach(tree, source)
-            kept.append(Kept(source, tree.target, tree.is_folder))
+            kept.append(ScratchMount(source, tree.target, tree.is_folder))
             _bind(kept[-1])
         else:
             _attach(tree, tree.target)
@@ -143,12 +143,14 @@ def build(places: Places, trees: list[Tree]) -> list[Kept]:
     return kept
 
 
-def furnish(size: int, files: int, owner: int, kept: list[Kept], *, proc: bool, execute: bool) -> None:
+def mount_child_filesystem(
+    size: int, files: int, owner: int, scratch_mounts: list[ScratchMount], *, proc: bool, execute: bool
+) -> None:
     """In a child with its own mount namespace: its scratch of ``size`` bytes, what it keeps, its /proc."""
     options = f"mode=0700,uid={owner},gid={owner},size={size},nr_inodes={files}"
     flags = _PRIVATE if execute else _PRIVATE | syscalls.MS_NOEXEC
     syscalls.mount("tmpfs", _WORKING, "tmpfs", flags, options)
-    for one in kept:
+    for one in scratch_mounts:
         _bind(one)
     if proc:
         mount_proc()
@@ -159,13 +161,13 @@ def mount_proc() -> None:
     syscalls.mount("proc", "/ro/proc", "proc", _PROC, "subset=pid,hidepid=2")
 
 
-def _attach(tree: Tree, target: str) -> None:
+def _attach(tree: DetachedMount, target: str) -> None:
     _make(target, tree.is_folder)
     syscalls.move_mount(tree.descriptor, target)
     os.close(tree.descriptor)
 
 
-def _bind(kept: Kept) -> None:
+def _bind(kept: ScratchMount) -> None:
     _make(kept.target, kept.is_folder)
     syscalls.mount(kept.source, kept.target, "", syscalls.MS_BIND | syscalls.MS_REC)
 

@@ -111,7 +111,7 @@ def pivot_root(new: str, old: str) -> None:
     syscall(f"pivot the root to {new}", number, os.fsencode(new), os.fsencode(old))
 
 
-def open_place(path: str, *, links: bool = True) -> int:
+def open_path(path: str, *, links: bool = True) -> int:
     """An O_PATH descriptor of ``path``; without ``links`` none is followed, wherever on the way it stands.
 
     openat2(2). Somebody may put a link where a granted path was when it was looked at.

@@ -31,7 +31,7 @@ SCRATCH = ("/tmp", "/var/tmp")  # noqa: S108 - what a child finds there is its o
 _RESERVED = ("/dev", "/proc", "/sys", "/rw", "/ro")
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class VisiblePaths(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths that are there. ``shared`` ones do not lie below each other."""
 
     links: tuple[tuple[str, str], ...]
@@ -44,7 +44,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     write: tuple[str, ...]
 
 
-def places(plan: Plan) -> Places:
+def find_visible_paths(plan: Plan) -> VisiblePaths:
     """Look at this machine for what ``plan`` may see; ValueError for a grant that no sandbox can give."""
     for path in (*plan.read, *plan.write):
         _check(path)
@@ -62,7 +62,7 @@ def places(plan: Plan) -> Places:
             links.append((str(path), str(path.readlink())))
         elif path.exists() and not _below(str(path), shared):
             shared.append(str(path))
-    return Places(
+    return VisiblePaths(
         links=tuple(dict.fromkeys(links)),
         shared=tuple(shared),
         hidden=tuple(sorted(str(found) for folder in shared for found in _packages(Path(folder)))),

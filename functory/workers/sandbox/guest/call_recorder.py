@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.guest.json_values import clean, preview, type_name
+from functory.workers.sandbox.guest.json_values import escape_surrogates, preview, type_name
 from functory.workers.sandbox.protocol.frames import SpanClosed, SpanError, SpanOpened, pack
 from functory.workers.sandbox.protocol.job import Limits
 
@@ -26,7 +26,7 @@ _NOTHING = msgspec.Raw(pack(None))
 _MESSAGE_CHARACTERS = 2000
 
 
-class Recorder:
+class CallRecorder:
     """Numbers and sends spans. ``skipped`` counts the calls beyond the limit, which run unrecorded."""
 
     def __init__(self, channel: Channel, limits: Limits) -> None:
@@ -38,13 +38,13 @@ class Recorder:
         self._started = time.monotonic()
         self.skipped = 0
 
-    def open(self, key: str, function: Callable | None, args: tuple, kwargs: dict) -> Open:
+    def open(self, key: str, function: Callable | None, args: tuple, kwargs: dict) -> OpenSpan:
         """A call of the code ``key`` begins; close what this returns when it ends."""
-        value, truncated = self._value(arguments(function, args, kwargs))
+        value, truncated = self._value(call_arguments(function, args, kwargs))
         with self._lock:
             if self._count >= self._limits.spans:
                 self.skipped += 1
-                return Open(self, None)
+                return OpenSpan(self, None)
             self._count += 1
             seq = self._count
             offset = time.monotonic() - self._started
@@ -53,7 +53,7 @@ class Recorder:
                     seq=seq, parent=_current.get(), code=key, input=value, truncated=truncated, offset=offset
                 )
             )
-        return Open(self, seq)
+        return OpenSpan(self, seq)
 
     def close(self, seq: int, output: Any, error: SpanError | None) -> None:
         value, truncated = (_NOTHING, False) if error is not None else self._value(output)
@@ -67,15 +67,15 @@ class Recorder:
         return msgspec.Raw(data), truncated
 
 
-class Open:
+class OpenSpan:
     """A span under way: ``with`` it around the call, then ``close`` or ``fail``."""
 
-    def __init__(self, recorder: Recorder, seq: int | None) -> None:
+    def __init__(self, recorder: CallRecorder, seq: int | None) -> None:
         self._recorder = recorder
         self._seq = seq
         self._token: Token | None = None
 
-    def __enter__(self) -> Open:
+    def __enter__(self) -> OpenSpan:
         if self._seq is not None:
             self._token = _current.set(self._seq)
         return self
@@ -94,11 +94,13 @@ class Open:
                 message = str(error)
             except Exception:
                 message = "<str failed>"
-            info = SpanError(type=type_name(type(error)), message=clean(message)[:_MESSAGE_CHARACTERS])
+            info = SpanError(
+                type=type_name(type(error)), message=escape_surrogates(message)[:_MESSAGE_CHARACTERS]
+            )
             self._recorder.close(self._seq, None, info)
 
 
-def arguments(function: Callable | None, args: tuple, kwargs: dict) -> dict[str, Any]:
+def call_arguments(function: Callable | None, args: tuple, kwargs: dict) -> dict[str, Any]:
     """The arguments of a call by parameter name; as ``args`` and ``kwargs`` where they do not fit."""
     try:
         if function is None:

@@ -16,13 +16,13 @@ from concurrent.futures import Future
 from typing import Any
 
 from functory.workers.sandbox.protocol.frames import (
-    IN_FLIGHT,
+    MAX_IN_FLIGHT,
     FrameBuffer,
     FromHost,
     Reply,
     Request,
     decode_host,
-    frame,
+    encode_frame,
 )
 
 _READ_BYTES = 262_144
@@ -37,7 +37,7 @@ class Channel:
         self._lock = threading.Lock()
         self._buffer = FrameBuffer(2**32)
         self._waiting: dict[int, Future] = {}
-        self._backlog: deque[tuple[Callable[[int], Request], Future]] = deque()
+        self._unsent: deque[tuple[Callable[[int], Request], Future]] = deque()
         self._last_id = 0
         self._reading = False
         self._tasks: queue.SimpleQueue[FromHost] = queue.SimpleQueue()
@@ -48,18 +48,18 @@ class Channel:
 
     def send(self, message: Any) -> None:
         """Send one frame; blocks while the worker is busy."""
-        data = frame(message)
+        data = encode_frame(message)
         with self._send_lock:
             self._socket.sendall(data)
 
-    def end(self, message: Any) -> None:
+    def send_and_exit(self, message: Any) -> None:
         """Send the last frame and leave the process, at once: nothing that user code left may delay it."""
         try:
             self.send(message)
         finally:
             os._exit(0)
 
-    def task(self) -> FromHost:
+    def next_task(self) -> FromHost:
         """The next task from the worker; EOFError when it has gone. Once requests were made, one thread reads."""
         return self._tasks.get() if self._reading else self._receive()
 
@@ -71,20 +71,20 @@ class Channel:
             self._buffer.feed(data)
         return decode_host(payload)
 
-    def ask(self, build: Callable[[int], Request]) -> Future:
+    def request(self, build: Callable[[int], Request]) -> Future:
         """Send the request that ``build(id)`` makes; the future gets its ``Reply``."""
         future: Future = Future()
         with self._lock:
             if not self._reading:
                 self._reading = True
                 threading.Thread(target=self._read, name="functory-replies", daemon=True).start()
-            if len(self._waiting) >= IN_FLIGHT:
-                self._backlog.append((build, future))
+            if len(self._waiting) >= MAX_IN_FLIGHT:
+                self._unsent.append((build, future))
             else:
-                self._put(build, future)
+                self._send_request(build, future)
         return future
 
-    def _put(self, build: Callable[[int], Request], future: Future) -> None:
+    def _send_request(self, build: Callable[[int], Request], future: Future) -> None:
         """Send a request under the lock, so that ids are sent in their order."""
         self._last_id += 1
         self._waiting[self._last_id] = future
@@ -105,7 +105,7 @@ class Channel:
                 continue
             with self._lock:
                 future = self._waiting.pop(message.id, None)
-                while self._backlog and len(self._waiting) < IN_FLIGHT:
-                    self._put(*self._backlog.popleft())
+                while self._unsent and len(self._waiting) < MAX_IN_FLIGHT:
+                    self._send_request(*self._unsent.popleft())
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_result(message)

@@ -21,13 +21,13 @@ def adopt_orphans() -> None:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
 
 
-def enter(groups: Sequence[int]) -> None:
+def enter_cgroups(cgroups: Sequence[int]) -> None:
     """Move this process into control groups, by their open ``cgroup.procs`` files (cgroups(7))."""
-    for fd in groups:
+    for fd in cgroups:
         os.write(fd, b"0")
 
 
-def take(channel: int, stdout: int, stderr: int, broker: int | None) -> None:
+def install_descriptors(channel: int, stdout: int, stderr: int, broker: int | None) -> None:
     """Put the child's descriptors in their places; the ones given are above 4."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -39,12 +39,12 @@ def take(channel: int, stdout: int, stderr: int, broker: int | None) -> None:
         os.dup2(broker, BROKER_FD, inheritable=False)
 
 
-def close_others(lowest: int) -> None:
+def close_from(lowest: int) -> None:
     """Close every descriptor from ``lowest`` up: nothing of the zygote's stays open."""
     os.closerange(lowest, os.sysconf("SC_OPEN_MAX"))
 
 
-def begin() -> None:
+def restore_defaults() -> None:
     """Signals and garbage collection as a program expects them; the zygote had changed both."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.enable()

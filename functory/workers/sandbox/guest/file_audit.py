@@ -14,44 +14,48 @@ from collections.abc import Sequence
 from typing import Any
 
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.protocol.frames import WRITTEN, Wrote
+from functory.workers.sandbox.protocol.frames import MAX_WRITTEN_FILES, FileWritten
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Which argument of an audit event is the path that is written.
-_PLACES = {"open": 0, "os.truncate": 0, "os.rename": 1, "os.link": 1, "sqlite3.connect": 0}
+_PATH_ARGUMENTS = {"open": 0, "os.truncate": 0, "os.rename": 1, "os.link": 1, "sqlite3.connect": 0}
 
 
-class Writes:
+class FileAudit:
     """The paths that the present execution has told of."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._folders: tuple[str, ...] = ()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._hooked = False
 
-    def begin(self, folders: Sequence[str]) -> None:
+    def start(self, folders: Sequence[str]) -> None:
         """Listen for what is written in ``folders`` from now on; for nothing without any."""
         self._folders = tuple(folder.rstrip("/") + "/" for folder in folders)
-        self._told = set()
+        self._reported = set()
         if folders and not self._hooked:
             self._hooked = True
-            sys.addaudithook(self._hear)
+            sys.addaudithook(self._on_audit_event)
 
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
-        place = _PLACES.get(event)
+    def _on_audit_event(self, event: str, args: tuple[Any, ...]) -> None:
+        place = _PATH_ARGUMENTS.get(event)
         if place is None or not self._folders:
             return
         # Whatever is wrong with the arguments is the called function's to say.
         with contextlib.suppress(Exception):
             if event != "open" or args[2] & _WRITING:
-                self._tell(args[place])
+                self._report(args[place])
 
-    def _tell(self, given: Any) -> None:
+    def _report(self, given: Any) -> None:
         if isinstance(given, int):
             return
         path = os.path.abspath(os.fsdecode(given))  # noqa: PTH100 - links are the worker's to follow
-        if path in self._told or len(self._told) >= WRITTEN or not (path + "/").startswith(self._folders):
+        if (
+            path in self._reported
+            or len(self._reported) >= MAX_WRITTEN_FILES
+            or not (path + "/").startswith(self._folders)
+        ):
             return
-        self._told.add(path)
-        self._channel.send(Wrote(path=os.fsencode(path).decode("latin-1")))
+        self._reported.add(path)
+        self._channel.send(FileWritten(path=os.fsencode(path).decode("latin-1")))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.guest.json_values import TooLarge, clean, encode
+from functory.workers.sandbox.guest.json_values import TooLarge, encode, escape_surrogates
 from functory.workers.sandbox.protocol.frames import (
     Call,
     Emit,
@@ -92,33 +92,35 @@ def _raised(error: ReplyError) -> FunctoryError:
     return _BY_KIND.get(error.kind, FunctoryError)(error.message)
 
 
-class Engine:
+class EngineClient:
     """Asks the worker: encodes arguments, waits for the reply, raises its error."""
 
     def __init__(self, channel: Channel, job: Job) -> None:
         self._channel = channel
         self.execution = Execution(job)
-        self.renew(job)
+        self.set_job(job)
 
-    def renew(self, job: Job) -> None:
+    def set_job(self, job: Job) -> None:
         """Serve another execution, in a process that outlives one; names that code imported stay right."""
         self._limit = job.limits.call_bytes
         self._calls = job.limits.calls
         self._asked = 0
-        self.execution.become(job)
+        self.execution.set_job(job)
 
-    def ask(self, build: Callable[..., Request], **fields: Any) -> Any:
+    def request(self, build: Callable[..., Request], **fields: Any) -> Any:
         """Send a request and wait for its value."""
-        return self._value(self._sent(build, fields).result())
+        return self._value(self._send(build, fields).result())
 
-    async def ask_async(self, build: Callable[..., Request], **fields: Any) -> Any:
+    async def request_async(self, build: Callable[..., Request], **fields: Any) -> Any:
         """The same, while other tasks of the event loop go on."""
-        return self._value(await asyncio.wrap_future(self._sent(build, fields)))
+        return self._value(await asyncio.wrap_future(self._send(build, fields)))
 
     def log(self, level: str, text: str) -> None:
-        self._channel.send(LogRecord(level=clean(level)[:32], text=clean(text)[:_LOG_CHARACTERS]))
+        self._channel.send(
+            LogRecord(level=escape_surrogates(level)[:32], text=escape_surrogates(text)[:_LOG_CHARACTERS])
+        )
 
-    def _sent(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
+    def _send(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
         self._asked += 1
         if self._asked > self._calls:
             raise Refused(
@@ -126,10 +128,10 @@ class Engine:
                 "each call, emit, secret and state access counts\n"
                 "try: do the work in fewer, larger calls, or raise the function's limit"
             )
-        carried = {name: self._carried(name, value) for name, value in fields.items()}
-        return self._channel.ask(lambda number: build(id=number, **carried))
+        carried = {name: self._encode(name, value) for name, value in fields.items()}
+        return self._channel.request(lambda number: build(id=number, **carried))
 
-    def _carried(self, name: str, value: Any) -> Any:
+    def _encode(self, name: str, value: Any) -> Any:
         try:
             return msgspec.Raw(encode(value, self._limit, strict=True).data)
         except TooLarge as error:
@@ -146,13 +148,13 @@ class Engine:
         return reply.value
 
 
-class NoEngine(Engine):
+class InspectionEngineClient(EngineClient):
     """For source that is only inspected: importing ``functory`` works, asking the engine does not."""
 
     def log(self, level: str, text: str) -> None:
         return
 
-    def _sent(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
+    def _send(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
         raise Unavailable(
             "nothing can be asked of the engine while a function is only being looked at\n"
             "its source is executed to learn its hints, outside of any execution\n"
@@ -163,7 +165,7 @@ class NoEngine(Engine):
 class Submitted:
     """A child execution that was started: its ``id``, and its ``result`` when that is needed."""
 
-    def __init__(self, engine: Engine, execution_id: str) -> None:
+    def __init__(self, engine: EngineClient, execution_id: str) -> None:
         self._engine = engine
         self.id = execution_id
 
@@ -175,10 +177,12 @@ class Submitted:
         return f"<Submitted {self.id}>"
 
 
-def _results(engine: Engine, ids: list[str], timeout: float | None, return_exceptions: bool) -> list[Any]:
+def _results(
+    engine: EngineClient, ids: list[str], timeout: float | None, return_exceptions: bool
+) -> list[Any]:
     results = []
     for execution_id, entry in zip(
-        ids, engine.ask(Gather, ids=ids, timeout=None if timeout is None else float(timeout)), strict=True
+        ids, engine.request(Gather, ids=ids, timeout=None if timeout is None else float(timeout)), strict=True
     ):
         if entry["ok"]:
             results.append(entry.get("value"))
@@ -199,7 +203,7 @@ def _results(engine: Engine, ids: list[str], timeout: float | None, return_excep
 class State:
     """Key-value storage that outlives executions."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -209,26 +213,26 @@ class State:
 
     def read(self, key: str) -> tuple[Any, int] | None:
         """The value and its version, for a later ``set`` with ``expected_version``; None when absent."""
-        entry = self._engine.ask(StateGet, key=key)
+        entry = self._engine.request(StateGet, key=key)
         return None if entry is None else (entry[0], entry[1])
 
     def set(self, key: str, value: Any, *, expected_version: int | None = None) -> int:
         """Store a value, return its version; ``Conflict`` if ``expected_version`` is not the current one."""
-        return self._engine.ask(StateSet, key=key, value=value, expected_version=expected_version)
+        return self._engine.request(StateSet, key=key, value=value, expected_version=expected_version)
 
     def delete(self, key: str) -> None:
         """Forget ``key``."""
-        self._engine.ask(StateDelete, key=key)
+        self._engine.request(StateDelete, key=key)
 
 
 class StoredFunctions:
     """What code with the right to may do with the functions of the database."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
 
     def _do(self, op: str, **arguments: Any) -> Any:
-        return self._engine.ask(Functions, op=op, arguments=arguments)
+        return self._engine.request(Functions, op=op, arguments=arguments)
 
     def get(self, name: str) -> Any:
         return self._do("get", name=name)
@@ -255,7 +259,7 @@ class StoredFunctions:
 class Logger:
     """``log("text", key=value)``, and ``log.debug``, ``.info``, ``.warning`` and ``.error``."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
 
     def __call__(self, text: object, /, level: str = "info", **fields: Any) -> None:
@@ -279,9 +283,9 @@ class Execution:
     """The execution that this code is part of; ``id`` and ``attempt`` key effects outside."""
 
     def __init__(self, job: Job) -> None:
-        self.become(job)
+        self.set_job(job)
 
-    def become(self, job: Job) -> None:
+    def set_job(self, job: Job) -> None:
         """Stand for this execution from now on."""
         self.id = job.execution_id
         self.attempt = job.attempt
@@ -297,7 +301,7 @@ class Execution:
         return f"<Execution {self.id} of {self.function}@{self.version}, attempt {self.attempt}>"
 
 
-def module(job: Job, engine: Engine) -> ModuleType:
+def make_module(job: Job, engine: EngineClient) -> ModuleType:
     """The module ``functory`` for one execution."""
 
     def call(name: str, /, *args: Any, durable: bool = False, **kwargs: Any) -> Any:
@@ -305,16 +309,16 @@ def module(job: Job, engine: Engine) -> ModuleType:
 
         With ``durable`` it runs once, however many attempts this execution needs: the next one gets its result.
         """
-        return engine.ask(Call, **_called(name, durable), args=args, kwargs=kwargs)
+        return engine.request(Call, **_called(name, durable), args=args, kwargs=kwargs)
 
     async def acall(name: str, /, *args: Any, durable: bool = False, **kwargs: Any) -> Any:
         """``call`` for async code."""
-        return await engine.ask_async(Call, **_called(name, durable), args=args, kwargs=kwargs)
+        return await engine.request_async(Call, **_called(name, durable), args=args, kwargs=kwargs)
 
     def submit(name: str, /, *args: Any, **kwargs: Any) -> Submitted:
         """Start a child execution and go on."""
-        bare, version = _target(name)
-        return Submitted(engine, engine.ask(Submit, name=bare, version=version, args=args, kwargs=kwargs))
+        bare, version = _parse_reference(name)
+        return Submitted(engine, engine.request(Submit, name=bare, version=version, args=args, kwargs=kwargs))
 
     def gather(
         *handles: Submitted | str, return_exceptions: bool = False, timeout: float | None = None
@@ -330,15 +334,15 @@ def module(job: Job, engine: Engine) -> ModuleType:
         subject: str | None = None,
     ) -> str:
         """Write an event; returns its id."""
-        return engine.ask(Emit, type=type, data=data, subject=subject)
+        return engine.request(Emit, type=type, data=data, subject=subject)
 
     def secret(name: str) -> str:
         """The value of a secret that this function declares."""
-        return engine.ask(GetSecret, name=name)
+        return engine.request(GetSecret, name=name)
 
     def llm(messages: Any, /, **options: Any) -> Any:
         """Ask a language model through the gateway."""
-        return engine.ask(Llm, arguments={"messages": messages, **options})
+        return engine.request(Llm, arguments={"messages": messages, **options})
 
     log = Logger(engine)
 
@@ -347,7 +351,7 @@ def module(job: Job, engine: Engine) -> ModuleType:
         share = f"{done:g}" if total is None else f"{done:g}/{total:g}"
         log(f"{share} {text}".rstrip(), level="progress")
 
-    made = ModuleType("functory", module.__doc__)
+    made = ModuleType("functory", make_module.__doc__)
     contents = (call, acall, submit, gather, emit, secret, llm, progress, register_function, register_trigger)
     for function in contents:
         setattr(made, function.__name__, function)
@@ -383,11 +387,11 @@ def _called(name: str, durable: bool) -> dict[str, Any]:
             "durable says whether a call is made once for all attempts\n"
             "try: pass a parameter that has this name by its position"
         )
-    bare, version = _target(name)
+    bare, version = _parse_reference(name)
     return {"name": bare, "version": version, "durable": durable}
 
 
-def _target(name: str) -> tuple[str, int | None]:
+def _parse_reference(name: str) -> tuple[str, int | None]:
     bare, at, number = name.rpartition("@")
     if not at:
         return name, None

@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from functory.workers.sandbox.protocol.frames import DEPTH, pack
+from functory.workers.sandbox.protocol.frames import MAX_DEPTH, pack
 
 _MAX_WARNINGS = 20
 _PLAIN = frozenset({type(None), bool, int, float, list, dict, tuple})
@@ -37,13 +37,13 @@ class Encoded(NamedTuple):
     replaced: bool
 
 
-def portable(value: Any, budget: int, *, strict: bool = False) -> tuple[Any, list[str], bool]:
+def to_json_value(value: Any, budget: int, *, strict: bool = False) -> tuple[Any, list[str], bool]:
     """The value as JSON can carry it, warnings, and whether any part was replaced by its repr.
 
     Raises ``TooLarge`` when it surely needs more than ``budget`` bytes, and, if ``strict``, ``TypeError``
     instead of replacing anything.
     """
-    walk = _Walk(budget, strict)
+    walk = _Converter(budget, strict)
     carried = walk.visit(value)
     if walk.dropped:
         walk.warnings.append(f"and {walk.dropped} more")
@@ -52,7 +52,7 @@ def portable(value: Any, budget: int, *, strict: bool = False) -> tuple[Any, lis
 
 def encode(value: Any, limit: int, *, strict: bool = False) -> Encoded:
     """Like ``portable``, as bytes of a frame and with ``limit`` held exactly."""
-    carried, warnings, replaced = portable(value, limit, strict=strict)
+    carried, warnings, replaced = to_json_value(value, limit, strict=strict)
     data = pack(carried)
     if len(data) > limit:
         raise TooLarge(f"it needs {len(data)} bytes of the {limit} that are allowed")
@@ -77,7 +77,7 @@ def typed_repr(value: Any, characters: int = _REPR_CHARACTERS) -> dict[str, str]
         text = f"<repr failed: {type(error).__name__}>"
     if len(text) > characters:
         text = text[:characters] + "…"
-    return {"$type": type_name(kind), "$repr": clean(text)}
+    return {"$type": type_name(kind), "$repr": escape_surrogates(text)}
 
 
 def type_name(kind: type) -> str:
@@ -86,15 +86,15 @@ def type_name(kind: type) -> str:
     name = kind.__qualname__
     if isinstance(module, str) and module != "builtins" and "@" not in module:
         name = f"{module}.{name}"
-    return clean(name)[:200]
+    return escape_surrogates(name)[:200]
 
 
-def clean(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """Text that UTF-8 can hold: unpaired surrogates become visible escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-class _Walk:
+class _Converter:
     def __init__(self, budget: int, strict: bool) -> None:
         self.warnings: list[str] = []
         self.dropped = 0
@@ -120,8 +120,8 @@ class _Walk:
                 return float.__float__(value)
             return self._replace(value, "not a finite number")
         if isinstance(value, list | tuple | dict):
-            if len(self._trail) >= DEPTH - 2:
-                return self._replace(value, f"nested deeper than {DEPTH} levels")
+            if len(self._trail) >= MAX_DEPTH - 2:
+                return self._replace(value, f"nested deeper than {MAX_DEPTH} levels")
             if id(value) in self._above:
                 return self._replace(value, "a reference to something that contains it")
             self._above.add(id(value))
@@ -203,6 +203,6 @@ class _Walk:
 
     def _warn(self, text: str) -> None:
         if len(self.warnings) < _MAX_WARNINGS:
-            self.warnings.append(clean(f"at {self._place()}: {text}")[:1000])
+            self.warnings.append(escape_surrogates(f"at {self._place()}: {text}")[:1000])
         else:
             self.dropped += 1

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType
 from typing import Any
 
-from functory.workers.sandbox.guest.call_recorder import Recorder
+from functory.workers.sandbox.guest.call_recorder import CallRecorder
 from functory.workers.sandbox.guest.tracebacks import file_name
 from functory.workers.sandbox.protocol.job import Code
 
@@ -31,7 +31,7 @@ class Linker:
     ``function(key)`` may be called from any thread.
     """
 
-    def __init__(self, codes: dict[str, Code], recorder: Recorder) -> None:
+    def __init__(self, codes: dict[str, Code], recorder: CallRecorder) -> None:
         self._codes = codes
         self.recorder = recorder
         self._lock = threading.RLock()
@@ -57,10 +57,10 @@ class Linker:
 
     def _dependency(self, name: str, key: str) -> Callable:
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await self._awaited(key, args, kwargs)
+            return await self._call_async(key, args, kwargs)
 
         def called(*args: Any, **kwargs: Any) -> Any:
-            return self._called(key, args, kwargs)
+            return self._call(key, args, kwargs)
 
         dependency = awaited if self._codes[key].is_async else called
         dependency.__name__ = dependency.__qualname__ = name
@@ -73,7 +73,7 @@ class Linker:
             self.recorder.open(key, None, args, kwargs).fail(error)
             raise
 
-    def _called(self, key: str, args: tuple, kwargs: dict) -> Any:
+    def _call(self, key: str, args: tuple, kwargs: dict) -> Any:
         function = self._function_for_span(key, args, kwargs)
         span = self.recorder.open(key, function, args, kwargs)
         try:
@@ -83,17 +83,17 @@ class Linker:
             span.fail(error)
             raise
         if inspect.iscoroutine(value):
-            return self._followed(span, value)
+            return self._await_in_span(span, value)
         span.close(value)
         return value
 
-    async def _awaited(self, key: str, args: tuple, kwargs: dict) -> Any:
+    async def _call_async(self, key: str, args: tuple, kwargs: dict) -> Any:
         function = self._function_for_span(key, args, kwargs)
         span = self.recorder.open(key, function, args, kwargs)
-        return await self._followed(span, function(*args, **kwargs))
+        return await self._await_in_span(span, function(*args, **kwargs))
 
     @staticmethod
-    async def _followed(span: Any, coroutine: Coroutine) -> Any:
+    async def _await_in_span(span: Any, coroutine: Coroutine) -> Any:
         try:
             with span:
                 value = await coroutine

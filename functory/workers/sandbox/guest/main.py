@@ -23,27 +23,27 @@ import msgspec
 from functory.workers.sandbox.confinement.confine import Confinement
 from functory.workers.sandbox.guest import descriptors, functory_module, network, tracebacks
 from functory.workers.sandbox.guest.arguments import bind
-from functory.workers.sandbox.guest.call_recorder import Recorder, inherit_context
+from functory.workers.sandbox.guest.call_recorder import CallRecorder, inherit_context
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.guest.file_audit import Writes
+from functory.workers.sandbox.guest.file_audit import FileAudit
 from functory.workers.sandbox.guest.json_values import TooLarge, encode
 from functory.workers.sandbox.guest.linker import Linker
 from functory.workers.sandbox.protocol.frames import (
-    Begun,
     ErrorInfo,
     Failed,
     Finished,
     FromHost,
     Inspect,
     Start,
-    frame,
+    TaskStarted,
+    encode_frame,
 )
 from functory.workers.sandbox.protocol.job import Code, Job
-from functory.workers.sandbox.protocol.plan import Fork, Plan
+from functory.workers.sandbox.protocol.plan import ForkRequest, Plan
 
-_REHEARSALS = 20  # after some more than ten, the interpreter has specialised what it runs
+_WARM_UP_ROUNDS = 20  # after some more than ten, the interpreter has specialised what it runs
 _READ_BYTES = 65_536
-_NOBODY = Job(execution_id="", function="", version=0, root_id="", entry="", codes={})
+_EMPTY_JOB = Job(execution_id="", function="", version=0, root_id="", entry="", codes={})
 
 _describe: Callable[[Inspect, Channel], Any] | None = None
 
@@ -61,7 +61,7 @@ def load(plan: Plan) -> None:
         network.install(None)
 
 
-def hide(packages: Sequence[str]) -> None:
+def hide_modules(packages: Sequence[str]) -> None:
     """In the zygote, last: what children are made of is no module that user code could import.
 
     msgspec stays where it is, unless the environment has one of its own.
@@ -80,72 +80,72 @@ class Guest:
     def __init__(self) -> None:
         self._channel = Channel()
         self._linker: Linker | None = None
-        self._engine = functory_module.Engine(self._channel, _NOBODY)
-        self._module = functory_module.module(_NOBODY, self._engine)
-        self._writes = Writes(self._channel)
+        self._engine = functory_module.EngineClient(self._channel, _EMPTY_JOB)
+        self._module = functory_module.make_module(_EMPTY_JOB, self._engine)
+        self._file_audit = FileAudit(self._channel)
         self._outputs = _open_outputs()
         inherit_context()
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """Run something small some times: what Python makes at a first use is then made, for all children."""
         code = Code(name="rehearsal", version=0, source="def rehearsal(n):\n    return [n]")
         start = Start(
-            job=msgspec.structs.replace(_NOBODY, entry=code.key, codes={code.key: code}, input={"n": 1})
+            job=msgspec.structs.replace(_EMPTY_JOB, entry=code.key, codes={code.key: code}, input={"n": 1})
         )
         ours, theirs = socket.socketpair()
         with ours, theirs:
             self._channel.connect(ours)
-            for _ in range(_REHEARSALS):
-                theirs.sendall(frame(start))
-                task = self._channel.task()
-                self._channel.send(Begun())
-                self._channel.send(self.work(task))
+            for _ in range(_WARM_UP_ROUNDS):
+                theirs.sendall(encode_frame(start))
+                task = self._channel.next_task()
+                self._channel.send(TaskStarted())
+                self._channel.send(self.run_task(task))
                 theirs.recv(_READ_BYTES)
                 self._linker = None
                 del sys.modules[code.key]
         linecache.clearcache()
 
-    def become(
+    def run_child(
         self,
         confined: Confinement,
-        fork: Fork,
+        fork: ForkRequest,
         channel_fd: int,
         stdout: int,
         stderr: int,
         broker: int | None,
-        groups: Sequence[int],
+        cgroups: Sequence[int],
     ) -> NoReturn:
         """Be the child that runs executions or an inspection."""
         try:
-            descriptors.enter(groups)
-            descriptors.take(channel_fd, stdout, stderr, broker)
+            descriptors.enter_cgroups(cgroups)
+            descriptors.install_descriptors(channel_fd, stdout, stderr, broker)
             self._channel.connect(descriptors.channel_socket())
             try:
-                confined.confine(fork.bounds, fork.slot, fork.scratch)
-                descriptors.close_others(descriptors.CHANNEL_FD + 1 + (broker is not None))
-                descriptors.begin()
+                confined.confine_child(fork.bounds, fork.slot, fork.scratch)
+                descriptors.close_from(descriptors.CHANNEL_FD + 1 + (broker is not None))
+                descriptors.restore_defaults()
                 if broker is not None:
                     network.install(descriptors.BROKER_FD)
             except BaseException as error:
                 # Code of ours only has run: what it says is for the operator.
-                self._channel.end(
+                self._channel.send_and_exit(
                     Failed(kind="setup", error=ErrorInfo(type=type(error).__name__, message=str(error)))
                 )
             while True:
-                task = self._channel.task()
+                task = self._channel.next_task()
                 if self._linker is None:
                     # One that has run before is known to work: its worker looks whether it is there.
-                    self._channel.send(Begun())
-                last = self.work(task)
+                    self._channel.send(TaskStarted())
+                last = self.run_task(task)
                 for output in self._outputs:
                     _flush(output)
-                if not fork.bounds.repeated:
-                    self._channel.end(last)
+                if not fork.bounds.reusable:
+                    self._channel.send_and_exit(last)
                 self._channel.send(last)
         finally:
             os._exit(1)
 
-    def work(self, task: FromHost) -> Any:
+    def run_task(self, task: FromHost) -> Any:
         """Do the task; whatever user code raises becomes a frame."""
         try:
             if isinstance(task, Start):
@@ -161,9 +161,9 @@ class Guest:
 
     def _execute(self, job: Job) -> Finished | Failed:
         descriptors.reseed(job.seed)
-        recorder = Recorder(self._channel, job.limits)
-        self._engine.renew(job)
-        self._writes.begin(job.grants.write)
+        recorder = CallRecorder(self._channel, job.limits)
+        self._engine.set_job(job)
+        self._file_audit.start(job.grants.write)
         if self._linker is None:
             self._linker = Linker(job.codes, recorder)
             sys.modules["functory"] = self._module
@@ -172,7 +172,7 @@ class Guest:
         return _run(job, self._linker, recorder)
 
 
-def _run(job: Job, linker: Linker, recorder: Recorder) -> Finished | Failed:
+def _run(job: Job, linker: Linker, recorder: CallRecorder) -> Finished | Failed:
     function = linker.function(job.entry)
     args, kwargs = bind(function, job.input)
     value = function(*args, **kwargs)

@@ -19,7 +19,7 @@ import threading
 import msgspec
 
 from functory.workers.sandbox.guest import sockets
-from functory.workers.sandbox.protocol.connect import LONGEST_CONNECT, Answer, Connect
+from functory.workers.sandbox.protocol.connect import MAX_CONNECT_SECONDS, Answer, Connect
 
 _ANSWER_BYTES = 4096
 
@@ -28,7 +28,7 @@ _ANSWER_BYTES = 4096
 _answer_decoder = msgspec.msgpack.Decoder(Answer)
 
 
-class Door:
+class BrokerEndpoint:
     """The child's end of the broker's socket; None where nothing is granted. For any thread."""
 
     def __init__(self, fd: int | None) -> None:
@@ -41,7 +41,7 @@ class Door:
         self._reading = False
         self._answers: dict[int, tuple[Answer, int | None]] = {}
         self._waiting: set[int] = set()
-        os.register_at_fork(after_in_child=self._shut)
+        os.register_at_fork(after_in_child=self._close_after_fork)
 
     def connect(self, host: str, port: int, timeout: float) -> int:
         """A descriptor of the connection; OSError, of the class that a failed connect has, or gaierror."""
@@ -51,7 +51,7 @@ class Door:
                 f"the function may not connect to {host}:{port}\nit is granted no host\n"
                 f'try: hosts=["{host}:{port}"]; a program that it starts has no network in any case',
             )
-        timeout = min(max(timeout, 0.001), LONGEST_CONNECT)
+        timeout = min(max(timeout, 0.001), MAX_CONNECT_SECONDS)
         with self._lock:
             self._last_id += 1
             id_ = self._last_id
@@ -59,7 +59,7 @@ class Door:
             self._waiting.add(id_)
             try:
                 self._socket.send(msgspec.msgpack.encode(request))
-                answer, fd = self._answer_to(id_)
+                answer, fd = self._wait_for_answer(id_)
             finally:
                 self._waiting.discard(id_)
                 _, left = self._answers.pop(id_, (None, None))
@@ -73,7 +73,7 @@ class Door:
             raise OSError(errno.EMFILE, "too many open files: the connection could not be taken over")
         return fd
 
-    def _answer_to(self, id_: int) -> tuple[Answer, int | None]:
+    def _wait_for_answer(self, id_: int) -> tuple[Answer, int | None]:
         """Under the lock: one thread reads, for all that wait; the others wait until it hands over."""
         while id_ not in self._answers:
             if self._reading:
@@ -101,7 +101,7 @@ class Door:
             raise ConnectionResetError(errno.ECONNRESET, "the broker of granted hosts has closed")
         return _answer_decoder.decode(data), (fds[0] if fds else None)
 
-    def _shut(self) -> None:
+    def _close_after_fork(self) -> None:
         """In a process that user code forked: two readers of one socket would take each other's answers."""
         self._socket = None
         self._lock = threading.Condition()
@@ -112,4 +112,4 @@ def install(fd: int | None) -> None:
 
     With None every connection is refused, by a message that says what to grant.
     """
-    sockets.place(Door(fd).connect)
+    sockets.patch_sockets(BrokerEndpoint(fd).connect)

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from functory.workers.sandbox.guest import functory_module
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.guest.json_values import clean, portable
+from functory.workers.sandbox.guest.json_values import escape_surrogates, to_json_value
 from functory.workers.sandbox.guest.linker import execute
 from functory.workers.sandbox.protocol.frames import Described, Inspect, pack
 from functory.workers.sandbox.protocol.job import Job
@@ -61,20 +61,22 @@ def describe(task: Inspect, channel: Channel) -> Described:
     try:
         stub = _stub(task.source, task.name)
     except Exception as error:
-        return _answer({}, None, [f"{task.name}: {_told(error)}"])
+        return _answer({}, None, [f"{task.name}: {_error_text(error)}"])
     plain = _object(stub, {})
     channel.send(Described(input_schema=plain, output_schema=None, problems=[], final=False))
     problems: list[str] = []
     key = f"{task.name}@0"
     nobody = Job(execution_id="", function=task.name, version=0, root_id="", entry=key, codes={})
-    sys.modules["functory"] = functory_module.module(nobody, functory_module.NoEngine(channel, nobody))
+    sys.modules["functory"] = functory_module.make_module(
+        nobody, functory_module.InspectionEngineClient(channel, nobody)
+    )
     try:
         namespace = execute(task.source, key, task.imports, {})
         function = inspect.unwrap(namespace[task.name])
         inspect.signature(function)
     except BaseException as error:
         # Also SystemExit: a module that ends the interpreter still has a function with hints.
-        problems.append(f"{task.name}: executing its source failed: {_told(error)}")
+        problems.append(f"{task.name}: executing its source failed: {_error_text(error)}")
         namespace = vars(sys.modules[key]) if key in sys.modules else {}
         function = stub
     schemas, definitions = _schemas(function, {**_TYPING, **namespace}, problems)
@@ -88,7 +90,7 @@ def describe(task: Inspect, channel: Channel) -> Described:
 
 
 def _answer(found: dict[str, Any], output: dict[str, Any] | None, problems: list[str]) -> Described:
-    texts = [clean(text)[:2000] for text in problems[:100]]
+    texts = [escape_surrogates(text)[:2000] for text in problems[:100]]
     return Described(
         input_schema=found or {"type": "object"}, output_schema=output, problems=texts, final=True
     )
@@ -96,7 +98,7 @@ def _answer(found: dict[str, Any], output: dict[str, Any] | None, problems: list
 
 def _fits(*schemas: Any) -> bool:
     try:
-        carried, _, _ = portable(list(schemas), _SCHEMA_BYTES, strict=True)
+        carried, _, _ = to_json_value(list(schemas), _SCHEMA_BYTES, strict=True)
         return len(pack(carried)) <= _SCHEMA_BYTES
     except Exception:
         return False
@@ -148,7 +150,7 @@ def _object(function: Callable, schemas: dict[str, dict[str, Any]]) -> dict[str,
 
 def _default(value: Any) -> dict[str, Any]:
     try:
-        return {"default": portable(value, _DEFAULT_BYTES, strict=True)[0]}
+        return {"default": to_json_value(value, _DEFAULT_BYTES, strict=True)[0]}
     except Exception:
         return {}
 
@@ -171,7 +173,7 @@ def _schemas(
             schemas[name] = adapter.json_schema(mode=mode)
         except Exception as error:
             what = "what it returns" if name == _RETURN else f"parameter {name!r}"
-            problems.append(f"{what}: the hint {_shown(hint)} has no JSON Schema: {_told(error)}")
+            problems.append(f"{what}: the hint {_shown(hint)} has no JSON Schema: {_error_text(error)}")
         else:
             if name != _RETURN:
                 adapters.append((name, mode, adapter))
@@ -191,7 +193,7 @@ def _shown(hint: Any) -> str:
     return hint if isinstance(hint, str) else repr(hint)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         text = str(error).split("\n", 1)[0]
     except Exception:

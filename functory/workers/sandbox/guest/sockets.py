@@ -45,24 +45,24 @@ _NAME_LENGTH = 255
 _Plain = _socket.socket
 
 
-class Names:
+class SyntheticAddresses:
     """Stand-in addresses, given out in order, and the names that they stand for. For any thread."""
 
     V4 = int(ipaddress.IPv4Address("240.0.0.0"))
     V6 = int(ipaddress.IPv6Address("100::"))
-    MOST = 2**24 - 2
+    MAX_NAMES = 2**24 - 2
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
 
-    def stand_in(self, name: str, family: int) -> str:
+    def address_for(self, name: str, family: int) -> str:
         """The address for a name, always the same one."""
         with self._lock:
             number = self._numbers.get(name)
             if number is None:
-                if len(self._names) >= self.MOST:
+                if len(self._names) >= self.MAX_NAMES:
                     raise socket.gaierror(socket.EAI_MEMORY, "too many names")
                 self._names.append(name)
                 number = self._numbers[name] = len(self._names)
@@ -70,7 +70,7 @@ class Names:
             return str(ipaddress.IPv6Address(self.V6 + number))
         return str(ipaddress.IPv4Address(self.V4 + number))
 
-    def name(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
+    def name_for(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
         """The name that an address stands for; None when it is an address of its own."""
         number = int(address) - (self.V4 if address.version == 4 else self.V6)
         return self._names[number - 1] if 0 < number <= len(self._names) else None
@@ -79,7 +79,7 @@ class Names:
 class Peers:
     """Both ends of each connection, by the number of its socket, which duplicates share. For any thread."""
 
-    MOST = 1024  # more than a sandbox has descriptors: what falls out has been closed long since
+    MAX_PEERS = 1024  # more than a sandbox has descriptors: what falls out has been closed long since
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Peers:
         with self._lock:
             self._ends[inode] = (local, remote)
             self._ends.move_to_end(inode)
-            if len(self._ends) > self.MOST:
+            if len(self._ends) > self.MAX_PEERS:
                 self._ends.popitem(last=False)
 
     def of(self, fd: int) -> tuple[tuple, tuple] | None:
@@ -113,7 +113,7 @@ class _Network:
 
     def __init__(self, connect: Connect) -> None:
         self._ask = connect
-        self._names = Names()
+        self._names = SyntheticAddresses()
         self._peers = Peers()
         self._ports = count()
 
@@ -135,7 +135,7 @@ class _Network:
             raise OSError(errno.EISCONN, os.strerror(errno.EISCONN))
         host, port = _host_and_port(address)
         literal = _literal(host)
-        asked = host if literal is None else self._names.name(literal) or str(literal)
+        asked = host if literal is None else self._names.name_for(literal) or str(literal)
         timeout = sock.gettimeout()
         if timeout is None:
             timeout = _CONNECT_SECONDS
@@ -146,7 +146,7 @@ class _Network:
             os.close(fd)
         # Whether it blocks belongs to the socket that has come, not to its number.
         sock.settimeout(sock.gettimeout())
-        remote = self._names.stand_in(host, sock.family) if literal is None else str(literal)
+        remote = self._names.address_for(host, sock.family) if literal is None else str(literal)
         local = (_LOCAL[sock.family], _FIRST_PORT + next(self._ports) % _PORTS)
         rest = _ANY[sock.family][2:]
         self._peers.put(sock.fileno(), local + rest, (remote, port, *rest))
@@ -172,7 +172,7 @@ class _Network:
     ) -> list[tuple]:
         """What ``getaddrinfo`` returns: the stand-in of a name, an address as it is."""
         number = _port(port)
-        name = _here(family, flags) if host is None else _text(host)
+        name = _default_host(family, flags) if host is None else _text(host)
         if (literal := _literal(name)) is not None:
             found = socket.AF_INET if literal.version == 4 else socket.AF_INET6
             if family not in (0, found):
@@ -182,7 +182,7 @@ class _Network:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         else:
             found = socket.AF_INET6 if family == socket.AF_INET6 else socket.AF_INET
-            address = self._names.stand_in(name, found)
+            address = self._names.address_for(name, found)
         kind = type or socket.SOCK_STREAM
         canonical = name if flags & socket.AI_CANONNAME else ""
         return [
@@ -198,7 +198,7 @@ class _Network:
         return _text(host), [], [self.address_of(host)]
 
 
-def place(connect: Connect) -> None:
+def patch_sockets(connect: Connect) -> None:
     """Make every socket of this process connect through ``connect``. Once for each process."""
     network = _Network(connect)
     for method in _methods(network):
@@ -300,7 +300,7 @@ def _host_and_port(address: Any) -> tuple[str, int]:
     return host, port
 
 
-def _here(family: int, flags: int) -> str:
+def _default_host(family: int, flags: int) -> str:
     """What no host stands for, getaddrinfo(3)."""
     if flags & socket.AI_PASSIVE:
         return _ANY[socket.AF_INET6 if family == socket.AF_INET6 else socket.AF_INET][0]

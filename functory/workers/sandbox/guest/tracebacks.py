@@ -6,7 +6,7 @@ import re
 import traceback
 from pathlib import Path
 
-from functory.workers.sandbox.guest.json_values import clean, type_name
+from functory.workers.sandbox.guest.json_values import escape_surrogates, type_name
 from functory.workers.sandbox.protocol.frames import CodeFrame, ErrorInfo
 
 _OWN_FOLDER = str(Path(__file__).parents[1])
@@ -38,7 +38,7 @@ def describe(error: BaseException) -> ErrorInfo:
 
 
 def _bounded(text: str) -> str:
-    text = clean(text)
+    text = escape_surrogates(text)
     if len(text) <= _CHARACTERS:
         return text
     half = _CHARACTERS // 2
@@ -72,7 +72,10 @@ def _frames(trace: traceback.TracebackException, error: BaseException) -> list[C
         if match := _FILE.fullmatch(file):
             frames.append(
                 CodeFrame(
-                    function=match[1], version=int(match[2]), line=number or 0, code=clean(text or "")[:2000]
+                    function=match[1],
+                    version=int(match[2]),
+                    line=number or 0,
+                    code=escape_surrogates(text or "")[:2000],
                 )
             )
     return frames[:_FRAMES] + frames[_FRAMES:][-_FRAMES:]

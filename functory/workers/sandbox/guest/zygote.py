@@ -41,7 +41,7 @@ from functory.workers.sandbox.protocol.plan import (
     REFUSED,
     STARTED,
     STATUS,
-    Fork,
+    ForkRequest,
     Plan,
 )
 
@@ -50,7 +50,7 @@ _SWEEP_ROUNDS = 50  # a killed process is gone within a round or two; a stuck on
 _SWEEP_PAUSE_SECONDS = 0.001
 _MESSAGE_BYTES = 16_000
 # Made here: it looks the types up in modules that are hidden when the zygote serves.
-_fork_decoder = msgspec.msgpack.Decoder(Fork)
+_fork_decoder = msgspec.msgpack.Decoder(ForkRequest)
 
 
 class _Child:
@@ -69,7 +69,7 @@ class _Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def tell_end(self, status: int, cpu: float, memory: int) -> None:
+    def report_end(self, status: int, cpu: float, memory: int) -> None:
         with contextlib.suppress(OSError):
             word = STATUS.pack(ENDED, status, cpu, memory)
             self.status.send(word, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
@@ -111,7 +111,7 @@ class Zygote:
                     # One request is enough; a closed peer would otherwise wake the loop for ever.
                     self._forget(fd)
             # Last, because a new child may be given descriptor numbers that were just closed.
-            if self._control.fileno() in ready and not self._answer():
+            if self._control.fileno() in ready and not self._handle_fork_request():
                 return
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Zygote:
             del self._children[child.pid]
         self._sweep()
 
-    def _answer(self) -> bool:
+    def _handle_fork_request(self) -> bool:
         payload, fds, _, _ = socket.recv_fds(self._control, 8192, 16, socket.MSG_CMSG_CLOEXEC)
         if not payload:
             return False
@@ -136,7 +136,7 @@ class Zygote:
             status.close()
         else:
             if pid == 0:
-                self._begin(fork, status, fds)
+                self._run_child(fork, status, fds)
             child = _Child(pid, status, self._confined)
             self._children[pid] = child
             for fd in (child.handle, status.fileno()):
@@ -146,7 +146,7 @@ class Zygote:
             os.close(fd)
         return True
 
-    def _begin(self, fork: Fork, status: socket.socket, fds: list[int]) -> None:
+    def _run_child(self, fork: ForkRequest, status: socket.socket, fds: list[int]) -> None:
         """In the child: say so, and be it."""
         try:
             if self._plan.tier == "none":
@@ -154,7 +154,7 @@ class Zygote:
             status.send(STATUS.pack(STARTED, os.getpid(), 0.0, 0), socket.MSG_NOSIGNAL)
             channel, stdout, stderr, *rest = fds
             broker = rest.pop(0) if self._plan.network else None
-            self._guest.become(self._confined, fork, channel, stdout, stderr, broker, rest)
+            self._guest.run_child(self._confined, fork, channel, stdout, stderr, broker, rest)
         finally:
             os._exit(1)
 
@@ -165,7 +165,7 @@ class Zygote:
         _, status, used = os.wait4(child.pid, 0)
         del self._children[child.pid]
         self._sweep()
-        child.tell_end(status, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+        child.report_end(status, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
         for fd in (child.handle, child.status.fileno()):
             self._forget(fd)
         child.close()
@@ -210,7 +210,7 @@ def _plan(control: socket.socket) -> Plan | None:
     return msgspec.msgpack.decode(payload, type=Plan) if payload else None
 
 
-def _above(fd: int) -> int:
+def _move_above_child_fds(fd: int) -> int:
     """The same open file under a number that no child is given."""
     while fd < _LOWEST_OWN_FD:
         fd = os.dup(fd)
@@ -232,8 +232,8 @@ def main(control_fd: int, base: str, paths: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _above(os.open(os.devnull, os.O_RDWR))
-    control = socket.socket(fileno=_above(control_fd))
+    _move_above_child_fds(os.open(os.devnull, os.O_RDWR))
+    control = socket.socket(fileno=_move_above_child_fds(control_fd))
     os.set_inheritable(control.fileno(), False)
     zygote = None
     try:
@@ -243,17 +243,17 @@ def main(control_fd: int, base: str, paths: list[str]) -> None:
             return
         try:
             guest_main.load(plan)
-            confined = confine.contain(plan, control.fileno())
+            confined = confine.confine_zygote(plan, control.fileno())
             if plan.tier == "none":
                 descriptors.adopt_orphans()
             sys.path[:] = [path for path in sys.path if path not in paths] + list(plan.packages)
             sys.argv = ["functory"]
             importlib.invalidate_caches()
             sys.path_importer_cache.clear()
-            guest_main.hide(plan.packages)
+            guest_main.hide_modules(plan.packages)
             _preload(plan.preload)
             prepared = guest_main.Guest()
-            prepared.rehearse()
+            prepared.warm_up()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             control.send(FAILED + text.encode("utf-8", "replace")[:_MESSAGE_BYTES])

@@ -26,14 +26,14 @@ from collections.abc import Callable, Iterable
 from functory.engine.access import host_grants
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.network import addresses
-from functory.workers.sandbox.network.dns import Lookup, Resolve, system
-from functory.workers.sandbox.network.egress import Gate, Traffic
-from functory.workers.sandbox.network.event_loop import Reactor
+from functory.workers.sandbox.network.dns import DnsResolver, Resolve, resolve_with_system
+from functory.workers.sandbox.network.egress import RunEgress, Traffic
+from functory.workers.sandbox.network.event_loop import EventLoop
 
-__all__ = ["Broker", "Traffic"]
+__all__ = ["ConnectionBroker", "Traffic"]
 
 
-class Broker:
+class ConnectionBroker:
     """All methods may be called from any thread, and in a forked copy of the worker, which starts with no runs.
 
     ``private_networks`` are CIDRs (``Invalid`` for what is none); ``monotonic`` gives seconds.
@@ -42,7 +42,7 @@ class Broker:
     def __init__(
         self,
         private_networks: Iterable[str] = (),
-        resolve: Resolve = system,
+        resolve: Resolve = resolve_with_system,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._private = addresses.networks(private_networks)
@@ -69,10 +69,10 @@ class Broker:
                         "the broker is closed", "the worker is shutting down", "start another worker"
                     )
                 raise ValueError(f"run {run_id} has a door already")
-            run = self._runs[run_id] = Gate(
-                run_id, ours, granted, bytes_limit, self._private, self._reactor, self._lookup
+            run = self._runs[run_id] = RunEgress(
+                run_id, ours, granted, bytes_limit, self._private, self._event_loop, self._resolver
             )
-            self._reactor.submit(run.start)
+            self._event_loop.submit(run.start)
         return theirs
 
     def close(self, run_id: str) -> Traffic:
@@ -82,16 +82,16 @@ class Broker:
         if run is None:
             return Traffic()
         try:
-            return self._reactor.submit(run.close).result()
+            return self._event_loop.submit(run.close).result()
         except RuntimeError:
             # Stopped meanwhile, and the run closed with it.
             return run.traffic()
 
-    def lap(self, run_id: str) -> Traffic:
+    def open_period(self, run_id: str) -> Traffic:
         """What a run that goes on did since the last lap; its limits begin anew. For processes that are reused."""
         with self._lock:
             run = self._runs.get(run_id)
-        return Traffic() if run is None else self._reactor.submit(run.lap).result()
+        return Traffic() if run is None else self._event_loop.submit(run.open_period).result()
 
     def stop(self) -> None:
         """Close every run, and end the thread. The broker opens nothing afterwards."""
@@ -101,13 +101,13 @@ class Broker:
             self._stopped = True
             runs = list(self._runs.values())
         for run in runs:
-            self._reactor.submit(run.close).result()
-        self._reactor.stop()
-        self._lookup.stop()
+            self._event_loop.submit(run.close).result()
+        self._event_loop.stop()
+        self._resolver.stop()
 
     def after_fork(self) -> None:
         """In a forked copy: let go of the original's runs, and end nothing of them."""
-        self._reactor.forsake()
+        self._event_loop.close_inherited()
         stopped = self._stopped
         self._renew()
         self._stopped = stopped
@@ -115,12 +115,12 @@ class Broker:
     def _renew(self) -> None:
         self._lock = threading.Lock()
         self._stopped = False
-        self._runs: dict[str, Gate] = {}
-        self._reactor = Reactor("functory-broker", self._monotonic)
-        self._lookup = Lookup(self._resolve)
+        self._runs: dict[str, RunEgress] = {}
+        self._event_loop = EventLoop("functory-broker", self._monotonic)
+        self._resolver = DnsResolver(self._resolve)
 
 
-_brokers: weakref.WeakSet[Broker] = weakref.WeakSet()
+_brokers: weakref.WeakSet[ConnectionBroker] = weakref.WeakSet()
 
 
 def _after_fork() -> None:

@@ -16,13 +16,13 @@ Found = Callable[[Sequence[str]], None]
 _THREADS = 4
 
 
-def system(host: str, port: int) -> list[str]:
+def resolve_with_system(host: str, port: int) -> list[str]:
     """Ask as every program of this machine does, hosts file included (getaddrinfo(3), ordered by RFC 6724)."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
-class Lookup:
+class DnsResolver:
     """Threads start when they are needed. They are daemons: a slow name server delays nobody's exit."""
 
     def __init__(self, resolve: Resolve) -> None:
@@ -32,9 +32,9 @@ class Lookup:
         self._threads = 0
         self._idle = 0
 
-    def ask(self, host: str, port: int, found: Found) -> None:
+    def resolve(self, host: str, port: int, on_resolved: Found) -> None:
         with self._lock:
-            self._asked.put((host, port, found))
+            self._asked.put((host, port, on_resolved))
             if self._idle < self._asked.qsize() and self._threads < _THREADS:
                 self._threads += 1
                 threading.Thread(target=self._serve, name="functory-lookup", daemon=True).start()

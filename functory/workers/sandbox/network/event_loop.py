@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from functory.workers.sandbox.protocol.control import Wake
+from functory.workers.sandbox.protocol.control import EventFd
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ class Timer:
         self.callback = None
 
 
-class Reactor:
+class EventLoop:
     """``monotonic`` is the clock of timers, in seconds."""
 
     def __init__(self, name: str, monotonic: Callable[[], float]) -> None:
@@ -57,7 +57,7 @@ class Reactor:
         self._timers: list[tuple[float, int, Timer]] = []
         self._serial = count()
         self._epoll: select.epoll | None = None
-        self._wake: Wake | None = None
+        self._wake: EventFd | None = None
 
     def submit(self, action: Callable[[], _T]) -> Future[_T]:
         """Run ``action`` in the thread. RuntimeError when the reactor has stopped."""
@@ -67,7 +67,7 @@ class Reactor:
                 raise RuntimeError("the reactor has stopped")
             if self._thread is None:
                 self._epoll = select.epoll()
-                self._wake = Wake()
+                self._wake = EventFd()
                 self._epoll.register(self._wake.fileno(), select.EPOLLIN)
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
@@ -76,7 +76,7 @@ class Reactor:
             self._wake.set()
         return future
 
-    def call(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """Like ``submit``, for who waits for nothing: forgotten when the reactor has stopped."""
         with contextlib.suppress(RuntimeError):
             self.submit(action)
@@ -93,7 +93,7 @@ class Reactor:
         if thread is not None:
             thread.join()
 
-    def forsake(self) -> None:
+    def close_inherited(self) -> None:
         """In a forked copy: close our copies of all that is watched. The original's thread keeps its own.
 
         Nothing is unregistered: the epoll instance is shared with the original.
@@ -130,7 +130,7 @@ class Reactor:
             self.release(source)
             self._closing.append(source)
 
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(callback)
         heapq.heappush(self._timers, (when, next(self._serial), timer))
         return timer
@@ -139,7 +139,7 @@ class Reactor:
         epoll, wake = self._epoll, self._wake
         assert epoll is not None and wake is not None
         try:
-            self._turn(epoll, wake)
+            self._run(epoll, wake)
         finally:
             with self._lock:
                 self._stopped = True
@@ -153,9 +153,9 @@ class Reactor:
             epoll.close()
             wake.close()
 
-    def _turn(self, epoll: select.epoll, wake: Wake) -> None:
+    def _run(self, epoll: select.epoll, wake: EventFd) -> None:
         while True:
-            for fd, events in epoll.poll(self._patience()):
+            for fd, events in epoll.poll(self._poll_timeout()):
                 if fd == wake.fileno():
                     wake.clear()
                 elif (found := self._handlers.get(fd)) is not None:
@@ -179,7 +179,7 @@ class Reactor:
             with contextlib.suppress(Exception):
                 _log.exception("reactor_handler_failed")
 
-    def _patience(self) -> float | None:
+    def _poll_timeout(self) -> float | None:
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         return max(0.0, self._timers[0][0] - self.monotonic()) if self._timers else None
@@ -215,7 +215,7 @@ def nonblocking(family: int) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+def socket_pair() -> tuple[socket.socket, socket.socket]:
     """Two connected ends: ours, which never waits, and one to give away, which may."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     ours.setblocking(False)

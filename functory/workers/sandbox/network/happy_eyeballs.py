@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
-from functory.workers.sandbox.network.event_loop import Reactor, Timer, nonblocking
+from functory.workers.sandbox.network.event_loop import EventLoop, Timer, nonblocking
 
 ATTEMPT_SECONDS = 0.25  # RFC 8305 section 8, "Connection Attempt Delay"
 
@@ -20,21 +20,21 @@ Done = Callable[[socket.socket | None, int], None]
 """Called once, with a connected socket, or with None and the errno of the last attempt."""
 
 
-class Dial:
+class HappyEyeballs:
     """Lives in the reactor's thread. ``deadline`` is a time of its clock."""
 
     def __init__(
-        self, reactor: Reactor, addresses: Sequence[str], port: int, deadline: float, done: Done
+        self, event_loop: EventLoop, addresses: Sequence[str], port: int, deadline: float, on_connected: Done
     ) -> None:
-        self._reactor = reactor
+        self._event_loop = event_loop
         self._addresses = list(reversed(addresses))
         self._port = port
-        self._done = done
+        self._on_connected = on_connected
         self._open: list[socket.socket] = []
-        self._over = False
+        self._finished = False
         self._error = errno.EHOSTUNREACH
         self._next: Timer | None = None
-        self._deadline = reactor.at(deadline, self._expired)
+        self._deadline = event_loop.call_at(deadline, self._expired)
         self._start()
 
     def cancel(self) -> None:
@@ -42,11 +42,13 @@ class Dial:
         self._finish(None)
 
     def _start(self) -> None:
-        while self._addresses and not self._over:
+        while self._addresses and not self._finished:
             if self._attempt(self._addresses.pop()):
-                self._next = self._reactor.at(self._reactor.monotonic() + ATTEMPT_SECONDS, self._start)
+                self._next = self._event_loop.call_at(
+                    self._event_loop.monotonic() + ATTEMPT_SECONDS, self._start
+                )
                 return
-        if not self._over and not self._open:
+        if not self._finished and not self._open:
             self._fail()
 
     def _attempt(self, address: str) -> bool:
@@ -64,18 +66,18 @@ class Dial:
             attempt.close()
             return False
         self._open.append(attempt)
-        self._reactor.watch(attempt, select.EPOLLOUT, lambda _: self._ready(attempt))
+        self._event_loop.watch(attempt, select.EPOLLOUT, lambda _: self._ready(attempt))
         return True
 
     def _ready(self, attempt: socket.socket) -> None:
         number = attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number == 0:
             self._finish(attempt)
-            self._done(attempt, 0)
+            self._on_connected(attempt, 0)
             return
         self._error = number
         self._open.remove(attempt)
-        self._reactor.discard(attempt)
+        self._event_loop.discard(attempt)
         if self._next is not None:
             self._next.cancel()
         self._start()
@@ -86,17 +88,17 @@ class Dial:
 
     def _fail(self) -> None:
         self._finish(None)
-        self._done(None, self._error)
+        self._on_connected(None, self._error)
 
     def _finish(self, winner: socket.socket | None) -> None:
         """Let go of everything but ``winner``."""
-        self._over = True
+        self._finished = True
         self._deadline.cancel()
         if self._next is not None:
             self._next.cancel()
         for attempt in self._open:
             if attempt is winner:
-                self._reactor.release(attempt)
+                self._event_loop.release(attempt)
             else:
-                self._reactor.discard(attempt)
+                self._event_loop.discard(attempt)
         self._open = []

@@ -13,9 +13,9 @@ import socket
 import struct
 
 from functory.workers.sandbox.confinement.cgroups import Cgroup
-from functory.workers.sandbox.pool.zygote_process import Launcher
-from functory.workers.sandbox.protocol.control import Wake
-from functory.workers.sandbox.protocol.plan import ENDED, REFUSED, STARTED, STATUS, Bounds, Fork
+from functory.workers.sandbox.pool.zygote_process import ZygoteProcess
+from functory.workers.sandbox.protocol.control import EventFd
+from functory.workers.sandbox.protocol.plan import ENDED, REFUSED, STARTED, STATUS, Bounds, ForkRequest
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
@@ -30,25 +30,25 @@ class Child:
 
     def __init__(
         self,
-        launcher: Launcher,
+        zygote: ZygoteProcess,
         bounds: Bounds,
         slot: int,
         folder: str,
-        born: float,
+        created_at: float,
         *,
         group: Cgroup | None = None,
         broker: socket.socket | None = None,
     ) -> None:
-        self.launcher = launcher
+        self.zygote = zygote
         self.bounds = bounds
         self.slot = slot
         self.folder = folder
-        self.born = born
+        self.created_at = created_at
         self.group = group
         self.runs = 0
         self.pid: int | None = None
-        self.exit: int | None = None
-        self.refused: int | None = None
+        self.wait_status: int | None = None
+        self.fork_errno: int | None = None
         self.lost = False
         self.cpu_seconds = 0.0
         self.memory_bytes = 0
@@ -67,7 +67,7 @@ class Child:
             self._their_output.append(writing)
         self._pipes = list(self.output)
         self._open = True
-        self.wake = Wake()
+        self.wake = EventFd()
         self.poll = select.poll()
         for fd in (self.channel.fileno(), self.status.fileno(), self.wake.fileno(), *self.output):
             self.poll.register(fd, select.POLLIN)
@@ -92,8 +92,8 @@ class Child:
     def fork(self) -> bool:
         """Ask the zygote for it; False when that one does not take the request."""
         groups = len(self.group.fds) if self.group is not None else 0
-        fork = Fork(bounds=self.bounds, slot=self.slot, scratch=self.folder, cgroups=groups)
-        taken = self.launcher.fork(fork, self._descriptors())
+        fork = ForkRequest(bounds=self.bounds, slot=self.slot, scratch=self.folder, cgroups=groups)
+        taken = self.zygote.fork(fork, self._descriptors())
         self._sent()
         return taken
 
@@ -113,17 +113,17 @@ class Child:
                 number,
             )
         elif word == ENDED:
-            self.exit = number
+            self.wait_status = number
             self.cpu_seconds, self.memory_bytes = cpu, memory
         elif word == REFUSED:
-            self.refused = number
+            self.fork_errno = number
             self.lost = True
 
     def ended(self) -> bool:
         """There is nothing more to hear of it."""
-        return self.exit is not None or self.lost
+        return self.wait_status is not None or self.lost
 
-    def ask_end(self) -> None:
+    def request_kill(self) -> None:
         """Have the zygote kill it; its end is told on the status socket, or was told already."""
         with contextlib.suppress(OSError):
             self.status.shutdown(socket.SHUT_WR)

@@ -12,38 +12,38 @@ import time
 from collections.abc import Callable
 
 from functory.workers.sandbox.pool.child import Child
-from functory.workers.sandbox.protocol.control import Wake
+from functory.workers.sandbox.protocol.control import EventFd
 
 _DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's word; only a broken zygote or kernel needs longer
 
 
-class Undertaker:
+class ChildReaper:
     """One thread, started with the first child. ``buried`` is called for each child that is gone."""
 
-    def __init__(self, buried: Callable[[Child], None]) -> None:
-        self._buried = buried
+    def __init__(self, on_reaped: Callable[[Child], None]) -> None:
+        self._on_reaped = on_reaped
         self._lock = threading.Lock()
-        self._wake: Wake | None = None
+        self._wake: EventFd | None = None
         self._arrived: list[Child] = []
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def take(self, child: Child, seconds: float | None = None) -> None:
+    def reap(self, child: Child, seconds: float | None = None) -> None:
         """Have the child ended. With ``seconds``, wait so long for it, on the caller's thread."""
         if not child.ended():
-            child.ask_end()
+            child.request_kill()
         if seconds is not None and not child.ended():
             child.status.settimeout(seconds)
             while not child.ended():
                 child.read_status()
         if child.ended():
-            self._bury(child)
+            self._reaped(child)
             return
         with self._lock:
             if not self._closed:
                 self._arrived.append(child)
                 if self._thread is None:
-                    self._wake = Wake()
+                    self._wake = EventFd()
                     self._thread = threading.Thread(
                         target=self._watch, args=(self._wake,), name="functory-undertaker", daemon=True
                     )
@@ -51,7 +51,7 @@ class Undertaker:
                 if self._wake is not None:
                     self._wake.set()
                 return
-        self._bury(child)
+        self._reaped(child)
 
     def close(self) -> None:
         """Bury what is there; for when all zygotes have been ended."""
@@ -62,22 +62,22 @@ class Undertaker:
             wake.set()
             thread.join(timeout=2 * _DEATH_SECONDS)
 
-    def forsake(self) -> None:
+    def close_inherited(self) -> None:
         """In a forked copy: the thread did not come along, and its children are not ours."""
         self._lock = threading.Lock()
         self._closed = True
         for child in self._arrived:
             child.close()
         if self._wake is not None:
-            self._wake.forsake()
+            self._wake.close_inherited()
 
-    def _bury(self, child: Child) -> None:
-        if child.lost and child.refused is None:
+    def _reaped(self, child: Child) -> None:
+        if child.lost and child.fork_errno is None:
             # The zygote has ended or does not answer. It is killed, and the kernel kills its children with it.
-            child.launcher.discard()
-        self._buried(child)
+            child.zygote.discard()
+        self._on_reaped(child)
 
-    def _watch(self, wake: Wake) -> None:
+    def _watch(self, wake: EventFd) -> None:
         poll = select.poll()
         poll.register(wake.fileno(), select.POLLIN)
         waiting: dict[int, tuple[Child, float]] = {}
@@ -101,7 +101,7 @@ class Undertaker:
                 if child.ended():
                     poll.unregister(fd)
                     del waiting[fd]
-                    self._bury(child)
+                    self._reaped(child)
             with self._lock:
                 if self._closed and not waiting and not self._arrived:
                     wake.close()

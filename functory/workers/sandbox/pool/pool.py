@@ -20,11 +20,11 @@ import structlog
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.confinement.cgroups import Cgroups
-from functory.workers.sandbox.network.connection_broker import Broker, Traffic
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker, Traffic
 from functory.workers.sandbox.pool.child import Child
-from functory.workers.sandbox.pool.child_reaper import Undertaker
-from functory.workers.sandbox.pool.pool_key import Kind
-from functory.workers.sandbox.pool.zygote_process import Launcher
+from functory.workers.sandbox.pool.child_reaper import ChildReaper
+from functory.workers.sandbox.pool.pool_key import PoolKey
+from functory.workers.sandbox.pool.zygote_process import ZygoteProcess
 from functory.workers.sandbox.protocol.plan import Bounds, Tier
 
 _log = structlog.get_logger(__name__)
@@ -48,17 +48,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class _Place:
+class _PoolEntry:
     """What the pool knows of one kind."""
 
-    kind: Kind
+    key: PoolKey
     starting: threading.Lock = field(default_factory=threading.Lock)
-    launcher: Launcher | None = None
+    zygote: ZygoteProcess | None = None
     since: float = 0.0
     used: float = float("-inf")
     hot: float = float("-inf")
     renewing: bool = False
-    wanted: int = 0  # threads that are getting a child from it: it may not be taken away from them
+    users: int = 0  # threads that are getting a child from it: it may not be taken away from them
     spares: dict[Bounds, list[Child]] = field(default_factory=dict)
 
 
@@ -73,7 +73,7 @@ class Pool:
         tier: Tier,
         options: Options,
         monotonic: Callable[[], float],
-        broker: Broker,
+        broker: ConnectionBroker,
         groups: Cgroups | None,
     ) -> None:
         self.tier: Tier = tier
@@ -82,33 +82,33 @@ class Pool:
         self._broker = broker
         self._groups = groups
         self._lock = threading.Lock()
-        self._places: dict[Kind, _Place] = {}
-        self._retired: list[Launcher] = []
+        self._entries: dict[PoolKey, _PoolEntry] = {}
+        self._retired: list[ZygoteProcess] = []
         self._ending = threading.Event()
-        self._tidier: threading.Thread | None = None
-        self._undertaker = Undertaker(self._buried)
-        self._also: Callable[[], None] = lambda: None
+        self._maintenance_thread: threading.Thread | None = None
+        self._child_reaper = ChildReaper(self._on_reaped)
+        self._maintenance_hook: Callable[[], None] = lambda: None
 
-    def start(self, kind: Kind) -> Launcher:
+    def start(self, key: PoolKey) -> ZygoteProcess:
         """Have a living zygote of ``kind``. Raises :class:`Unavailable` when it cannot start."""
-        place = self._take_place(kind)
+        place = self._acquire_entry(key)
         try:
-            return self._living(place)
+            return self._ensure_zygote(place)
         finally:
-            self._leave_place(place)
+            self._release_entry(place)
 
-    def child(self, kind: Kind, bounds: Bounds) -> Child:
+    def child(self, key: PoolKey, bounds: Bounds) -> Child:
         """A child that has run nothing: a spare, or one that is being forked.
 
         Raises :class:`Unavailable` when there is none to be had.
         """
-        place = self._take_place(kind)
+        place = self._acquire_entry(key)
         try:
             return self._child(place, bounds)
         finally:
-            self._leave_place(place)
+            self._release_entry(place)
 
-    def _child(self, place: _Place, bounds: Bounds) -> Child:
+    def _child(self, place: _PoolEntry, bounds: Bounds) -> Child:
         now = self._monotonic()
         with self._lock:
             if now - place.used <= _HOT_SECONDS:
@@ -118,44 +118,44 @@ class Pool:
             child = spares.pop(0) if spares else None
         if child is None:
             child = self._fork(place, bounds)
-        self._look_at_age(place, now)
+        self._replace_if_old(place, now)
         return child
 
-    def begun(self, child: Child) -> None:
+    def task_started(self, child: Child) -> None:
         """The child has its task: a kind in frequent use gets its spare now, while nobody waits for this one."""
-        if child.bounds.repeated or not self._options.spares:
+        if child.bounds.reusable or not self._options.spares:
             return
         with self._lock:
-            place = self._places.get(child.launcher.kind)
-            if place is None or place.launcher is not child.launcher or place.hot < place.used:
+            place = self._entries.get(child.zygote.pool_key)
+            if place is None or place.zygote is not child.zygote or place.hot < place.used:
                 return
         self._top_up(place, child.bounds)
 
-    def pid_of(self, kind: Kind) -> int | None:
+    def pid_of(self, key: PoolKey) -> int | None:
         """The pid of the living zygote of ``kind``."""
-        place = self._places.get(kind)
-        launcher = place.launcher if place is not None else None
+        place = self._entries.get(key)
+        launcher = place.zygote if place is not None else None
         return launcher.pid if launcher is not None and launcher.alive() else None
 
     def traffic(self, child: Child) -> Traffic | None:
         """What the child did with granted hosts since it was last asked; None where it has none."""
-        launcher = child.launcher
-        return self._broker.lap(_door(child)) if launcher.kind.hosts else None
+        launcher = child.zygote
+        return self._broker.open_period(_run_id(child)) if launcher.pool_key.hosts else None
 
-    def bury(self, child: Child, seconds: float | None = None) -> None:
+    def reap(self, child: Child, seconds: float | None = None) -> None:
         """See to it that the child ends and its traces go; with ``seconds`` wait for its end as long."""
-        self._undertaker.take(child, seconds)
+        self._child_reaper.reap(child, seconds)
 
-    def on_tidy(self, call: Callable[[], None]) -> None:
+    def on_maintenance(self, call: Callable[[], None]) -> None:
         """Have ``call`` called whenever the pool looks for what is no longer needed."""
-        self._also = call
+        self._maintenance_hook = call
 
     def close(self) -> None:
         """End every zygote, and with it every child."""
         self._ending.set()
         with self._lock:
-            places, self._places = list(self._places.values()), {}
-            launchers = [place.launcher for place in places if place.launcher] + self._retired
+            places, self._entries = list(self._entries.values()), {}
+            launchers = [place.zygote for place in places if place.zygote] + self._retired
             self._retired = []
             # Taken from their places: a thread that replaces a zygote would have them buried once more.
             spares = [child for place in places for child in _spares_of(place)]
@@ -165,53 +165,55 @@ class Pool:
             child.close()
         for launcher in launchers:
             launcher.close(_CLOSE_SECONDS)
-        self._undertaker.close()
-        if self._tidier is not None:
-            self._tidier.join(timeout=_CLOSE_SECONDS)
+        self._child_reaper.close()
+        if self._maintenance_thread is not None:
+            self._maintenance_thread.join(timeout=_CLOSE_SECONDS)
 
-    def forsake(self) -> None:
+    def close_inherited(self) -> None:
         """In a forked copy of the worker: let go of the original's processes."""
         self._ending = threading.Event()
-        for place in self._places.values():
+        for place in self._entries.values():
             for child in _spares_of(place):
                 child.close()
-            if place.launcher is not None:
-                place.launcher.forsake()
+            if place.zygote is not None:
+                place.zygote.close_inherited()
         for launcher in self._retired:
-            launcher.forsake()
-        self._undertaker.forsake()
+            launcher.close_inherited()
+        self._child_reaper.close_inherited()
 
-    def _take_place(self, kind: Kind) -> _Place:
+    def _acquire_entry(self, kind: PoolKey) -> _PoolEntry:
         """The place of a kind, which stays until ``_leave_place``."""
         with self._lock:
             if self._ending.is_set():
                 raise Unavailable(
                     "the runner is closed", "the worker is shutting down", "start another worker"
                 )
-            if self._tidier is None:
-                self._tidier = threading.Thread(target=self._tidy, name="functory-pool", daemon=True)
-                self._tidier.start()
-            place = self._places.setdefault(kind, _Place(kind))
-            place.wanted += 1
+            if self._maintenance_thread is None:
+                self._maintenance_thread = threading.Thread(
+                    target=self._maintain, name="functory-pool", daemon=True
+                )
+                self._maintenance_thread.start()
+            place = self._entries.setdefault(kind, _PoolEntry(kind))
+            place.users += 1
             return place
 
-    def _leave_place(self, place: _Place) -> None:
+    def _release_entry(self, place: _PoolEntry) -> None:
         with self._lock:
-            place.wanted -= 1
+            place.users -= 1
 
-    def _living(self, place: _Place) -> Launcher:
+    def _ensure_zygote(self, place: _PoolEntry) -> ZygoteProcess:
         """The zygote of a place; a new one is started while nobody but those who want the same waits."""
         with place.starting:
-            launcher = place.launcher
+            launcher = place.zygote
             if launcher is not None and launcher.alive():
                 return launcher
             if launcher is not None:
                 _log.warning("zygote_restarted", pid=launcher.pid)
                 self._drop_spares(place)
                 launcher.discard()
-            place.launcher = None
+            place.zygote = None
             self._make_room(place)
-            place.launcher = launcher = Launcher(place.kind, self.tier)
+            place.zygote = launcher = ZygoteProcess(place.key, self.tier)
             place.since = self._monotonic()
             # After it can be found: either ``close`` has seen it, or this sees that the pool is closed.
             if self._ending.is_set():
@@ -221,10 +223,10 @@ class Pool:
                 )
             return launcher
 
-    def _look_at_age(self, place: _Place, now: float) -> None:
+    def _replace_if_old(self, place: _PoolEntry, now: float) -> None:
         """Have a zygote that has served long enough replaced. The next one starts beside: nobody waits for it."""
         with self._lock:
-            old = place.launcher
+            old = place.zygote
             if old is None or place.renewing or not old.alive():
                 return
             worn = old.forks >= self._options.zygote_executions
@@ -233,9 +235,9 @@ class Pool:
             place.renewing = True
         threading.Thread(target=self._renew, args=(place, old), name="functory-zygote", daemon=True).start()
 
-    def _renew(self, place: _Place, old: Launcher) -> None:
+    def _renew(self, place: _PoolEntry, old: ZygoteProcess) -> None:
         try:
-            launcher = Launcher(place.kind, self.tier)
+            launcher = ZygoteProcess(place.key, self.tier)
         except (Unavailable, OSError) as error:
             # The old one goes on; the next execution tries again.
             _log.warning("zygote_not_renewed", reason=str(error))
@@ -244,16 +246,16 @@ class Pool:
             place.renewing = False
             if launcher is None:
                 return
-            if place.launcher is not old:
+            if place.zygote is not old:
                 launcher.discard()
                 return
-            place.launcher, place.since = launcher, self._monotonic()
+            place.zygote, place.since = launcher, self._monotonic()
             if self._ending.is_set():
                 launcher.discard()
         self._drop_spares(place)
         self._retire(old)
 
-    def _retire(self, launcher: Launcher) -> None:
+    def _retire(self, launcher: ZygoteProcess) -> None:
         """Close it once its last child has ended."""
         with self._lock:
             if not launcher.idle():
@@ -261,29 +263,29 @@ class Pool:
                 return
         launcher.close(_CLOSE_SECONDS)
 
-    def _make_room(self, wanted: _Place) -> None:
+    def _make_room(self, wanted: _PoolEntry) -> None:
         """End the idle zygotes that were used the longest ago, if there are too many."""
         with self._lock:
-            others = [p for p in self._places.values() if p is not wanted and p.launcher is not None]
+            others = [p for p in self._entries.values() if p is not wanted and p.zygote is not None]
             # More than one, when there were more kinds at work than zygotes may be kept.
             surplus = max(0, len(others) + 1 - self._options.zygotes)
             idle = sorted(filter(_unused, others), key=lambda p: p.used)
             victims = idle[:surplus]
             for victim in victims:
-                del self._places[victim.kind]
+                del self._entries[victim.key]
         for victim in victims:
-            self._end_place(victim)
+            self._end_entry(victim)
 
-    def _end_place(self, place: _Place) -> None:
+    def _end_entry(self, place: _PoolEntry) -> None:
         """End a place that has been taken out of the table."""
         self._drop_spares(place)
-        launcher, place.launcher = place.launcher, None
+        launcher, place.zygote = place.zygote, None
         if launcher is not None:
             self._retire(launcher)
 
-    def _fork(self, place: _Place, bounds: Bounds) -> Child:
+    def _fork(self, place: _PoolEntry, bounds: Bounds) -> Child:
         for _ in range(3):
-            launcher = self._living(place)
+            launcher = self._ensure_zygote(place)
             child = self._request(launcher, bounds)
             if child is not None:
                 return child
@@ -293,8 +295,8 @@ class Pool:
             "look at the worker's log; functory doctor",
         )
 
-    def _request(self, launcher: Launcher, bounds: Bounds) -> Child | None:
-        slot = launcher.take_slot()
+    def _request(self, launcher: ZygoteProcess, bounds: Bounds) -> Child | None:
+        slot = launcher.acquire_slot()
         if slot is None:
             raise Unavailable("no process for the execution", "one zygote has too many children")
         group = None
@@ -303,30 +305,30 @@ class Pool:
         try:
             folder = launcher.new_scratch()
             if folder is None:
-                self._give_slot(launcher, slot)
+                self._release_slot(launcher, slot)
                 return None
             if self._groups is not None:
-                group = self._groups.take(bounds.memory_bytes, bounds.threads + bounds.processes)
-            if launcher.kind.hosts:
+                group = self._groups.acquire(bounds.memory_bytes, bounds.threads + bounds.processes)
+            if launcher.pool_key.hosts:
                 broker = self._broker.open(
-                    f"{launcher.pid}/{slot}", launcher.kind.hosts, self._options.traffic_bytes
+                    f"{launcher.pid}/{slot}", launcher.pool_key.hosts, self._options.traffic_bytes
                 )
             child = Child(launcher, bounds, slot, folder, self._monotonic(), group=group, broker=broker)
         except BaseException:
             if group is not None:
-                group.give_back()
+                group.release()
             if folder:
                 scratch.remove(folder)
-            self._give_slot(launcher, slot)
+            self._release_slot(launcher, slot)
             raise
         if child.fork():
             return child
-        self._buried(child)
+        self._on_reaped(child)
         return None
 
-    def _top_up(self, place: _Place, bounds: Bounds) -> None:
+    def _top_up(self, place: _PoolEntry, bounds: Bounds) -> None:
         """Ask for spares: the zygote forks them while the execution that took one runs."""
-        launcher = place.launcher
+        launcher = place.zygote
         with self._lock:
             missing = self._options.spares - len(place.spares.get(bounds, ()))
         for _ in range(missing):
@@ -339,33 +341,33 @@ class Pool:
             if child is None:
                 return
             with self._lock:
-                if place.launcher is launcher:
+                if place.zygote is launcher:
                     place.spares.setdefault(bounds, []).append(child)
                     continue
-            self.bury(child)
+            self.reap(child)
 
-    def _drop_spares(self, place: _Place) -> None:
+    def _drop_spares(self, place: _PoolEntry) -> None:
         with self._lock:
             children = _spares_of(place)
             place.spares = {}
         for child in children:
-            self.bury(child)
+            self.reap(child)
 
-    def _buried(self, child: Child) -> None:
+    def _on_reaped(self, child: Child) -> None:
         """A child is gone: what it had is free again."""
         child.close()
         if child.group is not None:
-            child.group.give_back()
+            child.group.release()
         if child.folder:
             scratch.remove(child.folder)
-        launcher = child.launcher
-        if launcher.kind.hosts:
-            self._broker.close(_door(child))
-        self._give_slot(launcher, child.slot)
+        launcher = child.zygote
+        if launcher.pool_key.hosts:
+            self._broker.close(_run_id(child))
+        self._release_slot(launcher, child.slot)
 
-    def _give_slot(self, launcher: Launcher, slot: int) -> None:
+    def _release_slot(self, launcher: ZygoteProcess, slot: int) -> None:
         """One child less; a zygote that is retired ends with its last."""
-        launcher.give_slot(slot)
+        launcher.release_slot(slot)
         with self._lock:
             done = launcher in self._retired and launcher.idle()
             if done:
@@ -373,40 +375,40 @@ class Pool:
         if done:
             launcher.close(_CLOSE_SECONDS)
 
-    def _tidy(self) -> None:
+    def _maintain(self) -> None:
         ending = self._ending
         while not ending.wait(_TIDY_SECONDS):
             now = self._monotonic()
             tired: list[Child] = []
-            old: list[_Place] = []
+            old: list[_PoolEntry] = []
             with self._lock:
-                for place in list(self._places.values()):
+                for place in list(self._entries.values()):
                     if now - place.used > _SPARE_SECONDS:
                         tired += _spares_of(place)
                         place.spares = {}
-                    aged = place.launcher is not None and now - place.since > self._options.zygote_seconds
+                    aged = place.zygote is not None and now - place.since > self._options.zygote_seconds
                     if aged and now - place.used > _IDLE_SECONDS and _unused(place):
-                        del self._places[place.kind]
+                        del self._entries[place.key]
                         old.append(place)
             for child in tired:
-                self.bury(child)
+                self.reap(child)
             for place in old:
-                self._end_place(place)
-            self._also()
+                self._end_entry(place)
+            self._maintenance_hook()
 
 
-def _door(child: Child) -> str:
+def _run_id(child: Child) -> str:
     """The child's name at the broker."""
-    return f"{child.launcher.pid}/{child.slot}"
+    return f"{child.zygote.pid}/{child.slot}"
 
 
-def _spares_of(place: _Place) -> list[Child]:
+def _spares_of(place: _PoolEntry) -> list[Child]:
     return [child for children in place.spares.values() for child in children]
 
 
-def _unused(place: _Place) -> bool:
+def _unused(place: _PoolEntry) -> bool:
     """Its zygote has no children but spares, nobody wants one, and no other zygote is about to take over."""
-    if place.wanted or place.renewing:
+    if place.users or place.renewing:
         return False
-    launcher = place.launcher
-    return launcher is None or launcher.living() <= len(_spares_of(place))
+    launcher = place.zygote
+    return launcher is None or launcher.child_count() <= len(_spares_of(place))

@@ -8,12 +8,12 @@ from functory.workers.sandbox.protocol.job import Job
 from functory.workers.sandbox.protocol.plan import Plan, Tier
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
+class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
     """Environment, trust domain and grants, as section 6 of the sandbox's design wants them apart."""
 
     packages: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
-    domain: str = ""
+    trust_domain: str = ""
     hosts: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -36,13 +36,13 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def kind_of(job: Job) -> Kind:
+def pool_key_of(job: Job) -> PoolKey:
     """The kind of zygote that may run ``job``."""
     grants = job.grants
-    return Kind(
+    return PoolKey(
         packages=job.packages,
         preload=job.preload,
-        domain=job.domain,
+        trust_domain=job.trust_domain,
         hosts=grants.hosts,
         read=grants.read,
         write=grants.write,

@@ -13,23 +13,23 @@ from typing import NamedTuple
 
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.pool import Options, Pool
-from functory.workers.sandbox.pool.pool_key import Kind
+from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.protocol.job import Job
 from functory.workers.sandbox.protocol.plan import Bounds
 
-_IDLE_MOST = 32  # of one version; as many as ran at the same time
+_MAX_IDLE = 32  # of one version; as many as ran at the same time
 
 
-class Key(NamedTuple):
+class WarmKey(NamedTuple):
     """What makes two executions the same to a warm child: the code to the letter, its grants, its limits."""
 
     entry: str
     codes: frozenset[tuple[str, str]]
-    kind: Kind
+    pool_key: PoolKey
     bounds: Bounds
 
 
-class Warm:
+class WarmChildren:
     """The idle warm children. ``take`` one, run it, and ``keep`` it or bury it."""
 
     def __init__(self, pool: Pool, options: Options, monotonic: Callable[[], float]) -> None:
@@ -37,29 +37,29 @@ class Warm:
         self._options = options
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._idle: dict[Key, list[Child]] = {}
-        pool.on_tidy(self._tidy)
+        self._idle: dict[WarmKey, list[Child]] = {}
+        pool.on_maintenance(self._evict_stale)
 
-    def take(self, key: Key) -> Child:
+    def acquire(self, key: WarmKey) -> Child:
         """A child that has run this version and is silent, or a new one. Raises ``Unavailable``."""
         while True:
             with self._lock:
                 idle = self._idle.get(key)
                 child = idle.pop() if idle else None
             if child is None:
-                return self._pool.child(key.kind, key.bounds)
-            if self._fresh(child) and not child.poll.poll(0):
+                return self._pool.child(key.pool_key, key.bounds)
+            if self._is_reusable(child) and not child.poll.poll(0):
                 return child
-            self._pool.bury(child)
+            self._pool.reap(child)
 
-    def keep(self, key: Key, child: Child) -> bool:
+    def put_back(self, key: WarmKey, child: Child) -> bool:
         """Put a child back that has just succeeded; False when it has served long enough."""
         child.runs += 1
-        if not self._fresh(child):
+        if not self._is_reusable(child):
             return False
         with self._lock:
             idle = self._idle.setdefault(key, [])
-            if len(idle) >= _IDLE_MOST:
+            if len(idle) >= _MAX_IDLE:
                 return False
             idle.append(child)
         return True
@@ -70,30 +70,30 @@ class Warm:
             children = [child for idle in self._idle.values() for child in idle]
             self._idle = {}
         for child in children:
-            self._pool.bury(child)
+            self._pool.reap(child)
 
-    def forsake(self) -> None:
+    def close_inherited(self) -> None:
         """In a forked copy of the worker: let go of the original's."""
         for idle in self._idle.values():
             for child in idle:
                 child.close()
 
-    def _tidy(self) -> None:
+    def _evict_stale(self) -> None:
         """Give up those that nobody has come back for."""
         with self._lock:
-            tired = [child for idle in self._idle.values() for child in idle if not self._fresh(child)]
+            tired = [child for idle in self._idle.values() for child in idle if not self._is_reusable(child)]
             self._idle = {
                 key: kept for key, idle in self._idle.items() if (kept := [c for c in idle if c not in tired])
             }
         for child in tired:
-            self._pool.bury(child)
+            self._pool.reap(child)
 
-    def _fresh(self, child: Child) -> bool:
-        age = self._monotonic() - child.born
+    def _is_reusable(self, child: Child) -> bool:
+        age = self._monotonic() - child.created_at
         return child.runs < self._options.reuse_calls and age < self._options.reuse_seconds
 
 
-def key_of(job: Job, kind: Kind) -> Key:
+def warm_key_of(job: Job, kind: PoolKey) -> WarmKey:
     """The key of a job of ``kind``."""
     codes = frozenset((name, code.source) for name, code in job.codes.items())
-    return Key(job.entry, codes, kind, job.limits.bounds(repeated=True))
+    return WarmKey(job.entry, codes, kind, job.limits.bounds(reusable=True))

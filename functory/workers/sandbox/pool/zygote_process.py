@@ -23,8 +23,8 @@ import msgspec
 
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.confinement import scratch, user_ids
-from functory.workers.sandbox.pool.pool_key import Kind
-from functory.workers.sandbox.protocol.plan import FAILED, READY, SLOTS, Fork, Tier
+from functory.workers.sandbox.pool.pool_key import PoolKey
+from functory.workers.sandbox.protocol.plan import FAILED, MAX_CHILDREN, READY, ForkRequest, Tier
 
 START_SECONDS = 60.0  # 0.1 s on an idle machine, 0.3 s with pandas; a loaded one may take its time
 _SEND_SECONDS = 10.0  # a zygote that does not take a 100-byte message for so long is stopped or broken
@@ -50,7 +50,7 @@ _ENVIRONMENT = {
 }
 
 
-def sweep() -> None:
+def remove_stale_folders() -> None:
     """Remove the folders of workers that were killed together with their zygotes."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         number = folder.name.removeprefix(_PREFIX).split("-")[0]
@@ -63,7 +63,7 @@ def _first_id(tier: Tier, seed: int) -> int:
     if tier not in ("A", "C") or os.geteuid() != 0:
         return 0
     try:
-        return user_ids.free_ids(SLOTS + 1, seed)
+        return user_ids.free_ids(MAX_CHILDREN + 1, seed)
     except OSError:
         if tier == "A":
             raise
@@ -97,14 +97,14 @@ def _paths(inspecting: bool) -> list[str]:
     return list(dict.fromkeys([_ROOT, *folders]))
 
 
-class Launcher:
+class ZygoteProcess:
     """A started zygote. ``fork`` is safe to call from many threads.
 
     Raises ``Unavailable`` when it cannot start; then it has been removed already.
     """
 
-    def __init__(self, kind: Kind, tier: Tier) -> None:
-        self.kind = kind
+    def __init__(self, pool_key: PoolKey, tier: Tier) -> None:
+        self.pool_key = pool_key
         self.tier: Tier = tier
         self.broken = False
         self.forks = 0
@@ -112,7 +112,7 @@ class Launcher:
         self._lock = threading.Lock()
         self._discarding = threading.Lock()
         self._serial = count(1)
-        self._slots = list(range(SLOTS, 0, -1))
+        self._slots = list(range(MAX_CHILDREN, 0, -1))
         self._handle: int | None = None
         self.base = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -123,7 +123,7 @@ class Launcher:
             python = os.path.realpath(sys.executable)
             argv = [python, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT, str(fd), self.base]
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and constants
-                [*argv, *_paths(kind.inspecting)],
+                [*argv, *_paths(pool_key.inspecting)],
                 pass_fds=[fd],
                 env=_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
@@ -132,7 +132,7 @@ class Launcher:
                 start_new_session=True,
             )
         try:
-            answer = self._introduce()
+            answer = self._handshake()
         except OSError as error:
             answer = str(error).encode()
         if answer != READY:
@@ -145,14 +145,14 @@ class Launcher:
             )
         self._control.settimeout(_SEND_SECONDS)
 
-    def _introduce(self) -> bytes:
+    def _handshake(self) -> bytes:
         """Send the plan, wait for the answer; the kernel tells the zygote's pid in our numbers."""
         self._first_id = _first_id(self.tier, self._process.pid)
         if self._first_id:
             os.chown(self.base, self._first_id, self._first_id)
         self._control.settimeout(START_SECONDS)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._control.send(msgspec.msgpack.encode(self.kind.plan(self.tier, self.base, self._first_id)))
+        self._control.send(msgspec.msgpack.encode(self.pool_key.plan(self.tier, self.base, self._first_id)))
         space = socket.CMSG_SPACE(_CREDENTIALS.size)
         answer, ancillary, _, _ = self._control.recvmsg(_ANSWER_BYTES, space)
         for level, sort, data in ancillary:
@@ -165,23 +165,23 @@ class Launcher:
     def alive(self) -> bool:
         return not self.broken and self._process.poll() is None
 
-    def take_slot(self) -> int | None:
+    def acquire_slot(self) -> int | None:
         """A number that no living child has; None when there is none left."""
         with self._lock:
             return self._slots.pop() if self._slots else None
 
-    def give_slot(self, slot: int) -> None:
+    def release_slot(self, slot: int) -> None:
         with self._lock:
             self._slots.append(slot)
 
-    def living(self) -> int:
+    def child_count(self) -> int:
         """How many children it has."""
         with self._lock:
-            return SLOTS - len(self._slots)
+            return MAX_CHILDREN - len(self._slots)
 
     def idle(self) -> bool:
         """It has no children."""
-        return self.living() == 0
+        return self.child_count() == 0
 
     def new_scratch(self) -> str | None:
         """A fresh empty folder for one child, in tiers that mount none; whoever asks for it removes it.
@@ -200,7 +200,7 @@ class Launcher:
             return None
         return path
 
-    def fork(self, request: Fork, fds: list[int]) -> bool:
+    def fork(self, request: ForkRequest, fds: list[int]) -> bool:
         """Ask for a child; False (and ``broken``) when the zygote does not take the request."""
         payload = msgspec.msgpack.encode(request)
         try:
@@ -212,7 +212,7 @@ class Launcher:
             return False
         return True
 
-    def signal(self) -> int | None:
+    def death_signal(self) -> int | None:
         """The signal that ended the zygote, None if it ended otherwise or lives."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(timeout=1)
@@ -252,7 +252,7 @@ class Launcher:
             self._control.close()
         scratch.remove(self.base)
 
-    def forsake(self) -> None:
+    def close_inherited(self) -> None:
         """In a forked copy of the worker: let go of what belongs to the original, and end nothing."""
         self.broken = True
         self._lock = threading.Lock()

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 FRAME_BYTES = 1024  # of a request: a name of 253 characters and all the rest fit in
 
-LONGEST_CONNECT = 60.0
+MAX_CONNECT_SECONDS = 60.0
 
 
 class Connect(msgspec.Struct, tag_field="t", tag="connect", forbid_unknown_fields=True, kw_only=True):
@@ -18,7 +18,7 @@ class Connect(msgspec.Struct, tag_field="t", tag="connect", forbid_unknown_field
     id: Annotated[int, Meta(ge=1, le=2**53)]
     host: Annotated[str, Meta(min_length=1, max_length=255)]
     port: Annotated[int, Meta(ge=1, le=65_535)]
-    timeout: Annotated[float, Meta(gt=0, le=LONGEST_CONNECT)]
+    timeout: Annotated[float, Meta(gt=0, le=MAX_CONNECT_SECONDS)]
 
 
 class Answer(msgspec.Struct, tag_field="t", tag="answer", kw_only=True):

@@ -6,7 +6,7 @@ import os
 import threading
 
 
-class Wake:
+class EventFd:
     """An eventfd (eventfd(2)) that any thread may set, also after its owner has closed it."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Wake:
                 os.close(self._fd)
                 self._fd = None
 
-    def forsake(self) -> None:
+    def close_inherited(self) -> None:
         """In a forked copy, where a thread that is not there may hold the lock: close it."""
         self._lock = threading.Lock()
         self.close()
@@ -48,7 +48,7 @@ class Control:
         self.ended = threading.Event()
         self._lock = threading.Lock()
         self._reason: str | None = None
-        self._wake: Wake | None = None
+        self._wake: EventFd | None = None
 
     @property
     def reason(self) -> str | None:
@@ -63,7 +63,7 @@ class Control:
             if self._wake is not None:
                 self._wake.set()
 
-    def attach(self, wake: Wake) -> None:
+    def attach(self, wake: EventFd) -> None:
         """Called by the run that this control is for, once."""
         with self._lock:
             self._wake = wake

@@ -23,9 +23,9 @@ from msgspec import Meta
 
 from functory.workers.sandbox.protocol.job import Job, ResultKind
 
-DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
-IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
-WRITTEN = 1000  # files of one execution that are noted as written by it
+MAX_DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
+MAX_IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
+MAX_WRITTEN_FILES = 1000  # files of one execution that are noted as written by it
 ENVELOPE_BYTES = 16_384  # what a frame may hold beside the value that a limit speaks of
 _HEADER = struct.Struct("<I")
 _JSON_TEXT = 1  # the extension type, see the module's docstring
@@ -107,7 +107,7 @@ class Llm(Request, tag="llm"):
     arguments: Arguments
 
 
-class Begun(_Frame, tag="begun"):
+class TaskStarted(_Frame, tag="begun"):
     """The child has its task, and runs it from now on: one that ends before has run nothing."""
 
 
@@ -116,7 +116,7 @@ class LogRecord(_Frame, tag="log"):
     text: Annotated[str, Meta(max_length=65_536)]
 
 
-class Wrote(_Frame, tag="wrote"):
+class FileWritten(_Frame, tag="wrote"):
     """A granted file is opened for writing. Paths are bytes: each is the letter of its number (Latin-1)."""
 
     path: Annotated[str, Meta(max_length=4096)]
@@ -219,9 +219,9 @@ FromGuest = (
     | StateDelete
     | Functions
     | Llm
-    | Begun
+    | TaskStarted
     | LogRecord
-    | Wrote
+    | FileWritten
     | SpanOpened
     | SpanClosed
     | Finished
@@ -247,24 +247,24 @@ def pack(message: Any) -> bytes:
     return _encoder.encode(message)
 
 
-def frame(message: Any) -> bytes:
+def encode_frame(message: Any) -> bytes:
     """A message as it goes over the socket. OverflowError, TypeError or UnicodeEncodeError if it cannot."""
     payload = _encoder.encode(message)
     return _HEADER.pack(len(payload)) + payload
 
 
-def frame_for_guest(message: Start | Inspect | Reply) -> bytes:
+def encode_for_guest(message: Start | Inspect | Reply) -> bytes:
     """Like ``frame``, for values from the engine: what msgpack cannot hold goes as an extension type."""
     try:
-        return frame(message)
+        return encode_frame(message)
     except (OverflowError, UnicodeEncodeError):
-        return frame(_wrap(msgspec.to_builtins(message), 0))
+        return encode_frame(_wrap(msgspec.to_builtins(message), 0))
 
 
 def _wrap(value: Any, depth: int) -> Any:
     """Replace what msgpack cannot hold by its JSON text, with everything but ASCII escaped."""
-    if depth > 2 * DEPTH:
-        raise TypeError(f"the value is nested deeper than {DEPTH} levels")
+    if depth > 2 * MAX_DEPTH:
+        raise TypeError(f"the value is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict) and all(_is_utf8(key) for key in value):
         return {key: _wrap(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -307,8 +307,8 @@ _SAFE = (str, int, bool, type(None), SpanError, ErrorInfo)
 def check_json(value: Any, depth: int = 0) -> None:
     """Refuse what JSON does not know (bytes, times, extension types, NaN) and nesting beyond ``DEPTH``."""
     kind = type(value)
-    if depth >= DEPTH and kind in (list, dict):
-        raise ProtocolError(f"nested deeper than {DEPTH} levels")
+    if depth >= MAX_DEPTH and kind in (list, dict):
+        raise ProtocolError(f"nested deeper than {MAX_DEPTH} levels")
     if kind is list:
         for item in value:
             if type(item) not in _SAFE:

@@ -86,7 +86,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traffic_bytes: int = 256 * 1024 * 1024
     """Sent to and received from granted hosts, together."""
 
-    def bounds(self, repeated: bool = False) -> Bounds:
+    def bounds(self, reusable: bool = False) -> Bounds:
         """The part that the kernel enforces, from before the child knows what it will run."""
         return Bounds(
             cpu_seconds=self.cpu_seconds,
@@ -97,7 +97,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             processes=self.processes,
             scratch_bytes=self.scratch_bytes,
             scratch_files=self.scratch_files,
-            repeated=repeated,
+            reusable=reusable,
         )
 
 
@@ -137,7 +137,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``site-packages`` folders of its environments, in the order of the search."""
     preload: tuple[str, ...] = ()
     """Modules of them that the zygote imports once for all executions."""
-    domain: str = ""
+    trust_domain: str = ""
     """Executions of different trust domains never share a zygote."""
     grants: Grants = Grants()
     reuse: bool = False
@@ -188,7 +188,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     kill_reason: str | None = None
     spans: list[Span] = []
     logs: list[Log] = []
-    wrote: list[bytes] = []
+    written_files: list[bytes] = []
     duration_seconds: float = 0.0
     waited_seconds: float = 0.0
     pid: int | None = None

@@ -27,12 +27,12 @@ _HARMLESS = {
 }
 
 
-def harmless(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Text without control characters (tab and line feed stay) and without unpaired surrogates."""
     return text.encode("utf-8", "backslashreplace").decode().translate(_HARMLESS)
 
 
-class Logbook:
+class LogCollector:
     """The log rows of one execution, in order of arrival."""
 
     def __init__(self, limits: Limits) -> None:
@@ -106,6 +106,10 @@ class Logbook:
     def _add(self, stream, level: str | None, text: str, offset: float) -> None:
         self.logs.append(
             Log(
-                seq=len(self.logs) + 1, stream=stream, level=level, text=harmless(text), offset_seconds=offset
+                seq=len(self.logs) + 1,
+                stream=stream,
+                level=level,
+                text=escape_control_characters(text),
+                offset_seconds=offset,
             )
         )

@@ -13,7 +13,7 @@ import msgspec
 
 Tier = Literal["A", "B", "C", "none"]
 
-SLOTS = 256
+MAX_CHILDREN = 256
 """Children of one zygote that may live at the same time; in tier A each slot has a user id of its own."""
 
 
@@ -50,11 +50,11 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     scratch_bytes: int
     scratch_files: int
-    repeated: bool = False
+    reusable: bool = False
     """The child runs many executions: the worker watches the CPU time of each."""
 
 
-class Fork(msgspec.Struct, frozen=True, kw_only=True):
+class ForkRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one child.
 
     Its descriptors come along in this order: channel, stdout, stderr, status, the broker's socket where the

@@ -16,7 +16,7 @@ import structlog
 
 from functory.engine.errors import ExecutionFailed, FunctoryError, Refused
 from functory.workers.sandbox.protocol.frames import (
-    IN_FLIGHT,
+    MAX_IN_FLIGHT,
     Call,
     Emit,
     Functions,
@@ -31,7 +31,7 @@ from functory.workers.sandbox.protocol.frames import (
     StateGet,
     StateSet,
     Submit,
-    frame_for_guest,
+    encode_for_guest,
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job
@@ -39,16 +39,16 @@ from functory.workers.sandbox.protocol.job import Job
 _log = structlog.get_logger(__name__)
 
 
-class Requests:
+class RequestHandler:
     """Checks order and budget of requests, and has ``host`` answer them.
 
     ``deliver(request, reply_frame)`` is called on one of the threads for each answer.
     """
 
-    def __init__(self, job: Job, host: Host, deliver: Callable[[Request, bytes], None]) -> None:
+    def __init__(self, job: Job, host: Host, on_reply: Callable[[Request, bytes], None]) -> None:
         self._job = job
         self._host = host
-        self._deliver = deliver
+        self._on_reply = on_reply
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._threads = 0
         self._last_id = 0
@@ -60,8 +60,8 @@ class Requests:
         """Take a request of the child; ``ProtocolError`` if it may not ask this now."""
         if request.id <= self._last_id:
             raise ProtocolError(f"request id {request.id} is not above {self._last_id}")
-        if self.in_flight >= IN_FLIGHT:
-            raise ProtocolError(f"more than {IN_FLIGHT} requests at the same time")
+        if self.in_flight >= MAX_IN_FLIGHT:
+            raise ProtocolError(f"more than {MAX_IN_FLIGHT} requests at the same time")
         self._count += 1
         if self._count > self._job.limits.calls:
             raise ProtocolError(f"more than {self._job.limits.calls} requests")
@@ -80,11 +80,11 @@ class Requests:
 
     def _work(self) -> None:
         while (request := self._queue.get()) is not None:
-            self._deliver(request, self._reply(request))
+            self._on_reply(request, self._reply(request))
 
     def _reply(self, request: Request) -> bytes:
         try:
-            return frame_for_guest(Reply(id=request.id, value=self._ask(request)))
+            return encode_for_guest(Reply(id=request.id, value=self._call_host(request)))
         except FunctoryError as error:
             return self._refusal(request.id, error)
         except Exception:
@@ -105,9 +105,9 @@ class Requests:
                 execution_id=error.execution_id,
                 error=error.error,
             )
-        return frame_for_guest(Reply(id=request_id, error=info))
+        return encode_for_guest(Reply(id=request_id, error=info))
 
-    def _ask(self, request: Request) -> Any:
+    def _call_host(self, request: Request) -> Any:
         host = self._host
         match request:
             case Call():

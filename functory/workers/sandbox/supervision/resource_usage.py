@@ -15,7 +15,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Weight:
+class ResourceUsage:
     """The processes below ``pid``, itself included. ``look`` brings the attributes up to date.
 
     ``cpu_seconds`` never falls; what was used between the last look and the end of a process is lost.
@@ -29,7 +29,7 @@ class Weight:
         self.memory_bytes = 0
         self._shared: int | None = None
 
-    def look(self) -> None:
+    def sample(self) -> None:
         memory = self._shared or 0
         pending = [self._pid]
         while pending:
@@ -49,7 +49,7 @@ class Weight:
         self.cpu_seconds = sum(self._used.values())
 
 
-def nameless(pid: int) -> int:
+def unlinked_file_bytes(pid: int) -> int:
     """Bytes on the disk of open files that are in no folder any more; 0 where /proc does not tell."""
     found: dict[tuple[int, int], int] = {}
     with contextlib.suppress(OSError):

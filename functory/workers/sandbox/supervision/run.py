@@ -13,10 +13,11 @@ from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.frames import (
     ENVELOPE_BYTES,
-    WRITTEN,
+    MAX_WRITTEN_FILES,
     Call,
     ErrorInfo,
     Failed,
+    FileWritten,
     Finished,
     FromGuest,
     Gather,
@@ -25,13 +26,12 @@ from functory.workers.sandbox.protocol.frames import (
     Request,
     SpanClosed,
     SpanOpened,
-    Wrote,
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Status
-from functory.workers.sandbox.protocol.log_lines import harmless
-from functory.workers.sandbox.supervision.request_handler import Requests
-from functory.workers.sandbox.supervision.spans import Spanbook
+from functory.workers.sandbox.protocol.log_lines import escape_control_characters
+from functory.workers.sandbox.supervision.request_handler import RequestHandler
+from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor, Verdict, outcome_error
 
 _FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", "setup": "sandbox_error"}
@@ -47,14 +47,14 @@ class Run:
         child: Child,
         monotonic: Callable[[], float],
         control: Control,
-        begun: Callable[[Child], None],
+        on_task_started: Callable[[Child], None],
     ) -> None:
         self._job = job
         self._child = child
-        self._spans = Spanbook(job)
-        self._requests = Requests(job, host, self._deliver)
+        self._spans = SpanCollector(job)
+        self._requests = RequestHandler(job, host, self._on_reply)
         self._answered: deque[tuple[Request, bytes]] = deque()
-        self._wrote: dict[bytes, None] = {}
+        self._written_files: dict[bytes, None] = {}
         self._last: Finished | Failed | None = None
         self._supervisor = Supervisor(
             child,
@@ -63,24 +63,24 @@ class Run:
             self._on_frame,
             control,
             on_wake=self._on_wake,
-            on_begun=lambda: begun(child),
+            on_task_started=lambda: on_task_started(child),
         )
 
     @property
-    def told(self) -> bool:
+    def child_reported_end(self) -> bool:
         """The child told its end itself."""
-        return self._supervisor.told
+        return self._supervisor.child_reported_end
 
     @property
-    def clean(self) -> bool:
+    def is_reusable(self) -> bool:
         """Nothing of this run is left in the child's channel: another may follow."""
-        return self.told and self._requests.in_flight == 0
+        return self.child_reported_end and self._requests.in_flight == 0
 
-    def outcome(self, first: bytes) -> Outcome | None:
+    def outcome(self, first_frame: bytes) -> Outcome | None:
         """Run to the end; None when nothing was started."""
         supervisor = self._supervisor
         try:
-            verdict = supervisor.supervise(first)
+            verdict = supervisor.supervise(first_frame)
         finally:
             self._requests.close()
         if verdict is None:
@@ -90,7 +90,7 @@ class Run:
             fields = {
                 "result": self._last.value,
                 "result_kind": self._last.kind,
-                "warnings": [harmless(text) for text in self._last.warnings],
+                "warnings": [escape_control_characters(text) for text in self._last.warnings],
             }
         elif isinstance(self._last, Failed):
             fields = {"error": self._error(self._last)}
@@ -101,8 +101,8 @@ class Run:
             signal=verdict.signal,
             kill_reason=verdict.kill_reason,
             spans=self._spans.spans(supervisor.duration),
-            logs=supervisor.logbook.close(supervisor.duration),
-            wrote=list(self._wrote),
+            logs=supervisor.log_collector.close(supervisor.duration),
+            written_files=list(self._written_files),
             duration_seconds=supervisor.duration,
             waited_seconds=supervisor.waited,
             pid=self._child.pid,
@@ -133,10 +133,12 @@ class Run:
                     raise ProtocolError(f"a request of {size} bytes")
                 self._requests.accept(frame)
                 if isinstance(frame, Call | Gather):
-                    supervisor.hold_clock()
+                    supervisor.pause_clock()
             case LogRecord():
-                supervisor.logbook.record(harmless(frame.level), frame.text, size, supervisor.offset)
-            case Wrote():
+                supervisor.log_collector.record(
+                    escape_control_characters(frame.level), frame.text, size, supervisor.offset
+                )
+            case FileWritten():
                 self._note(frame.path)
             case SpanOpened():
                 self._spans.open(frame, size)
@@ -162,12 +164,12 @@ class Run:
 
     def _note(self, path: str) -> None:
         try:
-            if len(self._wrote) < WRITTEN:
-                self._wrote[path.encode("latin-1")] = None
+            if len(self._written_files) < MAX_WRITTEN_FILES:
+                self._written_files[path.encode("latin-1")] = None
         except UnicodeEncodeError:
             raise ProtocolError("a path is no bytes") from None
 
-    def _deliver(self, request: Request, reply: bytes) -> None:
+    def _on_reply(self, request: Request, reply: bytes) -> None:
         self._answered.append((request, reply))
         self._supervisor.wake.set()
 
@@ -183,9 +185,12 @@ class Run:
 def _error(info: ErrorInfo) -> dict[str, Any]:
     error = msgspec.to_builtins(info)
     for field in ("type", "message", "traceback"):
-        error[field] = harmless(error[field])
+        error[field] = escape_control_characters(error[field])
     for line in error["frames"]:
-        line["function"], line["code"] = harmless(line["function"]), harmless(line["code"])
+        line["function"], line["code"] = (
+            escape_control_characters(line["function"]),
+            escape_control_characters(line["code"]),
+        )
     return error
 
 
@@ -207,7 +212,7 @@ def with_traffic(outcome: Outcome, traffic: Traffic, most: int) -> Outcome:
             seq=len(outcome.logs) + number,
             stream="log",
             level="warning",
-            text=harmless(text),
+            text=escape_control_characters(text),
             offset_seconds=outcome.duration_seconds,
         )
         for number, text in enumerate(told, 1)

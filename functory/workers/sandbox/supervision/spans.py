@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from functory.workers.sandbox.protocol.frames import ENVELOPE_BYTES, ProtocolError, SpanClosed, SpanOpened
 from functory.workers.sandbox.protocol.job import Job, Span
-from functory.workers.sandbox.protocol.log_lines import harmless
+from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 
 _UNFINISHED = {"type": "Unfinished", "message": "the execution ended before this call did"}
 
 
-class Spanbook:
+class SpanCollector:
     """The spans of one execution. Its methods raise ``ProtocolError`` on what the child may not say."""
 
     def __init__(self, job: Job) -> None:
@@ -24,7 +24,7 @@ class Spanbook:
         self._bytes = 0
 
     def open(self, frame: SpanOpened, size: int) -> None:
-        self._count(size)
+        self._check_size(size)
         if frame.seq <= self._last or (frame.parent is not None and frame.parent not in self._opened):
             raise ProtocolError(f"span {frame.seq} is out of order")
         if frame.code not in self._job.codes:
@@ -35,7 +35,7 @@ class Spanbook:
         self._opened[frame.seq] = frame
 
     def close(self, frame: SpanClosed, size: int) -> None:
-        self._count(size)
+        self._check_size(size)
         if frame.seq not in self._opened or frame.seq in self._closed:
             raise ProtocolError(f"span {frame.seq} is not open")
         self._closed[frame.seq] = frame
@@ -52,7 +52,10 @@ class Spanbook:
         if closed is None:
             error = dict(_UNFINISHED)
         elif closed.error is not None:
-            error = {"type": harmless(closed.error.type), "message": harmless(closed.error.message)}
+            error = {
+                "type": escape_control_characters(closed.error.type),
+                "message": escape_control_characters(closed.error.message),
+            }
         code = self._job.codes[opened.code]
         return Span(
             seq=opened.seq,
@@ -68,7 +71,7 @@ class Spanbook:
             output_truncated=closed is not None and closed.truncated,
         )
 
-    def _count(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         limits = self._job.limits
         if size > limits.span_bytes + ENVELOPE_BYTES:
             raise ProtocolError(f"a span value of {size} bytes; at most {limits.span_bytes} are allowed")

@@ -22,20 +22,20 @@ from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.frames import (
-    Begun,
     FrameBuffer,
     FromGuest,
     ProtocolError,
+    TaskStarted,
     decode_guest,
 )
 from functory.workers.sandbox.protocol.job import Limits, Status
-from functory.workers.sandbox.protocol.log_lines import Logbook, harmless
-from functory.workers.sandbox.supervision.resource_usage import Weight, nameless
+from functory.workers.sandbox.protocol.log_lines import LogCollector, escape_control_characters
+from functory.workers.sandbox.supervision.resource_usage import ResourceUsage, unlinked_file_bytes
 
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
 _EOF_SECONDS = 0.25  # after the channel closed, for the exit status that tells how the child died
-_LOOK_SECONDS = (
+_USAGE_CHECK_SECONDS = (
     0.05  # between two looks at what only the worker can limit: CPU of a warm child, files in tier C
 )
 
@@ -67,51 +67,53 @@ class Supervisor:
         on_frame: Callable[[FromGuest, int], Verdict | None],
         control: Control,
         on_wake: Callable[[], None] = lambda: None,
-        on_begun: Callable[[], None] = lambda: None,
+        on_task_started: Callable[[], None] = lambda: None,
     ) -> None:
-        self.logbook = Logbook(limits)
+        self.log_collector = LogCollector(limits)
         self.duration = 0.0
         self.waited = 0.0
         self.wake = child.wake
-        self.told = False
+        self.child_reported_end = False
         self._child = child
         self._limits = limits
         self._monotonic = monotonic
         self._on_frame = on_frame
         self._on_wake = on_wake
-        self._on_begun = on_begun
+        self._on_task_started = on_task_started
         self._control = control
         self._frames = FrameBuffer(limits.frame_bytes)
         self._outbox = bytearray()
         self._outbox_lock = threading.Lock()
-        self._holds = 0
-        self._held_since = 0.0
-        self._held = 0.0
+        self._pause_count = 0
+        self._paused_since = 0.0
+        self._paused_seconds = 0.0
         self._started = monotonic()
         self._deadline_of_eof: float | None = None
         self._not_sent = False
-        self._begun = child.runs > 0
-        self._looked = 0.0
-        self._cpu_before = _cpu_of(child.pid) if child.bounds.repeated and child.pid else 0.0
-        self._watches_scratch = bool(child.folder) and child.launcher.tier == "C"
-        self._looks = child.bounds.repeated or self._watches_scratch or child.launcher.kind.subprocess
-        self._weight: Weight | None = None
+        self._task_started = child.runs > 0
+        self._usage_checked_at = 0.0
+        self._cpu_before = _cpu_of(child.pid) if child.bounds.reusable and child.pid else 0.0
+        self._watches_scratch = bool(child.folder) and child.zygote.tier == "C"
+        self._checks_usage = (
+            child.bounds.reusable or self._watches_scratch or child.zygote.pool_key.subprocess
+        )
+        self._usage: ResourceUsage | None = None
 
     @property
     def offset(self) -> float:
         """Seconds since the start."""
         return self._monotonic() - self._started
 
-    def hold_clock(self) -> None:
+    def pause_clock(self) -> None:
         """The child waits for another execution: its wall clock stands until ``resume_clock``."""
-        if self._holds == 0:
-            self._held_since = self._monotonic()
-        self._holds += 1
+        if self._pause_count == 0:
+            self._paused_since = self._monotonic()
+        self._pause_count += 1
 
     def resume_clock(self) -> None:
-        self._holds -= 1
-        if self._holds == 0:
-            self._held += self._monotonic() - self._held_since
+        self._pause_count -= 1
+        if self._pause_count == 0:
+            self._paused_seconds += self._monotonic() - self._paused_since
 
     def send(self, data: bytes) -> None:
         """Queue bytes for the child."""
@@ -119,13 +121,13 @@ class Supervisor:
             self._outbox += data
         self.wake.set()
 
-    def supervise(self, first: bytes) -> Verdict | None:
+    def supervise(self, first_frame: bytes) -> Verdict | None:
         """Send the child ``first`` and watch until it has told its end, or must be ended, or is gone.
 
         None when it was gone before it began with its task: nothing has run, try with another.
         """
         child = self._child
-        self._outbox += first
+        self._outbox += first_frame
         self._control.attach(self.wake)
         try:
             verdict = self._watch()
@@ -133,10 +135,12 @@ class Supervisor:
             self._control.detach()
         if verdict is not None:
             self.duration = self.offset
-            self.waited = self._held + (self._monotonic() - self._held_since if self._holds else 0.0)
+            self.waited = self._paused_seconds + (
+                self._monotonic() - self._paused_since if self._pause_count else 0.0
+            )
             self._drain_output()
-        elif child.refused is not None:
-            reason = os.strerror(child.refused)
+        elif child.fork_errno is not None:
+            reason = os.strerror(child.fork_errno)
             verdict = Verdict("crashed", f"no process for it: {reason}", "no_process", type="NoProcess")
         return verdict
 
@@ -146,13 +150,13 @@ class Supervisor:
         if child.pid is not None:
             self._flush()
         while True:
-            verdict = self._overdue()
+            verdict = self._check_deadlines()
             if verdict is not None:
                 return verdict
-            ready = {fd for fd, _ in child.poll.poll(self._patience())}
+            ready = {fd for fd, _ in child.poll.poll(self._poll_milliseconds())}
             for fd in ready & child.output.keys():
                 self._read_output(fd)
-            if self.logbook.flooded:
+            if self.log_collector.flooded:
                 limit = self._limits.log_kill_bytes
                 return Verdict(
                     "output_too_large",
@@ -175,17 +179,17 @@ class Supervisor:
                 child.read_status()
                 if child.ended():
                     # One that has not begun may still have said why it could not.
-                    verdict = self._read_frames(to_the_end=True)
-                    return verdict if verdict is not None or not self._begun else self._died()
+                    verdict = self._read_frames(until_eof=True)
+                    return verdict if verdict is not None or not self._task_started else self._death_verdict()
             if child.pid is not None:
                 self._flush()
 
-    def _overdue(self) -> Verdict | None:
+    def _check_deadlines(self) -> Verdict | None:
         now = self.offset
         limits = self._limits
         if self._child.pid is None and now > _FORK_SECONDS:
             self._child.lost = True
-            return self._died()
+            return self._death_verdict()
         if now >= limits.total_seconds:
             return Verdict(
                 "timed_out",
@@ -193,13 +197,13 @@ class Supervisor:
                 "total",
                 type="TimedOut",
             )
-        if not self._holds and now - self._held >= limits.wall_seconds:
+        if not self._pause_count and now - self._paused_seconds >= limits.wall_seconds:
             return Verdict(
                 "timed_out", f"it ran longer than {limits.wall_seconds:g} s", "wall", type="TimedOut"
             )
-        if self._looks and now - self._looked >= _LOOK_SECONDS:
-            self._looked = now
-            verdict = self._look()
+        if self._checks_usage and now - self._usage_checked_at >= _USAGE_CHECK_SECONDS:
+            self._usage_checked_at = now
+            verdict = self._check_usage()
             if verdict is not None:
                 return verdict
         if self._deadline_of_eof is not None and now >= self._deadline_of_eof:
@@ -212,19 +216,19 @@ class Supervisor:
             )
         return None
 
-    def _look(self) -> Verdict | None:
+    def _check_usage(self) -> Verdict | None:
         """What the kernel does not limit in this tier or for this child."""
         child, limits = self._child, self._limits
-        if child.bounds.repeated and child.pid is not None:
+        if child.bounds.reusable and child.pid is not None:
             used = _cpu_of(child.pid) - self._cpu_before
             if used >= limits.cpu_seconds:
                 return self._out_of_cpu(None)
-        if child.launcher.kind.subprocess and child.pid is not None:
-            self._weight = self._weight or Weight(child.pid)
-            self._weight.look()
-            if self._weight.cpu_seconds - self._cpu_before >= limits.cpu_seconds:
+        if child.zygote.pool_key.subprocess and child.pid is not None:
+            self._usage = self._usage or ResourceUsage(child.pid)
+            self._usage.sample()
+            if self._usage.cpu_seconds - self._cpu_before >= limits.cpu_seconds:
                 return self._out_of_cpu(None)
-            if self._weight.memory_bytes > limits.memory_bytes:
+            if self._usage.memory_bytes > limits.memory_bytes:
                 return Verdict(
                     "out_of_memory",
                     f"it and what it has started used more than {limits.memory_bytes} bytes of memory",
@@ -234,7 +238,7 @@ class Supervisor:
         if self._watches_scratch:
             size, files = scratch.usage(child.folder, limits.scratch_bytes, limits.scratch_files)
             if child.pid is not None:
-                size += nameless(child.pid)
+                size += unlinked_file_bytes(child.pid)
             if size > limits.scratch_bytes or files > limits.scratch_files:
                 return Verdict(
                     "scratch_full",
@@ -245,16 +249,16 @@ class Supervisor:
                 )
         return None
 
-    def _patience(self) -> int:
+    def _poll_milliseconds(self) -> int:
         """Milliseconds until something is overdue."""
         now = self.offset
         ends = [self._limits.total_seconds]
-        if self._looks:
-            ends.append(self._looked + _LOOK_SECONDS)
+        if self._checks_usage:
+            ends.append(self._usage_checked_at + _USAGE_CHECK_SECONDS)
         if self._child.pid is None:
             ends.append(_FORK_SECONDS)
-        if not self._holds:
-            ends.append(self._limits.wall_seconds + self._held)
+        if not self._pause_count:
+            ends.append(self._limits.wall_seconds + self._paused_seconds)
         if self._deadline_of_eof is not None:
             ends.append(self._deadline_of_eof)
         return max(1, math.ceil((min(ends) - now) * 1000))
@@ -276,7 +280,7 @@ class Supervisor:
             self._not_sent = unsent
             self._child.poll.modify(channel.fileno(), select.POLLIN | (select.POLLOUT if unsent else 0))
 
-    def _read_frames(self, to_the_end: bool = False) -> Verdict | None:
+    def _read_frames(self, until_eof: bool = False) -> Verdict | None:
         """Handle the frames that are there; one read at a time unless the child is gone."""
         while self._deadline_of_eof is None:
             try:
@@ -294,23 +298,24 @@ class Supervisor:
                 self._frames.feed(data)
                 while (payload := self._frames.pop()) is not None:
                     frame = decode_guest(payload)
-                    if type(frame) is Begun and not self._begun:
-                        self._begun = True
-                        self._on_begun()
+                    if type(frame) is TaskStarted and not self._task_started:
+                        self._task_started = True
+                        self._on_task_started()
                         continue
                     verdict = self._on_frame(frame, len(payload))
                     if verdict is not None:
-                        self.told = not self._frames.pending()
+                        self.child_reported_end = not self._frames.pending()
                         return verdict
             except ProtocolError as error:
                 return Verdict(
                     "protocol_error",
-                    f"it sent the worker something that is not a message: {harmless(str(error))[:500]}\n"
+                    f"it sent the worker something that is not a message: "
+                    f"{escape_control_characters(str(error))[:500]}\n"
                     "try: leave file descriptor 3 alone",
                     "protocol_error",
                     type="ProtocolError",
                 )
-            if not to_the_end:
+            if not until_eof:
                 return None
         return None
 
@@ -320,7 +325,7 @@ class Supervisor:
         except BlockingIOError:
             return
         if data:
-            self.logbook.feed(self._child.output[fd], data, self.offset)
+            self.log_collector.feed(self._child.output[fd], data, self.offset)
         else:
             self._child.poll.unregister(fd)
             del self._child.output[fd]
@@ -329,18 +334,18 @@ class Supervisor:
         """Read what the child had printed before its end; never wait for more."""
         for fd, name in self._child.output.items():
             with contextlib.suppress(BlockingIOError):
-                while not self.logbook.flooded and (data := os.read(fd, _READ_BYTES)):
-                    self.logbook.feed(name, data, self.duration)
+                while not self.log_collector.flooded and (data := os.read(fd, _READ_BYTES)):
+                    self.log_collector.feed(name, data, self.duration)
 
-    def _died(self) -> Verdict:
+    def _death_verdict(self) -> Verdict:
         """The child ended without a last frame: say what is known."""
         child = self._child
-        if child.exit is None:
+        if child.wait_status is None:
             return Verdict(
                 "crashed",
                 "the process that starts executions ended or stopped; this one was lost with it",
                 "zygote_lost",
-                child.launcher.signal(),
+                child.zygote.death_signal(),
                 type="ZygoteLost",
             )
         if child.group is not None and child.group.oom_kills():
@@ -352,8 +357,8 @@ class Supervisor:
                 signal.SIGKILL,
                 "OutOfMemory",
             )
-        if os.WIFSIGNALED(child.exit):
-            number = os.WTERMSIG(child.exit)
+        if os.WIFSIGNALED(child.wait_status):
+            number = os.WTERMSIG(child.wait_status)
             # The first process of a PID namespace hears no SIGXCPU: it is killed at the hard limit, a second later.
             if number == signal.SIGXCPU or (
                 number == signal.SIGKILL and child.cpu_seconds >= math.ceil(self._limits.cpu_seconds)
@@ -363,7 +368,7 @@ class Supervisor:
             return Verdict(
                 "crashed", f"it was ended by signal {number} ({_name(number)}){hint}", None, number, "Crashed"
             )
-        code = os.waitstatus_to_exitcode(child.exit)
+        code = os.waitstatus_to_exitcode(child.wait_status)
         return Verdict(
             "crashed",
             f"it exited with code {code} and no result\ntry: return instead of exiting",

@@ -46,14 +46,14 @@ def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plug_in(folder, "broken", "import imaginary_module\n")
     monkeypatch.syspath_prepend(folder)
     importlib.invalidate_caches()
-    registry.kinds.cache_clear()
+    registry.installed_plugins.cache_clear()
     return folder
 
 
 @pytest.fixture(autouse=True)
 def _fresh_kinds() -> Any:
     yield
-    registry.kinds.cache_clear()
+    registry.installed_plugins.cache_clear()
 
 
 def test_the_life_of_a_source_of_a_plug_in(cli: Cli, plugged: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_source_whose_plug_in_is_gone_is_told_and_can_be_deleted(
     monkeypatch.undo()
     monkeypatch.chdir(plugged.parent)
     importlib.invalidate_caches()
-    registry.kinds.cache_clear()
+    registry.installed_plugins.cache_clear()
     _, (listed,), _ = cli("source", "list", "--problems", "--json")
     assert listed["problem"] == "no plug-in for the kind tides is installed here"
     assert cli("source", "resume", "tides", "north")[0] == 3

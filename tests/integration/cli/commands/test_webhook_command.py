@@ -186,7 +186,7 @@ def test_doctor_looks_at_webhooks(cli: Callable[..., Any]) -> None:
     cli(*GITHUB)
     cli("webhook", "add", "open", "--auth", "none", "--allow-unauthenticated")
     cli("webhook", "add", "unset", "--auth", "token", "--secret", "NOT_SET")
-    found = {finding.found: finding for finding in doctor.examine() if finding.check == "webhooks"}
+    found = {finding.found: finding for finding in doctor.run_checks() if finding.check == "webhooks"}
     assert {finding.verdict for finding in found.values()} == {"warn"}
     assert any("open" in text and "anybody" in text for text in found)
     assert any("unset" in text and "NOT_SET" in text for text in found)

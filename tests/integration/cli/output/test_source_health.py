@@ -25,7 +25,7 @@ def said(engine: Functory, tmp_path: Path) -> Any:
     """What is wrong with the sources of the engine: what → advice."""
 
     def ask(embedded: bool = True, **kernel: int) -> dict[str, str]:
-        _, found = source_health.troubles(
+        _, found = source_health.find_problems(
             engine.database, embedded=embedded, inotify=limits(tmp_path / "inotify", **kernel)
         )
         return dict(found)
@@ -75,7 +75,7 @@ def test_a_schedule_that_is_over_is_told(engine: Functory, said: Any) -> None:
 
 
 def test_a_kind_whose_plug_in_is_gone_is_told(engine: Functory, said: Any) -> None:
-    engine.sources.rows.save("carrier-pigeon", "p", {})
+    engine.sources.store.save("carrier-pigeon", "p", {})
     [(what, advice)] = said().items()
     assert "carrier-pigeon" in what
     assert "functory source delete carrier-pigeon p" in advice
@@ -85,8 +85,8 @@ def test_the_summary_counts_states_and_names_problems(engine: Functory, tmp_path
     engine.sources.save("file", "one", {"path": str(tmp_path)})
     engine.sources.save("file", "two", {"path": str(tmp_path)})
     engine.sources.pause("file", "two")
-    [held] = engine.sources.rows.claim(["file"], "here", 30.0)
-    engine.sources.rows.tell_problem(held, "it is raining")
+    [held] = engine.sources.store.claim(["file"], "here", 30.0)
+    engine.sources.store.set_problem(held, "it is raining")
     found = source_health.summary(engine.sources.list())
     assert (found["enabled"], found["paused"]) == (1, 1)
     assert [(row["name"], row["problem"]) for row in found["problems"]] == [("one", "it is raining")]

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import event as hooks
 
 from functory.engine.database import migrations, schema
-from functory.engine.database.clock import ServerClock, ServerIds, first_id
+from functory.engine.database.clock import ServerClock, ServerIds, lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.events import outbox, routing_queue
 from functory.engine.events import store as event_store
@@ -86,7 +86,7 @@ def test_ids_follow_the_servers_clock_and_grow() -> None:
     made = sorted(id_ for ids in mine for id_ in ids)
     assert len(set(made)) == 2000
     assert {(uuid.UUID(id_).version, uuid.UUID(id_).variant) for id_ in made} == {(7, uuid.RFC_4122)}
-    assert first_id(server) <= made[0] < made[-1] < first_id(server + timedelta(seconds=60))
+    assert lowest_id(server) <= made[0] < made[-1] < lowest_id(server + timedelta(seconds=60))
 
 
 @pytest.mark.postgres

@@ -208,8 +208,10 @@ class Story:
 
     def grant(self, n: int) -> None:
         host = f"host{n}.example.com:443"
-        self.sure(lambda: self.engine.widenings.allow("double", None, "host", host, reason="asked for"))
-        self.sure(lambda: self.engine.widenings.revoke("double", None, "host", host, reason="not needed"))
+        self.sure(lambda: self.engine.grant_approvals.allow("double", None, "host", host, reason="asked for"))
+        self.sure(
+            lambda: self.engine.grant_approvals.revoke("double", None, "host", host, reason="not needed")
+        )
 
     def switch(self, n: int) -> None:
         if n % 4 == 0:

@@ -164,7 +164,7 @@ def test_a_server_that_does_not_answer_is_unavailable_and_no_password_is_told():
         lambda: database.ping(),
         lambda: migrations.upgrade(database),
         lambda: migrations.check(database),
-        lambda: database.group(lambda tx: tx.now),
+        lambda: database.group_commit(lambda tx: tx.now),
         database.write().__enter__,
     ):
         with pytest.raises(Unavailable) as caught:
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 @pytest.mark.postgres
 def test_a_restart_of_the_server_is_survived_by_pool_clock_and_wakeups(postgres_server, emptied_postgres):
     database, other = Database(emptied_postgres), Database(emptied_postgres)
-    database.watch()
+    database.listen_for_wakeups()
 
     def heard() -> bool:
         for _ in range(100):
@@ -297,7 +297,7 @@ def test_transactions_that_lock_each_other_out_are_repeated(emptied_postgres):
                     barrier.wait()
 
         try:
-            database.group(work)
+            database.group_commit(work)
         except Exception as error:
             failures.append(error)
 
@@ -480,7 +480,7 @@ def test_reading_a_tree_takes_as_many_statements_for_a_hundred_nodes_as_for_one(
 def test_what_another_process_writes_into_the_file_wakes_this_one(tmp_path, migrated_file):
     file = Path(shutil.copy(migrated_file, tmp_path / "shared.db"))
     here, there = Database(f"sqlite:///{file}"), Database(f"sqlite:///{file}")
-    here.watch()
+    here.listen_for_wakeups()
     for _ in range(100):
         seen = here.wakeup.generation("events")
         with there.write() as tx:

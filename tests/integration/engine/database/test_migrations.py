@@ -26,7 +26,7 @@ def tables_of(database: Database) -> set[str]:
 def parts_of(database: Database) -> set[str]:
     """The partitions, which are tables of their own to an inspector."""
     with database.read() as tx:
-        return {part.name for part in partitions.found(tx)}
+        return {part.name for part in partitions.list_partitions(tx)}
 
 
 def test_up_makes_every_table_and_down_leaves_none(empty_url):
@@ -143,7 +143,7 @@ def test_a_newer_schema_is_worked_with_when_it_says_that_this_version_can(empty_
     migrations.upgrade(database)
     newer(database, int(migrations.HEAD))
     migrations.check(database)
-    assert migrations.works(database)
+    assert migrations.is_compatible(database)
     # What starts with an upgrade leaves it as it is.
     assert migrations.upgrade(database) == "9998"
     Functions(database).save("def work(): ...\n")
@@ -155,7 +155,7 @@ def test_and_refused_when_it_says_that_it_cannot_or_says_nothing(empty_url, sinc
     database = Database(empty_url)
     migrations.upgrade(database)
     newer(database, since)
-    assert not migrations.works(database)
+    assert not migrations.is_compatible(database)
     for refused in (migrations.check, migrations.upgrade):
         with pytest.raises(Conflict, match=f"(?s)has schema 9998.*up to {migrations.HEAD}.*or a newer one"):
             refused(database)
@@ -166,9 +166,10 @@ def test_and_refused_when_it_says_that_it_cannot_or_says_nothing(empty_url, sinc
 def test_an_older_schema_is_never_worked_with(empty_url):
     database = Database(empty_url)
     migrations.upgrade(database)
-    migrations.downgrade(database, migrations.SINCE)
+    migrations.downgrade(database, migrations.OLDEST_COMPATIBLE)
     with pytest.raises(
-        Conflict, match=f"(?s)has schema {migrations.SINCE}.*needs {migrations.HEAD}.*functory db upgrade"
+        Conflict,
+        match=f"(?s)has schema {migrations.OLDEST_COMPATIBLE}.*needs {migrations.HEAD}.*functory db upgrade",
     ):
         migrations.check(database)
     assert migrations.upgrade(database) == migrations.HEAD
@@ -184,6 +185,6 @@ def test_who_can_work_with_it_is_written_down_again_when_that_got_lost(empty_url
     migrations.upgrade(database)
     with database.read() as tx:
         assert tx.pairs(sa.select(schema.counter.c.name, schema.counter.c.value)) == {
-            f"oldest code for schema {migrations.HEAD}": int(migrations.SINCE)
+            f"oldest code for schema {migrations.HEAD}": int(migrations.OLDEST_COMPATIBLE)
         }
     database.close()

@@ -85,7 +85,7 @@ class Filler:
     def schema(self, connection: Connection) -> list[sa.Table]:
         """The tables as they are, those that others refer to first."""
         with self.database.read() as tx:
-            parts = {part.name for part in partitions.found(tx)}
+            parts = {part.name for part in partitions.list_partitions(tx)}
         found = sa.MetaData()
         found.reflect(connection, only=lambda name, _: name not in parts | {"alembic_version"})
         return found.sorted_tables
@@ -181,7 +181,7 @@ def columns(database: Database) -> dict[str, set[str]]:
 def agree(database: Database) -> None:
     """The schema is the one in the code, and no row refers to one that is not there."""
     with database.read() as tx:
-        parts = {part.name for part in partitions.found(tx)}
+        parts = {part.name for part in partitions.list_partitions(tx)}
         if database.dialect == "sqlite":
             assert tx.rows(sa.text("PRAGMA foreign_key_check")) == []
     with database.connection() as connection:
@@ -234,7 +234,7 @@ def test_the_newest_revision_is_the_one_that_the_code_knows() -> None:
 
 def test_what_older_code_writes_fits_into_the_newest_schema(database: Database) -> None:
     """Code of the oldest version that may work beside this schema knows only its own columns."""
-    migrations.upgrade(database, migrations.SINCE)
+    migrations.upgrade(database, migrations.OLDEST_COMPATIBLE)
     old = columns(database)
     migrations.upgrade(database)
     with database.connection() as connection:

@@ -22,8 +22,8 @@ LINE = {"stream": "stdout", "level": "info", "text": "hello", "offset_seconds": 
 
 def test_the_lowest_id_of_a_moment_divides_the_ids_made_before_from_those_made_after():
     before = clock.new_id()
-    border = clock.first_id(datetime.now(UTC) + timedelta(milliseconds=2))
-    while clock.first_id(datetime.now(UTC)) <= border:
+    border = clock.lowest_id(datetime.now(UTC) + timedelta(milliseconds=2))
+    while clock.lowest_id(datetime.now(UTC)) <= border:
         pass
     assert before < border < clock.new_id()
 
@@ -46,7 +46,7 @@ def lines_of(world: World, at: datetime, count: int = 1) -> list[str]:
     ids = []
     for number in range(count):
         row = world.start()
-        id_ = clock.first_id(at)[:-6] + f"{number:06x}"
+        id_ = clock.lowest_id(at)[:-6] + f"{number:06x}"
         with world.database.write() as tx:
             tx.execute(
                 sa.update(schema.execution)
@@ -67,7 +67,7 @@ def part_of(world: World, id_: str) -> str:
 
 def names(world: World) -> list[str]:
     with world.database.read() as tx:
-        return [part.name for part in partitions.found(tx) if part.table == "log"]
+        return [part.name for part in partitions.list_partitions(tx) if part.table == "log"]
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def dated(empty_url: str, tmp_path: Path) -> Iterator[World]:
 def test_sqlite_has_no_partitions_and_needs_none(dated: World):
     if dated.dialect == "postgresql":
         return
-    assert partitions.make(dated.database) == []
+    assert partitions.create_missing(dated.database) == []
     assert names(dated) == []
 
 
@@ -97,9 +97,9 @@ def test_the_coming_weeks_are_made_ahead_once(dated: World):
     assert len(fresh) == 7
     # The migration went by the server's clock; this world has got to a year later.
     dated.clock = dated.database.clock = ManualClock(datetime.now(UTC) + timedelta(days=365))
-    made = partitions.make(dated.database)
+    made = partitions.create_missing(dated.database)
     assert len(made) == 2 * (partitions.AHEAD + 1)
-    assert partitions.make(dated.database) == []
+    assert partitions.create_missing(dated.database) == []
     assert set(names(dated)) == set(fresh) | {name for name in made if name.startswith("log")}
 
 
@@ -112,7 +112,7 @@ def test_a_row_of_any_week_is_taken_and_moves_into_its_week_once_that_is_made(da
     assert part_of(dated, old) == "log_before"
     assert {part_of(dated, id_) for id_ in late} == {"log_rest"}
     dated.database.clock = ManualClock(later)
-    partitions.make(dated.database)
+    partitions.create_missing(dated.database)
     assert {part_of(dated, id_) for id_ in late} == {f"log_{partitions.week(later):%Y%m%d}"}
     assert len(dated.rows(schema.log)) == 4
 
@@ -124,7 +124,9 @@ def test_schedulers_that_make_them_at_the_same_time_do_not_disturb_each_other(da
     later = ManualClock(datetime.now(UTC) + timedelta(days=365))
     others = [Database(dated.url, clock=later) for _ in range(3)]
     made: list[str] = []
-    threads = [threading.Thread(target=lambda one=one: made.extend(partitions.make(one))) for one in others]
+    threads = [
+        threading.Thread(target=lambda one=one: made.extend(partitions.create_missing(one))) for one in others
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -151,5 +153,12 @@ def test_rows_are_kept_on_the_way_down_and_up_again(dated: World):
         with pytest.raises(IntegrityError), dated.database.write() as tx:
             tx.insert(
                 schema.log,
-                [{"execution_id": clock.first_id(WEDNESDAY + partitions.WEEK), "fence": 9, "seq": 1, **LINE}],
+                [
+                    {
+                        "execution_id": clock.lowest_id(WEDNESDAY + partitions.WEEK),
+                        "fence": 9,
+                        "seq": 1,
+                        **LINE,
+                    }
+                ],
             )

@@ -13,14 +13,14 @@ from functory.engine.database import schema
 from functory.engine.errors import Invalid
 from functory.engine.events import cloudevents
 from functory.engine.events import store as event_store
-from functory.engine.events.cloudevents import Inbox, Incoming
+from functory.engine.events.cloudevents import Inbox, IncomingEvent
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
 
 
-def sent(id_: str, **attributes: Any) -> Incoming:
-    return cloudevents.structured(
+def sent(id_: str, **attributes: Any) -> IncomingEvent:
+    return cloudevents.parse_structured(
         {"specversion": "1.0", "id": id_, "source": "/shop", "type": "order.created"} | attributes
     )
 
@@ -31,7 +31,7 @@ def orders(world: World) -> list[dict[str, Any]]:
 
 def test_an_event_is_stored_with_all_that_its_sender_said(world: World) -> None:
     inbox = Inbox(world.database, 1024)
-    ((id_, known),) = inbox.take(
+    ((id_, known),) = inbox.ingest(
         [sent("a", subject="s", time="2020-01-01T00:00:00Z", data={"n": 1}, tenant="blue", count=3)]
     )
     row = world.events.get(id_)
@@ -64,7 +64,7 @@ def test_patterns_conditions_and_inputs_see_the_attributes(world: World) -> None
         input={"tenant": "{{ event.tenant }}"},
     )
     inbox = Inbox(world.database, 1024)
-    inbox.take([sent("a", tenant="blue"), sent("b", tenant="blue"), sent("a2", tenant="red"), sent("a3")])
+    inbox.ingest([sent("a", tenant="blue"), sent("b", tenant="blue"), sent("a2", tenant="red"), sent("a3")])
     assert world.route() == [("blue", None)]
     (execution,) = world.rows(schema.execution)
     assert execution["input"] == {"tenant": "blue"}
@@ -72,7 +72,7 @@ def test_patterns_conditions_and_inputs_see_the_attributes(world: World) -> None
 
 def test_a_batch_with_one_wrong_event_writes_nothing(world: World) -> None:
     with pytest.raises(Invalid, match="too large"):
-        Inbox(world.database, 100).take([sent("a"), sent("b", data="x" * 100)])
+        Inbox(world.database, 100).ingest([sent("a"), sent("b", data="x" * 100)])
     assert orders(world) == []
 
 
@@ -85,8 +85,8 @@ def test_many_senders_of_the_same_events_write_each_once(
     def bring(number: int) -> list[tuple[str, bool]]:
         batch = all_ if number % 3 else all_[::-1]
         if number % 4 == 0:
-            return [inboxes[number % 2].take([one])[0] for one in batch]
-        return inboxes[number % 2].take(batch)
+            return [inboxes[number % 2].ingest([one])[0] for one in batch]
+        return inboxes[number % 2].ingest(batch)
 
     with ThreadPoolExecutor(8) as pool:
         answers = [one for part in pool.map(bring, range(16)) for one in part]
@@ -98,6 +98,6 @@ def test_many_senders_of_the_same_events_write_each_once(
 
 
 def test_an_old_event_is_new_to_the_broker(world: World) -> None:
-    ((id_, _),) = Inbox(world.database, 1024).take([sent("a", time="2001-01-01T00:00:00Z")])
+    ((id_, _),) = Inbox(world.database, 1024).ingest([sent("a", time="2001-01-01T00:00:00Z")])
     (waiting,) = [row for row in world.rows(schema.outbox) if row["event_id"] == id_]
     assert waiting["time"] == world.clock.now()

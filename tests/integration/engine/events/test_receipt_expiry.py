@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from functory.engine.database import schema
 from functory.engine.events import receipts, retention
-from functory.engine.events.receipts import Arrival
+from functory.engine.events.receipts import IncomingEvent
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -18,22 +18,24 @@ MONTH = timedelta(days=30)
 def arrive(world: "World", key: str) -> str | None:
     queue = source(world)
     with world.database.write() as tx:
-        (taken,) = receipts.take(tx, queue, "/functory/queue/orders", [Arrival("order.created", key=key)])
+        (taken,) = receipts.ingest(
+            tx, queue, "/functory/queue/orders", [IncomingEvent("order.created", key=key)]
+        )
     return taken
 
 
 def source(world: "World") -> str:
-    known = world.sources.rows.list("queue")
-    return (known[0] if known else world.sources.rows.save("queue", "orders", {}))["id"]
+    known = world.sources.store.list("queue")
+    return (known[0] if known else world.sources.store.save("queue", "orders", {}))["id"]
 
 
 def test_an_arrival_is_known_until_its_receipt_is_forgotten(world: "World"):
     assert arrive(world, "one") is not None
     world.advance(MONTH.total_seconds() - 60)
-    assert retention.forget(world.database, MONTH) == {"receipt": 0, "schedule_tick": 0}
+    assert retention.delete_expired(world.database, MONTH) == {"receipt": 0, "schedule_tick": 0}
     assert arrive(world, "one") is None
     world.advance(120)
-    assert retention.forget(world.database, MONTH)["receipt"] == 1
+    assert retention.delete_expired(world.database, MONTH)["receipt"] == 1
     assert arrive(world, "one") is not None
     assert len(world.rows(schema.event, schema.event.c.type == "order.created")) == 2
 
@@ -43,7 +45,7 @@ def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
         arrive(world, f"old {number}")
     world.advance(MONTH.total_seconds() + 1)
     arrive(world, "young")
-    counts = [retention.forget(world.database, MONTH, 2)["receipt"] for _ in range(4)]
+    counts = [retention.delete_expired(world.database, MONTH, 2)["receipt"] for _ in range(4)]
     assert counts == [2, 2, 1, 0]
     assert [row["key"] for row in world.rows(schema.receipt)] == ["young"]
 
@@ -56,5 +58,5 @@ def test_ticks_are_forgotten_too(world: "World"):
     ticks = len(world.rows(schema.schedule_tick))
     assert ticks
     world.advance(MONTH.total_seconds() + 1)
-    assert retention.forget(world.database, MONTH)["schedule_tick"] == ticks
+    assert retention.delete_expired(world.database, MONTH)["schedule_tick"] == ticks
     assert world.rows(schema.schedule_tick) == []

@@ -10,8 +10,8 @@ from functory.engine.database import schema
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Stale, WaitTimeout
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import MAX_RELEASES
-from functory.engine.executions.retry import Ending
-from functory.engine.executions.store import TERMINAL, value_of
+from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.store import TERMINAL, result_or_raise
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.reaper import Reaper
 
@@ -72,7 +72,7 @@ def test_a_success_stores_everything_in_one_step(ready):
         1,
         None,
     )
-    assert value_of(after) == {"a": 1}
+    assert result_or_raise(after) == {"a": 1}
     assert ready.executions.attempts(row["id"])[0]["outcome"] == "succeeded"
     assert ready.executions.spans(row["id"])[0]["function"] == "parse"
     assert ready.executions.logs(row["id"])[0]["text"] == "hi"
@@ -207,7 +207,7 @@ def test_a_failure_is_tried_again_after_a_growing_pause_and_ends_as_it_failed(re
     assert ready.types("execution.")[-1] == f"execution.{outcome}"
     assert ready.types("execution.attempt_failed") == ["execution.attempt_failed"] * 2
     with pytest.raises(ExecutionFailed, match="ValueError: no"):
-        value_of(ready.executions.get(row["id"]))
+        result_or_raise(ready.executions.get(row["id"]))
     check(ready)
 
 
@@ -215,7 +215,7 @@ def test_the_pause_is_the_same_for_the_same_seed_and_another_for_another(ready):
     def pauses(seed: int) -> list[float]:
         worker = ready.attempts("w", seed)
         (claim,) = worker.claim([ready.start()["id"]])
-        return [worker.finish(claim, Ending("failed", error={})).delay]
+        return [worker.finish(claim, AttemptResult("failed", error={})).delay]
 
     assert pauses(1) == pauses(1) != pauses(2)
 
@@ -546,7 +546,11 @@ def test_every_due_execution_is_sent_once_and_again_when_nobody_claims_it(ready)
     def send() -> int:
         sent.clear()
         return dispatch.dispatch(
-            ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, pace=dispatch.Pace(0.0)
+            ready.database,
+            sent.extend,
+            redispatch=60,
+            worker_ttl=LEASE,
+            throttle=dispatch.DispatchThrottle(0.0),
         )
 
     assert (send(), sent) == (3, rows)
@@ -563,16 +567,22 @@ def test_every_due_execution_is_sent_once_and_again_when_nobody_claims_it(ready)
 def test_a_sending_that_fails_is_repeated(ready):
     ready.start()
     with pytest.raises(ConnectionError):
-        dispatch.dispatch(ready.database, _raise, redispatch=60, worker_ttl=LEASE, pace=dispatch.Pace())
+        dispatch.dispatch(
+            ready.database, _raise, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
+        )
     sent: list[str] = []
-    dispatch.dispatch(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, pace=dispatch.Pace())
+    dispatch.dispatch(
+        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
+    )
     assert len(sent) == 1
 
 
 def test_higher_priorities_are_sent_first(ready):
     rows = [ready.start(priority=n)["id"] for n in (0, 5, -5)]
     sent: list[str] = []
-    dispatch.dispatch(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, pace=dispatch.Pace())
+    dispatch.dispatch(
+        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
+    )
     assert sent == [rows[1], rows[0], rows[2]]
 
 
@@ -585,7 +595,12 @@ def test_two_dispatchers_send_each_execution_once(make_world):
     def send(world: "World") -> None:
         for _ in range(5):
             dispatch.dispatch(
-                world.database, sent.extend, redispatch=60, worker_ttl=LEASE, pace=dispatch.Pace(), limit=15
+                world.database,
+                sent.extend,
+                redispatch=60,
+                worker_ttl=LEASE,
+                throttle=dispatch.DispatchThrottle(),
+                limit=15,
             )
 
     threads = [threading.Thread(target=send, args=(world,)) for world in worlds]

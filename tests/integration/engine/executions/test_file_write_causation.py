@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from functory.engine.executions import file_writes
-from functory.engine.executions.file_writes import NOTE_AGE, NOTE_SLACK
+from functory.engine.executions.file_writes import WRITE_RECORD_AGE, WRITE_TIME_TOLERANCE
 from functory.engine.sources import file_watches
-from functory.workers.execution.file_writes import left
+from functory.workers.execution.file_writes import collect
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -27,7 +27,7 @@ def noted(world: World, content: str = "hash", path: bytes = PATH) -> str:
 
 def cause(world: World, *contents: str, path: bytes = PATH, after: timedelta = timedelta(0)) -> str | None:
     with world.database.read() as tx:
-        found = file_writes.causes(tx, {path: contents}, {path: tx.now + after})
+        found = file_writes.find_causes(tx, {path: contents}, {path: tx.now + after})
     return found[path].execution_id if found else None
 
 
@@ -51,8 +51,8 @@ def test_the_latest_execution_that_left_the_content_is_its_cause(world):
 def test_the_same_content_much_later_is_somebody_elses(world):
     world.function()
     id_ = noted(world)
-    assert cause(world, "hash", after=NOTE_SLACK) == id_
-    assert cause(world, "hash", after=NOTE_SLACK + timedelta(seconds=1)) is None
+    assert cause(world, "hash", after=WRITE_TIME_TOLERANCE) == id_
+    assert cause(world, "hash", after=WRITE_TIME_TOLERANCE + timedelta(seconds=1)) is None
 
 
 def test_a_failed_attempt_and_one_that_is_given_up_leave_their_notes_too(world):
@@ -60,16 +60,16 @@ def test_a_failed_attempt_and_one_that_is_given_up_leave_their_notes_too(world):
     row = world.start()
     world.finish(world.claim(row), "failed", written=[(PATH, "half")], retryable=False)
     assert cause(world, "half") == row["id"]
-    file_writes.note(world.database, row["id"], [(PATH, "more")])
+    file_writes.record_writes_of_unfinished(world.database, row["id"], [(PATH, "more")])
     assert cause(world, "more") == row["id"]
 
 
 def test_old_notes_go(world):
     world.function()
     noted(world, "old")
-    world.advance(NOTE_AGE.total_seconds() + 1)
+    world.advance(WRITE_RECORD_AGE.total_seconds() + 1)
     noted(world, "new")
-    assert cause(world, "old", after=-NOTE_AGE) is None
+    assert cause(world, "old", after=-WRITE_RECORD_AGE) is None
     assert cause(world, "new") is not None
 
 
@@ -79,11 +79,11 @@ def test_who_runs_and_may_write_is_known_by_its_grants(world):
     world.claim(world.start("plain"))
     claim = world.claim(world.start("writes"))
     with world.database.read() as tx:
-        (writer,) = file_writes.writers(tx)
+        (writer,) = file_writes.running_writers(tx)
     assert (writer.execution_id, writer.folders) == (claim.id, ("/data/in",))
     world.finish(claim)
     with world.database.read() as tx:
-        assert file_writes.writers(tx) == []
+        assert file_writes.running_writers(tx) == []
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 def of(granted: Path, watched: Path, *paths: Path) -> list[str]:
     return [
         os.fsdecode(path)
-        for path, _ in left([os.fsencode(path) for path in paths], [str(granted)], [str(watched)])
+        for path, _ in collect([os.fsencode(path) for path in paths], [str(granted)], [str(watched)])
     ]
 
 
@@ -119,10 +119,12 @@ def test_what_was_left_is_told_by_its_content_at_its_real_place(folders):
     granted, _ = folders
     alias = granted.with_name("alias")
     alias.symlink_to(granted)
-    found = left([os.fsencode(alias / "a"), b"\x00", b"/" + b"x" * 5000], [str(alias)], [str(granted)])
+    found = collect([os.fsencode(alias / "a"), b"\x00", b"/" + b"x" * 5000], [str(alias)], [str(granted)])
     assert found == [(os.fsencode(granted / "a"), hashlib.sha256(b"a").hexdigest())]
-    assert left([os.fsencode(granted / "a")], [str(granted)], [str(granted)], budget=0)[0][1].startswith("1:")
+    assert collect([os.fsencode(granted / "a")], [str(granted)], [str(granted)], budget=0)[0][1].startswith(
+        "1:"
+    )
     with (granted / "large").open("wb") as file:
         file.truncate(file_watches.HASH_BYTES + 1)
-    ((_, content),) = left([os.fsencode(granted / "large")], [str(granted)], [str(granted)])
+    ((_, content),) = collect([os.fsencode(granted / "large")], [str(granted)], [str(granted)])
     assert content == f"{file_watches.HASH_BYTES + 1}:{(granted / 'large').stat().st_mtime_ns}"

@@ -21,7 +21,7 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.errors import Conflict, Stale
 from functory.engine.executions import dispatch
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance import compensator, lease_recovery
 from functory.engine.maintenance.compensator import Compensations
 from tests.support.world import LEASE, World
@@ -145,7 +145,7 @@ def outcomes(world: World) -> list[str | None]:
 
 
 def finish(world: World, claim: Claim) -> Any:
-    return world.worker.finish(claim, Ending("succeeded", result=1))
+    return world.worker.finish(claim, AttemptResult("succeeded", result=1))
 
 
 def reap(world: World) -> dict[str, int]:
@@ -197,7 +197,7 @@ def test_a_cancel_that_meets_a_claim_asks_the_worker(pair: tuple[World, World]) 
     with blocked(one, lambda: two.executions.cancel(row["id"])) as other:
         (claim,) = still.commit()
     assert other.end()["state"] == "running"
-    assert one.worker.wanted([(claim.id, claim.fence)]).cancel == {(claim.id, claim.fence)}
+    assert one.worker.lease_status([(claim.id, claim.fence)]).cancel_requested == {(claim.id, claim.fence)}
 
 
 def test_a_claim_that_meets_a_cancel_gets_nothing(pair: tuple[World, World]) -> None:
@@ -286,7 +286,7 @@ def test_a_release_and_the_reaper(pair: tuple[World, World]) -> None:
 
 def sent(world: World, into: list[str]) -> int:
     return dispatch.dispatch(
-        world.database, into.extend, redispatch=60, worker_ttl=LEASE, pace=dispatch.Pace()
+        world.database, into.extend, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
     )
 
 
@@ -346,12 +346,12 @@ def test_a_replay_that_meets_the_end_of_a_saga_does_not_get_in_its_way(pair: tup
     saga = running(one)
     child = one.claim(one.executions.start("step", {"given": []}, parent=saga.cause))
     assert one.finish(child).state == "succeeded"
-    failed = Ending("failed", error={"type": "ValueError", "message": "no"}, retryable=False)
+    failed = AttemptResult("failed", error={"type": "ValueError", "message": "no"}, retryable=False)
     still = Still(one, lambda: one.worker.finish(saga, failed))
     with pytest.raises(Conflict, match="only a finished one"):
         two.executions.replay(saga.id)
     assert still.commit().state == "failed"
-    assert [row["state"] for row in Compensations(one.database).of(saga.id)] == ["pending"]
+    assert [row["state"] for row in Compensations(one.database).plan(saga.id)] == ["pending"]
 
     still = Still(one, lambda: compensator.advance(one.database, one.settings))
     again = two.executions.replay(saga.id)
@@ -361,4 +361,4 @@ def test_a_replay_that_meets_the_end_of_a_saga_does_not_get_in_its_way(pair: tup
     (undoing,) = one.rows(schema.execution, schema.execution.c.cause == "compensation")
     assert undoing["parent_id"] == saga.id
     assert one.executions.get(again["id"])["state"] == "queued"
-    assert Compensations(one.database).of(again["id"]) == []
+    assert Compensations(one.database).plan(again["id"]) == []

@@ -30,13 +30,13 @@ class Broker:
     def __init__(self, world: World, **options: Any) -> None:
         self.world = world
         self.options = {"redispatch": 5.0, "worker_ttl": 1e9, "limit": 500} | options
-        self.pace = dispatch.Pace(0.0)
+        self.pace = dispatch.DispatchThrottle(0.0)
         self.sent: list[str] = []
 
     def dispatch(self, **options: Any) -> list[str]:
         before = len(self.sent)
         given: Any = self.options | options
-        dispatch.dispatch(self.world.database, self.sent.extend, pace=self.pace, **given)
+        dispatch.dispatch(self.world.database, self.sent.extend, throttle=self.pace, **given)
         return self.sent[before:]
 
 
@@ -51,7 +51,9 @@ def test_a_long_queue_of_one_function_does_not_stand_before_another(ready: World
     (tiny,) = [ready.start("tiny")["id"] for _ in range(1)]
     broker = Broker(ready)
     assert broker.dispatch(limit=8) == [big[0], small[0], tiny, big[1], small[1], big[2], small[2]]
-    assert broker.pace.due_in(ready.clock.now()) == dispatch.REFILL_SECONDS, "one place was nobody's share"
+    assert broker.pace.seconds_until_next_round(ready.clock.now()) == dispatch.REFILL_SECONDS, (
+        "one place was nobody's share"
+    )
     # By now three of each are in flight, and one of tiny.
     assert of(ready, broker.dispatch(limit=4)) == ["big"] * 4
 
@@ -81,13 +83,13 @@ def test_what_is_not_due_or_waits_for_a_place_is_no_backlog(ready: World) -> Non
         tx.execute(sa.update(schema.execution).values(held=False))
     broker = Broker(ready)
     assert broker.dispatch() == []
-    assert broker.pace.due_in(ready.clock.now()) == pytest.approx(30)
+    assert broker.pace.seconds_until_next_round(ready.clock.now()) == pytest.approx(30)
     ready.advance(30)
     assert len(broker.dispatch()) == 1
 
 
 def test_a_long_wait_sends_nothing_twice_as_long_as_all_slots_are_busy(ready: World) -> None:
-    worker_registry.seen(ready.database, "worker", 2, "none")
+    worker_registry.record_heartbeat(ready.database, "worker", 2, "none")
     ids = [ready.start("big")["id"] for _ in range(30)]
     broker = Broker(ready)
     broker.dispatch()
@@ -162,7 +164,7 @@ def test_a_sending_counts_anew_for_every_claim(ready: World) -> None:
 
 def test_the_questions_of_idle_and_of_full_rounds_are_few(ready: World) -> None:
     broker = Broker(ready)
-    broker.pace = dispatch.Pace(1e9)
+    broker.pace = dispatch.DispatchThrottle(1e9)
     broker.dispatch()
     with ready.statements() as sent:
         broker.dispatch()
@@ -192,7 +194,7 @@ def test_every_question_about_the_backlog_goes_through_its_indexes(ready: World)
         if ready.dialect == "postgresql":
             tx.execute(sa.text("SET LOCAL enable_seqscan = off"))
         flight = ready_queue.in_flight(tx)
-    assert flight.sent == 1
+    assert flight.dispatched == 1
     if ready.dialect == "sqlite":
         asked = [
             text

@@ -18,7 +18,7 @@ from functory.engine.events import routing_queue
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claim import Claim
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.reaper import Reaper
@@ -112,7 +112,9 @@ def finish(one: One) -> Any:
         return None
     try:
         # Another ending than the one that may be there: the same one again would be a commit that is tried once more.
-        return one.world.worker.finish(one.claim, Ending("succeeded", result=1, duration_seconds=0.5)).state
+        return one.world.worker.finish(
+            one.claim, AttemptResult("succeeded", result=1, duration_seconds=0.5)
+        ).state
     except Stale:
         return None
 
@@ -122,7 +124,7 @@ def release(one: One) -> Any:
 
 
 def release_unbegun(one: One) -> Any:
-    return one.claim and one.world.worker.release([(one.claim.id, one.claim.fence)], begun=False)
+    return one.claim and one.world.worker.release([(one.claim.id, one.claim.fence)], started=False)
 
 
 def heartbeat(one: One) -> Any:
@@ -152,8 +154,10 @@ def replay(one: One) -> Any:
 
 
 def send(one: One) -> Any:
-    pace = dispatch.Pace()
-    return dispatch.dispatch(one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, pace=pace)
+    pace = dispatch.DispatchThrottle()
+    return dispatch.dispatch(
+        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, throttle=pace
+    )
 
 
 DEEDS = (claim, claim_any, finish, release, release_unbegun, heartbeat, reap, cancel, replay, send)
@@ -354,10 +358,10 @@ def test_a_reaper_waits_for_a_lease_after_the_database_server_was_started_again(
         world.claim(one)
         with world.database.write() as tx:
             tx.execute(sa.update(schema.execution).values(lease_until=tx.now))
-        before = lease_recovery.server_age(world.database)
+        before = lease_recovery.server_uptime(world.database)
         world.close()
         server.restart()
-        age = lease_recovery.server_age(world.database)
+        age = lease_recovery.server_uptime(world.database)
         assert before is not None and age is not None and age < 600
         # As a reaper that has been at work all the time, and has not missed a round.
         reaper = Reaper(world.database, world.settings, trust_at_once=True)
@@ -370,4 +374,4 @@ def test_a_reaper_waits_for_a_lease_after_the_database_server_was_started_again(
 
 def test_a_database_without_a_server_has_no_age(world: World) -> None:
     # Nor has one whose time is not the server's own.
-    assert lease_recovery.server_age(world.database) is None
+    assert lease_recovery.server_uptime(world.database) is None

@@ -5,7 +5,7 @@ from sqlalchemy import event as hooks
 
 from functory.engine.database import schema
 from functory.engine.errors import Stale, Unavailable
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance import lease_recovery
 from tests.support.fault_injection import Faults
 from tests.support.world import LEASE
@@ -18,7 +18,7 @@ UPDATE = "UPDATE execution"
 def ended(outcome="succeeded", **fields):
     if outcome != "succeeded":
         fields.setdefault("error", {"type": "ValueError", "message": "no"})
-    return Ending(outcome, duration_seconds=0.123456789, waited_seconds=0.1, **fields)
+    return AttemptResult(outcome, duration_seconds=0.123456789, waited_seconds=0.1, **fields)
 
 
 def finish_unknown(world, claim, ending):
@@ -65,7 +65,7 @@ def test_another_ending_of_the_same_attempt_is_refused(world):
     claim = world.claim(world.start())
     finish_unknown(world, claim, ended(result=7))
     with pytest.raises(Stale):
-        world.worker.finish(claim, Ending("crashed", error={"type": "Defect", "message": ""}))
+        world.worker.finish(claim, AttemptResult("crashed", error={"type": "Defect", "message": ""}))
 
 
 def test_a_zombie_stays_one(world):

@@ -26,7 +26,7 @@ def emit(world: World, *numbers: int, key: str = "k", **more: Any) -> list[str]:
 def turn(world: World) -> None:
     """Take turns until there is nothing more to decide now."""
     for _ in range(100):
-        if not world.turn.take():
+        if not world.turn.run_once():
             return
     raise AssertionError("turns without an end")
 
@@ -313,7 +313,7 @@ def test_a_turn_that_is_killed_before_its_commit_has_done_nothing(
     with monkeypatch.context() as patched:
         patched.setattr("functory.engine.flow_control.buffers.settle", killed)
         with pytest.raises(KeyboardInterrupt):
-            world.turn.take()
+            world.turn.run_once()
     assert world.rows(schema.hold) == before and not world.rows(schema.firing)
     turn(world)
     assert ran(world) == [[1, 2]]
@@ -322,22 +322,22 @@ def test_a_turn_that_is_killed_before_its_commit_has_done_nothing(
 def test_one_bucket_that_cannot_be_decided_does_not_stop_the_others(
     world: World, flow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from functory.triggers.routing.decision import Judge
+    from functory.triggers.routing.decision import TriggerEvaluator
 
     flow(debounce={"period": "1s", "key": "data.key"})
     emit(world, 1, key="bad")
     emit(world, 2, key="good")
     settle(world)
     world.advance(1)
-    fire = Judge.fire
+    fire = TriggerEvaluator.fire
 
-    def failing(self: Judge, compiled: Any, rows: Sequence[Any], by: Any) -> Any:
+    def failing(self: TriggerEvaluator, compiled: Any, rows: Sequence[Any], by: Any) -> Any:
         if by["data"]["key"] == "bad":
             raise RuntimeError("no")
         return fire(self, compiled, rows, by)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Judge, "fire", failing)
+        patched.setattr(TriggerEvaluator, "fire", failing)
         settle(world)
         assert ran(world) == [2]
         assert len(world.rows(schema.hold)) == 1
@@ -372,7 +372,7 @@ def test_two_processes_with_the_same_buckets_decide_each_match_once(
     for start in range(0, 60, 6):
         emit(one, *range(start, start + 6), key=str(start % 4))
         (one if start % 12 else two).route()
-        (two if start % 12 else one).turn.take()
+        (two if start % 12 else one).turn.run_once()
     one.advance(10)
     turn(two)
     turn(one)
@@ -399,17 +399,17 @@ def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable
             event_store.record(tx, "tick", None, {"n": n, "key": str(n % 3)}, source="/test")
             for n in range(240)
         ]
-        event_store.add(tx, rows)
+        event_store.append(tx, rows)
     failed: list[BaseException] = []
     routed = threading.Event()
 
     def process(world: World, route: bool) -> None:
         try:
-            while not routed.is_set() or world.turn.take():
+            while not routed.is_set() or world.turn.run_once():
                 if route and not world.router.route_batch().events:
                     routed.set()
                 elif not route:
-                    world.turn.take()
+                    world.turn.run_once()
         except BaseException as error:
             failed.append(error)
             routed.set()
@@ -444,7 +444,7 @@ def test_many_keys_are_decided_in_a_few_statements_a_round(world: World, flow: A
     world.route()
     world.advance(1)
     with world.statements() as sent:
-        world.turn.take()
+        world.turn.run_once()
     assert len(ran(world)) == 150
     assert len(sent) < 40, sent
 

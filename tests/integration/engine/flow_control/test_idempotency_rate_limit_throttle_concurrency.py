@@ -10,7 +10,7 @@ from functory.cli.main import main
 from functory.engine.database import migrations, schema
 from functory.engine.maintenance import lease_recovery
 from functory.triggers.definition import define
-from functory.triggers.routing.release import Turn
+from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
 from tests.support.world import LEASE, World, embedded
@@ -394,14 +394,14 @@ def test_a_trigger_without_flow_control_costs_no_statement_more(world: World) ->
 def test_a_turn_asks_one_question_while_nothing_waits(world: World) -> None:
     world.function()
     world.trigger("t", "work", TICK, flow={"concurrency": {"limit": 1}})
-    while world.turn.take():
+    while world.turn.run_once():
         pass
     with world.statements() as sent:
-        assert (world.turn.take(), world.turn.due_in()) == (False, None)
+        assert (world.turn.run_once(), world.turn.due_in()) == (False, None)
     assert len(sent) == 1
     emit(world, 1)
     world.route()
-    assert world.turn.take()
+    assert world.turn.run_once()
 
 
 def test_an_execution_that_is_held_names_the_lane_and_who_stands_before_it(
@@ -416,8 +416,8 @@ def test_an_execution_that_is_held_names_the_lane_and_who_stands_before_it(
         )
         for _ in range(3):
             engine.events.emit("tick", {"k": "ada"})
-        router, turn_ = Router(engine.database, engine.settings), Turn(engine.database, engine.settings)
-        while router.route_batch().events or turn_.take():
+        router, turn_ = Router(engine.database, engine.settings), Release(engine.database, engine.settings)
+        while router.route_batch().events or turn_.run_once():
             pass
         first, _, last = sorted(engine.executions.list(), key=lambda row: row["event_id"])
     assert main(["execution", "show", last["id"]]) == 0

@@ -88,7 +88,9 @@ def test_cancel_other_starts_after_what_it_cancelled_has_ended(world: World) -> 
     emit(world, 2)
     settle(world)
     assert claim(world) == [] and states(world) == {1: "running", 2: "queued"}
-    assert world.worker.wanted([(running.id, running.fence)]).cancel == {(running.id, running.fence)}
+    assert world.worker.lease_status([(running.id, running.fence)]).cancel_requested == {
+        (running.id, running.fence)
+    }
     emit(world, 3)
     settle(world)
     assert states(world) == {1: "running", 2: "cancelled", 3: "queued"}, "what waits is cancelled at once"
@@ -107,7 +109,9 @@ def test_terminate_other_starts_at_once(world: World) -> None:
     emit(world, 2)
     settle(world)
     assert numbers(claim(world)) == [2]
-    assert world.worker.wanted([(running.id, running.fence)]).cancel == {(running.id, running.fence)}
+    assert world.worker.lease_status([(running.id, running.fence)]).cancel_requested == {
+        (running.id, running.fence)
+    }
 
 
 def test_allow_all_lets_any_number_run(world: World) -> None:
@@ -222,7 +226,9 @@ def test_what_runs_is_asked_to_stop(world: World) -> None:
     (running,) = claim(world)
     emit(world, 2, type_="stop", id="a")
     settle(world)
-    assert world.worker.wanted([(running.id, running.fence)]).cancel == {(running.id, running.fence)}
+    assert world.worker.lease_status([(running.id, running.fence)]).cancel_requested == {
+        (running.id, running.fence)
+    }
 
 
 def test_it_cancels_only_within_its_timeout(world: World) -> None:
@@ -383,7 +389,7 @@ def test_limits_are_exact_with_routers_and_turns_side_by_side(
 
     def play(one: World) -> None:
         while one.router.route_batch().events:
-            one.turn.take()
+            one.turn.run_once()
 
     threads = [threading.Thread(target=play, args=(one,)) for one in worlds]
     for thread in threads:
@@ -441,12 +447,12 @@ def test_workers_that_end_and_routers_that_cancel_side_by_side_wait_for_each_oth
 
     def run(one: World) -> None:
         for found in one.worker.claim_any(5):
-            wanted = one.worker.wanted([(found.id, found.fence)]).cancel
+            wanted = one.worker.lease_status([(found.id, found.fence)]).cancel_requested
             one.finish(found, "cancelled" if wanted else "succeeded")
 
     def decide(one: World) -> None:
         one.router.route_batch()
-        one.turn.take()
+        one.turn.run_once()
 
     works = [(worlds[1], lambda: decide(worlds[1])), (worlds[2], lambda: decide(worlds[2]))]
     works += [(worlds[0], lambda: run(worlds[0])), (worlds[2], lambda: run(worlds[2]))]

@@ -11,10 +11,10 @@ from functory.engine.access.grants import NOTHING, Grants
 from functory.engine.database import audit, counters, schema
 from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 from functory.engine.functions.limits import Limits
 from functory.engine.serialization import json_codec
-from functory.workers.execution.denied_requests import MOST
+from functory.workers.execution.denied_requests import MAX_LINES
 from functory.workers.execution.host_functions import EngineHost, Services
 
 pytest_plugins = ["tests.support.world"]
@@ -113,7 +113,7 @@ def test_a_worker_that_was_not_told_takes_the_stricter_rule(world):
     world.function("work", **ALL)
     row = world.start()
     (claim,) = Attempts(world.database, "other", lease_seconds=30).claim([row["id"]])
-    assert {kind for kind, _ in claim.grants.items()} == grants.SERVED
+    assert {kind for kind, _ in claim.grants.items()} == grants.SERVER_AUTHOR_GRANTS
 
 
 def test_the_functions_of_one_process_share_their_grants(served):
@@ -425,13 +425,13 @@ def test_refusals_stand_in_the_log_a_limited_number_of_them(world):
             host.secret(f"KEY{n}")
     with pytest.raises(Refused):
         host.secret("x" * 100_000)
-    world.worker.finish(claim, host.denials.told(Ending("succeeded")))
+    world.worker.finish(claim, host.denied_requests.append_to_log(AttemptResult("succeeded")))
     lines = world.rows(schema.log)
-    assert len(lines) == MOST + 1
+    assert len(lines) == MAX_LINES + 1
     assert {(line["stream"], line["level"]) for line in lines} == {("log", "warning")}
     assert lines[0]["text"] == "refused: the secret KEY0 is not declared (work v1 has no grants)"
     assert "more refusals" in lines[-1]["text"]
-    assert sum(len(line["text"]) for line in lines) < 600 * (MOST + 1)
+    assert sum(len(line["text"]) for line in lines) < 600 * (MAX_LINES + 1)
     assert world.rows(schema.audit) == []
 
 
@@ -445,7 +445,7 @@ def test_a_refusal_does_not_tell_the_secret_that_was_asked_for_as_a_name(world):
             host.secret("x" * n + value)
     with pytest.raises(Refused):
         host.functions("save", {"source": "def x(): ...\n", "hosts": [f"{value}.com"]})
-    told = repr(host.denials.told(Ending("failed")).logs)
+    told = repr(host.denied_requests.append_to_log(AttemptResult("failed")).logs)
     assert "***" in told
     assert "hunter2" not in told
 
@@ -454,7 +454,9 @@ def test_the_log_of_a_run_says_what_its_functions_wait_for(served):
     served.function("parse", files={"read": ["/data/in"]}, hosts=["a.example.com"])
     served.function("work", dependencies=["parse"], subprocess=True)
     claim = claimed(served)
-    ending = host_of(served, claim).denials.told(Ending("failed", logs=[{"seq": 4, "text": "own"}]))
+    ending = host_of(served, claim).denied_requests.append_to_log(
+        AttemptResult("failed", logs=[{"seq": 4, "text": "own"}])
+    )
     assert [(entry["seq"], entry["text"]) for entry in ending.logs[1:]] == [
         (5, 'subprocess waits for an operator: functory grant allow work@1 subprocess --reason "…"'),
         (6, 'read /data/in waits for an operator: functory grant allow parse@1 read /data/in --reason "…"'),

@@ -12,25 +12,25 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import partitions, prune_watermarks, schema
-from functory.engine.database.clock import ManualClock, first_id
+from functory.engine.database.clock import ManualClock, lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.errors import NotFound
 from functory.engine.maintenance import pruning
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.pruner import Pruner
-from functory.engine.maintenance.pruning import Limits
+from functory.engine.maintenance.pruning import RetentionLimits
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
 
 DAY = 86_400.0
-MONTH = Limits(trees=timedelta(days=30))
+MONTH = RetentionLimits(trees=timedelta(days=30))
 
 
 def ids_of(database: Database) -> Callable[[], str]:
     """Ids that follow the test's clock, as real ones follow the real one."""
     numbers = itertools.count(1)
-    return lambda: first_id(database.clock.now())[:-12] + f"{next(numbers):012x}"
+    return lambda: lowest_id(database.clock.now())[:-12] + f"{next(numbers):012x}"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def aging(make_world: Callable[..., World]) -> World:
     return world
 
 
-def prune(world: World, limits: Limits = MONTH) -> Counter[str]:
+def prune(world: World, limits: RetentionLimits = MONTH) -> Counter[str]:
     """A whole pass; nothing is violated after any of its steps."""
     gone: Counter[str] = Counter()
     for step in pruning.prune(world.database, limits):
@@ -197,7 +197,7 @@ def test_what_is_not_over_is_never_pruned_however_old_it_is(
     root = leave(aging)
     before = parts(aging, root)
     aging.advance(80 * DAY)
-    going, kept = pruning.survey(aging.database, MONTH)
+    going, kept = pruning.preview(aging.database, MONTH)
     assert kept == Counter({reason: 1})
     gone = Counter[str]()
     for step in pruning.prune(aging.database, MONTH):
@@ -237,7 +237,7 @@ def test_a_dry_run_says_what_would_go_and_deletes_nothing(aging: World):
     order(aging)
     aging.advance(31 * DAY)
     before = aging.rows(schema.event)
-    going, kept = pruning.survey(aging.database, MONTH)
+    going, kept = pruning.preview(aging.database, MONTH)
     assert kept == Counter()
     assert aging.rows(schema.event) == before
     gone = prune(aging)
@@ -256,19 +256,19 @@ def test_log_lines_go_before_their_tree_and_only_of_what_has_ended(make_world: C
     # In weeks that have partitions on PostgreSQL, whose first one was made by the real clock.
     aging = make_world(clock=ManualClock(datetime.now(UTC) + timedelta(days=100)))
     aging.database.new_id = ids_of(aging.database)
-    partitions.make(aging.database)
+    partitions.create_missing(aging.database)
     aging.function()
     ended, running = aging.start(), aging.start()
     finish_with_lines(aging, ended, 5)
     claim = aging.claim(running)
     aging.finish(claim, "crashed", logs=[{"seq": 1, "text": "before the crash", **LINE}])
     assert aging.executions.get(running["id"])["state"] == "queued"
-    week = Limits(logs=timedelta(days=7))
+    week = RetentionLimits(logs=timedelta(days=7))
     aging.advance(6 * DAY)
     assert prune(aging, week) == Counter()
     # On PostgreSQL lines go by the week, once it is over.
     aging.advance(9 * DAY)
-    going, _ = pruning.survey(aging.database, week)
+    going, _ = pruning.preview(aging.database, week)
     assert going == Counter(log=5)
     assert prune(aging, week)["log"] == 5
     assert aging.executions.logs(ended["id"]) == []
@@ -323,7 +323,7 @@ def test_events_that_fired_together_are_kept_beside_what_is_young(aging: World):
     aging.advance(40 * DAY)
     young = aging.events.emit("part", {"n": 2})
     aging.route()
-    aging.turn.take()
+    aging.turn.run_once()
     aging.run_all()
     publish(aging)
     (execution,) = aging.rows(schema.execution, schema.execution.c.function == "other")
@@ -442,7 +442,7 @@ def test_whatever_is_left_open_nothing_open_is_lost_and_every_kept_tree_is_whole
         if rng.random() < 0.2:
             cutoff = timedelta(days=rng.choice([1, 10, 30, 60]))
             before = _trees(aging)
-            prune(aging, Limits(cutoff))
+            prune(aging, RetentionLimits(cutoff))
             after = _trees(aging)
             for root, rows in before.items():
                 assert after.get(root, rows) == rows
@@ -475,7 +475,7 @@ def _act(world: World, rng: random.Random) -> None:
     elif what == "start":
         world.start()
     else:
-        world.turn.take()
+        world.turn.run_once()
 
 
 def _trees(world: World) -> dict[str, dict[str, list[dict[str, Any]]]]:

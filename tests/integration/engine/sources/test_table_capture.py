@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, Refused
 from functory.engine.sources import table_capture
-from functory.triggers.sources.tables import Rows
+from functory.triggers.sources.tables import TableSource
 from tests.support.source_world import keeping
 from tests.support.world import World
 
@@ -513,7 +513,7 @@ def test_sqlite_is_refused(world: World) -> None:
 def test_a_table_that_is_gone_renamed_or_silenced_is_told(shop: Shop, change: str, why: str) -> None:
     shop.watch()
     shop.sql(change)
-    with keeping(shop.world, {"table": Rows()}) as kept:
+    with keeping(shop.world, {"table": TableSource()}) as kept:
         kept.until(lambda: why in (shop.world.sources.get("table", "orders")["problem"] or ""), "the problem")
 
 
@@ -535,7 +535,7 @@ def test_ten_thousand_copied_rows_are_ten_thousand_events_in_their_order(shop: S
 @on_postgres
 def test_the_router_is_woken(shop: Shop, tmp_path: Path) -> None:
     shop.watch()
-    shop.world.database.watch()
+    shop.world.database.listen_for_wakeups()
     listening = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
     while shop.connection.execute(listening).fetchone() is None:
         threading.Event().wait(0.02)

@@ -59,10 +59,10 @@ def test_a_rate_of_nought_is_no_limit(world: World) -> None:
 def test_the_breaker_opens_after_repeated_trips_and_closes_by_cooling_down(world: World) -> None:
     world.function()
     world.trigger("t", "work", ON, guards={"rate": 1})
-    emit(world, 1 + circuit_breaker.TRIPS + 2)
+    emit(world, 1 + circuit_breaker.VIOLATIONS_TO_OPEN + 2)
     reasons = [reason for _, reason in world.route()]
     assert reasons.count(None) == 1
-    assert reasons.count("rate") == circuit_breaker.TRIPS
+    assert reasons.count("rate") == circuit_breaker.VIOLATIONS_TO_OPEN
     assert reasons.count("breaker_open") == 2
     paused = world.events.list(type_="trigger.paused")
     assert len(paused) == 1 and paused[0]["state"] == "routed", (
@@ -199,7 +199,7 @@ def test_a_trigger_that_code_saves_begins_in_shadow_under_tighter_limits(world: 
     generous = definition.define(
         on=ON, function="work", guards={"max_depth": 60, "rate": 100_000, "allow_self": True}
     )
-    row = world.triggers.save("t", generous, cause=Cause.of(claim.row))
+    row = world.triggers.save("t", generous, cause=Cause.from_row(claim.row))
     assert (row["state"], row["origin"]) == ("shadow", "agent")
     world.triggers.promote("t")
     id_ = world.events.emit("tick", {})
@@ -214,7 +214,7 @@ def test_a_trigger_that_code_saves_begins_in_shadow_under_tighter_limits(world: 
 def graph(world: World) -> cycles.Graph:
     compiled = [definition.compile_definition(row) for row in world.triggers.list()]
     functions = {row["name"]: row for row in world.functions.list()}
-    return cycles.Graph(compiled, functions, world.lineage.observed(functions))
+    return cycles.Graph(compiled, functions, world.lineage.emitted_types(functions))
 
 
 def test_cycles_are_found_through_emissions_updates_calls_dependencies_and_history(world: World) -> None:
@@ -238,14 +238,14 @@ def test_cycles_are_found_through_emissions_updates_calls_dependencies_and_histo
     assert found.cycle("a") is None
     assert found.cycle("b") is None, "it only meets its own event: the guard for own events ends that"
     targets = {
-        name: {step.target for step in steps if step.emission.certain} for name, steps in found.steps.items()
+        name: {step.target for step in steps if step.emission.certain} for name, steps in found.edges.items()
     }
     assert targets["a"] == {"b"}
     assert targets["b"] == {"b"}
     assert targets["u"] == {"u"}
     assert targets["other"] == {"u"}
     assert targets["h"] == {"h"}
-    assert {step.target for step in found.steps["c"]} == {"a", "b", "u", "other", "h", "c"}, (
+    assert {step.target for step in found.edges["c"]} == {"a", "b", "u", "other", "h", "c"}, (
         "a computed type may be anything"
     )
     world.functions.update(
@@ -254,7 +254,7 @@ def test_cycles_are_found_through_emissions_updates_calls_dependencies_and_histo
     )
     ring = graph(world).cycle("a")
     assert ring is not None
-    assert cycles.witness(ring) == "a → emits → b → b → calls → a → a"
+    assert cycles.format_cycle(ring) == "a → emits → b → b → calls → a → a"
     with pytest.raises(Conflict, match="a → emits → b"):
         cycles.check(graph(world), "a")
 
@@ -264,11 +264,11 @@ def test_what_was_observed_counts_as_an_edge(world: World) -> None:
     world.function("two", "event=None")
     world.trigger("first", "one", {"type": ["start"]})
     world.trigger("second", "two", {"type": ["seen"]})
-    assert graph(world).steps["second"] == [] or graph(world).cycle("second") is None
+    assert graph(world).edges["second"] == [] or graph(world).cycle("second") is None
     claim = world.claim(world.start("two"))
-    world.events.emit("start", {}, cause=Cause.of(claim.row))
+    world.events.emit("start", {}, cause=Cause.from_row(claim.row))
     claim = world.claim(world.start("one"))
-    world.events.emit("seen", {}, cause=Cause.of(claim.row))
+    world.events.emit("seen", {}, cause=Cause.from_row(claim.row))
     ring = graph(world).cycle("second")
     assert ring is not None and [step.function for step in ring] == ["two", "one"]
 
@@ -281,7 +281,7 @@ def test_a_backtest_decides_as_the_router_did(world: World) -> None:
     firings = world.route()
     compiled = definition.compile_definition(row)
     result = backtest.run(
-        compiled, None, world.events.scan(since, backtest.wanted_types(compiled)), world.settings
+        compiled, None, world.events.scan(since, backtest.possible_event_types(compiled)), world.settings
     )
     assert result.draft.fired == firings.count(("t", None)) == 3
     assert result.draft.suppressed == {"rate": firings.count(("t", "rate"))}

@@ -190,7 +190,7 @@ def test_the_same_definition_makes_no_version(shop):
 ])  # fmt: skip
 def test_a_wrong_trigger_is_refused_with_the_part_that_is_wrong(fields, message):
     with pytest.raises(Invalid, match=message):
-        definition.read(fields)
+        definition.parse(fields)
 
 
 def test_a_trigger_needs_a_proper_name(shop):
@@ -421,7 +421,7 @@ def test_a_database_that_is_away_is_no_fault_of_an_event(shop, monkeypatch):
 
 
 def test_a_batch_that_fails_while_it_is_written_leaves_no_half(shop, monkeypatch):
-    real, calls = routing.events.mark_routed, []
+    real, calls = routing.routing_queue.mark_routed, []
 
     def breaks(tx: Any, ids: Any) -> None:
         calls.append(ids)
@@ -429,7 +429,7 @@ def test_a_batch_that_fails_while_it_is_written_leaves_no_half(shop, monkeypatch
             raise Poison
         real(tx, ids)
 
-    monkeypatch.setattr(routing.events, "mark_routed", breaks)
+    monkeypatch.setattr(routing.routing_queue, "mark_routed", breaks)
     for n in range(4):
         shop.events.emit("order.created", n)
     assert shop.router.route_batch().events == 4
@@ -482,7 +482,7 @@ def test_both_spellings_of_a_trigger_fire_on_the_same_event(world):
     world.function("validate", parameters="event")
     world.triggers.save(
         "one",
-        definition.read(
+        definition.parse(
             {
                 "event_type": "function_updated",
                 "target_function": "parse",
@@ -493,7 +493,7 @@ def test_both_spellings_of_a_trigger_fire_on_the_same_event(world):
     )
     world.triggers.save(
         "two",
-        definition.read(
+        definition.parse(
             {
                 "on": {
                     "type": ["function.updated"],
@@ -520,7 +520,7 @@ def test_babyagi_s_spelling_passes_the_output_as_first_argument(world, spelling)
     world.function("make")
     world.function("use", parameters="output, rest=None")
     world.triggers.save(
-        "t", definition.read({"event_type": spelling, "target_function": "make", "trigger_function": "use"})
+        "t", definition.parse({"event_type": spelling, "target_function": "make", "trigger_function": "use"})
     )
     world.finish(world.claim(world.start("make")), result=[1, 2])
     world.route()

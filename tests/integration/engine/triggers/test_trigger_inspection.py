@@ -7,7 +7,7 @@ import pytest
 from functory.cli.output import trigger_backlog
 from functory.engine.errors import NotFound
 from functory.engine.triggers import inspection
-from functory.engine.triggers.inspection import Standing
+from functory.engine.triggers.inspection import TriggerInspection
 from functory.triggers import definition
 from tests.support.world import World
 
@@ -27,11 +27,11 @@ def emitted(world: World, *customers: str) -> list[str]:
     return ids
 
 
-def look(world: World, key: str | None = None) -> Standing:
-    return inspection.of(world.database, "reorder", key=key)
+def look(world: World, key: str | None = None) -> TriggerInspection:
+    return inspection.inspect(world.database, "reorder", key=key)
 
 
-def told(found: Standing) -> str:
+def told(found: TriggerInspection) -> str:
     return "\n".join(
         "\n".join([section.title, section.summary, *section.lines])
         for section in trigger_backlog.sections(found)
@@ -60,7 +60,7 @@ def test_a_trigger_that_is_not_there_is_told(world: World) -> None:
 def test_a_lane_tells_who_holds_it_and_who_comes_next(world: World) -> None:
     saved(world, {"concurrency": {"limit": 1, **BY_CUSTOMER}})
     emitted(world, "ada", "ada", "ada", "bob")
-    while world.turn.take():
+    while world.turn.run_once():
         pass
     [first, *_] = world.worker.claim_any(1)
     found = look(world)
@@ -113,7 +113,7 @@ def test_idempotency_tells_its_keys_the_newest_first(world: World) -> None:
 def test_an_overlap_tells_what_is_open(world: World) -> None:
     saved(world, {"overlap": {"policy": "buffer_one", **BY_CUSTOMER}})
     emitted(world, "ada", "ada", "ada")
-    while world.turn.take():
+    while world.turn.run_once():
         pass
     [lane] = look(world).lanes.rows
     assert (lane["taken"], lane["waiting"]) == (1, 1)
@@ -127,7 +127,7 @@ def test_a_shared_lane_tells_of_the_other_triggers_in_it(world: World) -> None:
     world.events.emit("stock.gone")
     world.route()
     emitted(world, "ada")
-    while world.turn.take():
+    while world.turn.run_once():
         pass
     [lane] = look(world).lanes.rows
     assert [one["trigger"] for one in lane["holders"]] == ["other"]
@@ -137,11 +137,11 @@ def test_a_shared_lane_tells_of_the_other_triggers_in_it(world: World) -> None:
 
 def test_many_keys_are_counted_and_the_first_are_told(world: World) -> None:
     saved(world, {"idempotency": BY_CUSTOMER})
-    emitted(world, *(f"c{number:02d}" for number in range(inspection.SHOWN + 5)))
+    emitted(world, *(f"c{number:02d}" for number in range(inspection.MAX_ROWS + 5)))
     found = look(world)
-    assert (found.once.count, len(found.once.rows), found.once.more) == (
-        inspection.SHOWN + 5,
-        inspection.SHOWN,
+    assert (found.once.count, len(found.once.rows), found.once.remaining) == (
+        inspection.MAX_ROWS + 5,
+        inspection.MAX_ROWS,
         5,
     )
     assert "… and 5 more" in told(found)
@@ -170,7 +170,7 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
     world.advance(30)
     late = look(world)
     assert "should have been decided" in trigger_backlog.advice(late, workers=1, embedded=True)
-    while world.turn.take():
+    while world.turn.run_once():
         pass
     after = look(world)
     assert (after.matches, after.buckets.count, after.suppressed) == (0, 0, {"debounced": 2})
@@ -193,7 +193,7 @@ def test_a_composite_tells_what_is_there_and_what_is_missing(world: World) -> No
     for type_ in ("paid", "paid", "signed"):
         world.events.emit(f"order.{type_}", {"order": 17})
     world.route()
-    while world.turn.take():
+    while world.turn.run_once():
         pass
     found = look(world, key="17")
     assert (found.matches, found.buckets.count) == (3, 1)
@@ -211,6 +211,6 @@ def test_a_silence_tells_since_when_nothing_has_come(world: World) -> None:
     world.events.emit("beat")
     world.route()
     world.advance(1)
-    while world.turn.take():
+    while world.turn.run_once():
         pass
     assert "the last event is " in told(look(world))

@@ -44,7 +44,7 @@ def write(world: World, told: list[tuple[float, str, str]], key: str = "k") -> N
         for at, type_, name in told:
             data, time = {"n": name, "key": key}, ZERO + timedelta(seconds=at)
             rows.append(event_store.record(tx, type_, None, data, source="/test", time=time))
-        event_store.add(tx, rows)
+        event_store.append(tx, rows)
 
 
 def tell(world: World, *moments: str, key: str = "k") -> None:
@@ -57,7 +57,7 @@ def go(world: World, second: float) -> None:
     assert isinstance(world.clock, ManualClock)
     world.route()
     for _ in range(1000):
-        while world.turn.take():
+        while world.turn.run_once():
             pass
         due = world.turn.due_in()
         left = second - seconds(world)
@@ -65,7 +65,7 @@ def go(world: World, second: float) -> None:
             break
         world.advance(due + 0.0001)
     world.advance(max(0.0, second - seconds(world)))
-    while world.turn.take():
+    while world.turn.run_once():
         pass
 
 
@@ -257,7 +257,7 @@ def test_an_absence_waits_for_events_that_no_router_has_seen_yet(world: World, c
     go(world, 1)
     tell(world, "b5")
     world.advance(60)
-    assert not world.turn.take() and fired(world) == []
+    assert not world.turn.run_once() and fired(world) == []
     go(world, 100)
     assert others(world) == {"a0": "awaited", "b5": "awaited"} and fired(world) == []
 
@@ -440,7 +440,7 @@ def test_the_events_of_an_execution_are_told_by_the_command_line_in_sentences(
     tell(world, "a0", "b0")
     go(world, 1)
     (row,) = world.rows(schema.execution)
-    said = " ".join(execution_explanation.sentences(world.lineage.cause(row["id"])))
+    said = " ".join(execution_explanation.explain(world.lineage.cause(row["id"])))
     assert "It fired on 2 events" in said
     for event in world.rows(schema.event):
         if event["type"] in "ab":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from functory.triggers.sources.plugin import Kind
+from functory.triggers.sources.plugin import SourcePlugin
 from tests.support.imap_server import PASSWORD, USER, Imap, serving
 from tests.support.processes import Roles
 from tests.support.source_world import keeping, wait_for
@@ -29,7 +29,7 @@ def imap(tmp_path: Path) -> Iterator[Imap]:
 
 
 @pytest.fixture
-def installed() -> dict[str, Kind]:
+def installed() -> dict[str, SourcePlugin]:
     """The kind, from its file."""
     spec = importlib.util.spec_from_file_location("imap_inbox", FOLDER / "imap_inbox.py")
     assert spec is not None
@@ -48,7 +48,7 @@ def configuration(imap: Imap, **config: Any) -> dict[str, Any]:
 
 def save(world: World, imap: Imap, **config: Any) -> None:
     world.secrets.set("MAIL", PASSWORD)
-    world.sources.rows.save("imap", "ada", configuration(imap, **config))
+    world.sources.store.save("imap", "ada", configuration(imap, **config))
 
 
 def subjects(world: World) -> list[str]:
@@ -56,7 +56,7 @@ def subjects(world: World) -> list[str]:
 
 
 def problem(world: World) -> str:
-    return world.sources.rows.get("imap", "ada")["problem"] or ""
+    return world.sources.store.get("imap", "ada")["problem"] or ""
 
 
 def test_it_has_under_fifty_lines_and_stands_in_the_how_to() -> None:
@@ -70,7 +70,7 @@ def test_it_has_under_fifty_lines_and_stands_in_the_how_to() -> None:
 
 
 def test_letters_become_events_once_and_the_cursor_remembers(
-    world: World, imap: Imap, installed: dict[str, Kind]
+    world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     imap.deliver("first", "Grüße")
     imap.deliver("second")
@@ -96,7 +96,7 @@ def test_letters_become_events_once_and_the_cursor_remembers(
 
 
 def test_a_connection_that_is_lost_is_made_again_and_nothing_is_doubled(
-    world: World, imap: Imap, installed: dict[str, Kind]
+    world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     imap.deliver("first")
     save(world, imap)
@@ -113,7 +113,7 @@ def test_a_connection_that_is_lost_is_made_again_and_nothing_is_doubled(
 
 
 def test_a_mailbox_that_is_numbered_anew_is_read_anew(
-    world: World, imap: Imap, installed: dict[str, Kind]
+    world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     imap.deliver("old")
     save(world, imap)
@@ -124,7 +124,9 @@ def test_a_mailbox_that_is_numbered_anew_is_read_anew(
         kept.until(lambda: subjects(world) == ["old", "new"], "the letter of the new numbering")
 
 
-def test_a_wrong_password_is_told_and_not_shown(world: World, imap: Imap, installed: dict[str, Kind]) -> None:
+def test_a_wrong_password_is_told_and_not_shown(
+    world: World, imap: Imap, installed: dict[str, SourcePlugin]
+) -> None:
     save(world, imap)
     world.secrets.set("MAIL", "not-the-password")
     with keeping(world, installed) as kept:
@@ -137,7 +139,7 @@ def test_a_wrong_password_is_told_and_not_shown(world: World, imap: Imap, instal
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(
-    world: World, imap: Imap, installed: dict[str, Kind]
+    world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     save(world, imap, ca_file=None)
     with keeping(world, installed) as kept:
@@ -146,7 +148,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
 
 
 def test_letters_that_hold_anything_stop_nothing(
-    world: World, imap: Imap, installed: dict[str, Kind]
+    world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     for raw in (
         b"", b"\x00\xff\xfe", b"Subject: =?x-no-such?b?////?=\r\n\r\n\xff", b"From: <<<>>>,;:\r\nTo: \"\r\n\r\n",
@@ -183,12 +185,12 @@ def test_installed_as_a_package_and_killed_in_the_middle_it_loses_and_doubles_no
     ) as roles, roles.client() as client:  # fmt: skip
         roles.migrate()
         client.secrets.set("MAIL", PASSWORD)
-        client.sources.rows.save("imap", "ada", configuration(imap))
+        client.sources.store.save("imap", "ada", configuration(imap))
         watcher = roles.start("watcher")
         wait_for(lambda: len(imap.fetched) > 20, "some letters")
         watcher.kill()
         roles.start("watcher")
-        since = client.sources.rows.get("imap", "ada")["created_at"]
+        since = client.sources.store.get("imap", "ada")["created_at"]
         wait_for(lambda: client.events.count(since, ["mail.received"]) == 400, "all letters", 60)
         found = [
             row["data"]["subject"] for row in client.events.scan(since) if row["type"] == "mail.received"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid, Stale, Unavailable
-from functory.engine.events.receipts import Arrival
-from functory.triggers.sources.plugin import Config, Desk, Kind
-from functory.triggers.sources.runner import LONGEST_PAUSE, pause_after
+from functory.engine.events.receipts import IncomingEvent
+from functory.triggers.sources.plugin import SourceConfig, SourceContext, SourcePlugin
+from functory.triggers.sources.runner import MAX_RETRY_SECONDS, retry_delay
 from tests.support.processes import Roles
 from tests.support.source_world import keeping, plug_in, wait_for
 from tests.support.world import World
@@ -20,7 +20,7 @@ from tests.support.world import World
 pytest_plugins = ["tests.support.world"]
 
 
-class Probe(Kind):
+class Probe(SourcePlugin):
     """Does what the test tells it to, and says where it is running."""
 
     kind = "probe"
@@ -28,29 +28,29 @@ class Probe(Kind):
     types = ("probe.seen", "*")
     runs = True
 
-    class Config(Config):
+    class Config(SourceConfig):
         text: str = ""
 
-    def __init__(self, act: Callable[[Desk], Any] | None = None) -> None:
-        self.desks: list[Desk] = []
-        self.ended: list[Desk] = []
+    def __init__(self, act: Callable[[SourceContext], Any] | None = None) -> None:
+        self.desks: list[SourceContext] = []
+        self.ended: list[SourceContext] = []
         self._act = act
 
-    def run(self, desk: Desk) -> None:
+    def run(self, desk: SourceContext) -> None:
         self.desks.append(desk)
         if self._act is not None:
             self._act(desk)
-        desk.ending.wait()
+        desk.stop_event.wait()
         self.ended.append(desk)
 
 
-class Broken(Mapping[str, Kind]):
+class Broken(Mapping[str, SourcePlugin]):
     """Installed kinds, one of which cannot be imported."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
 
-    def __getitem__(self, name: str) -> Kind:
+    def __getitem__(self, name: str) -> SourcePlugin:
         if name == "broken":
             raise ModuleNotFoundError("No module named 'imaginary'")
         return self._probe
@@ -63,11 +63,11 @@ class Broken(Mapping[str, Kind]):
 
 
 def save(world: World, name: str = "one", kind: str = "probe", **config: Any) -> dict[str, Any]:
-    return world.sources.rows.save(kind, name, config)
+    return world.sources.store.save(kind, name, config)
 
 
 def problem(world: World, name: str = "one", kind: str = "probe") -> str | None:
-    return world.sources.rows.get(kind, name)["problem"]
+    return world.sources.store.get(kind, name)["problem"]
 
 
 def test_a_source_runs_in_one_of_two_keepers(world: World) -> None:
@@ -75,7 +75,7 @@ def test_a_source_runs_in_one_of_two_keepers(world: World) -> None:
     first, second = Probe(), Probe()
     with keeping(world, {"probe": first}) as a, keeping(world, {"probe": second}) as b:
         a.runs("probe/one")
-        b.keeper.look()
+        b.keeper.run_once()
         assert b.keeper.running == []
         assert (len(first.desks), len(second.desks)) == (1, 0)
 
@@ -86,7 +86,7 @@ def test_ten_keepers_that_look_at_once_run_each_source_once(world: World) -> Non
     probe = Probe()
     keepers = [keeping(world, {"probe": probe}, holder=f"k{number}") for number in range(10)]
     opened = [keeper.__enter__() for keeper in keepers]
-    threads = [threading.Thread(target=one.keeper.look) for one in opened]
+    threads = [threading.Thread(target=one.keeper.run_once) for one in opened]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -107,15 +107,15 @@ def test_another_keeper_takes_over_after_the_lease_and_the_old_one_writes_nothin
         a.runs("probe/one")
         wait_for(lambda: old.desks and old.desks[0].cursor == 7, "the cursor")
         world.advance(world.settings.lease_seconds - 1)
-        b.keeper.look()
+        b.keeper.run_once()
         assert b.keeper.running == []
         world.advance(2)
         b.runs("probe/one")
         assert new.desks[0].cursor == 7
         with pytest.raises(Stale):
-            old.desks[0].put([Arrival("probe.seen", key="1")])
+            old.desks[0].put([IncomingEvent("probe.seen", key="1")])
         wait_for(lambda: old.ended, "the end of the old one")
-        a.keeper.look()
+        a.keeper.run_once()
         assert b.keeper.running == ["probe/one"]
         assert world.types("probe") == []
 
@@ -127,8 +127,8 @@ def test_a_lease_that_is_renewed_is_kept(world: World) -> None:
         a.runs("probe/one")
         for _ in range(12):
             world.advance(world.settings.lease_seconds / 3)
-            a.keeper.look()
-            b.keeper.look()
+            a.keeper.run_once()
+            b.keeper.run_once()
         assert (len(probe.desks), len(other.desks)) == (1, 0)
 
 
@@ -140,17 +140,17 @@ def test_a_keeper_that_cannot_renew_stops_before_its_lease_ends(
     with keeping(world, {"probe": probe}) as a:
         a.runs("probe/one")
         world.advance(world.settings.lease_seconds / 2)
-        a.keeper.look()
+        a.keeper.run_once()
 
         def away(*_: Any) -> None:
             raise Unavailable("the database is away")
 
-        monkeypatch.setattr(a.keeper._rows, "beat", away)
-        monkeypatch.setattr(a.keeper._rows, "release", away)
+        monkeypatch.setattr(a.keeper._store, "beat", away)
+        monkeypatch.setattr(a.keeper._store, "release", away)
         world.advance(world.settings.lease_seconds * 0.7)
         with pytest.raises(Unavailable):
-            a.keeper.look()
-        assert not probe.desks[0].ending.is_set()
+            a.keeper.run_once()
+        assert not probe.desks[0].stop_event.is_set()
         # Still inside the lease; no round is needed for it.
         world.advance(world.settings.lease_seconds * 0.2)
         wait_for(lambda: probe.ended, "the end of the source")
@@ -169,11 +169,11 @@ def test_what_is_changed_paused_or_deleted_ends_and_writes_nothing_more(world: W
         if change == "config":
             save(world, text="new")
         elif change == "pause":
-            world.sources.rows.pause("probe", "one")
+            world.sources.store.pause("probe", "one")
         else:
-            world.sources.rows.delete("probe", "one")
+            world.sources.store.delete("probe", "one")
         with pytest.raises(Stale):
-            probe.desks[0].put([Arrival("probe.seen")])
+            probe.desks[0].put([IncomingEvent("probe.seen")])
         a.until(lambda: probe.ended, "the end")
         if change == "config":
             a.until(lambda: len(probe.desks) == 2, "the new start")
@@ -181,7 +181,7 @@ def test_what_is_changed_paused_or_deleted_ends_and_writes_nothing_more(world: W
         else:
             a.runs()
         if change == "pause":
-            world.sources.rows.resume("probe", "one")
+            world.sources.store.resume("probe", "one")
             a.runs("probe/one")
         assert world.types("probe") == []
 
@@ -190,11 +190,11 @@ def test_a_source_that_fails_is_told_of_and_started_again(world: World) -> None:
     save(world)
     failures = iter([ValueError("no such mailbox"), SystemExit(3), None])
 
-    def act(desk: Desk) -> None:
+    def act(desk: SourceContext) -> None:
         error = next(failures)
         if error is not None:
             raise error
-        desk.put([Arrival("probe.seen", key="1")])
+        desk.put([IncomingEvent("probe.seen", key="1")])
 
     probe = Probe(act)
     with keeping(world, {"probe": probe}) as a:
@@ -209,7 +209,7 @@ def test_a_failure_is_history_once_the_source_runs_steadily(world: World) -> Non
     save(world)
     failures = iter([OSError("refused")])
 
-    def act(desk: Desk) -> None:
+    def act(desk: SourceContext) -> None:
         for error in failures:
             raise error
 
@@ -223,20 +223,20 @@ def test_a_failure_is_history_once_the_source_runs_steadily(world: World) -> Non
 
 def test_what_a_source_tells_stays_until_it_takes_it_back(world: World) -> None:
     save(world)
-    probe = Probe(lambda desk: desk.troubled("one file is unreadable"))
+    probe = Probe(lambda desk: desk.report_problem("one file is unreadable"))
     with keeping(world, {"probe": probe}) as a:
         a.until(lambda: problem(world) == "one file is unreadable", "the problem")
-        probe.desks[0].put([Arrival("probe.seen")])
+        probe.desks[0].put([IncomingEvent("probe.seen")])
         world.advance(6)
-        a.keeper.look()
+        a.keeper.run_once()
         assert problem(world) == "one file is unreadable"
-        probe.desks[0].well()
+        probe.desks[0].clear_problem()
         assert problem(world) is None
 
 
 def test_a_source_that_just_returns_is_told_of(world: World) -> None:
     class Short(Probe):
-        def run(self, desk: Desk) -> None:
+        def run(self, desk: SourceContext) -> None:
             self.desks.append(desk)
 
     save(world)
@@ -267,16 +267,16 @@ def test_a_kind_without_anything_to_run_is_not_claimed(world: World) -> None:
 
     save(world)
     with keeping(world, {"probe": Quiet()}) as a:
-        a.keeper.look()
+        a.keeper.run_once()
         assert a.keeper.running == []
-        assert world.sources.rows.get("probe", "one")["holder"] is None
+        assert world.sources.store.get("probe", "one")["holder"] is None
 
 
 def test_no_secret_gets_into_a_problem(world: World) -> None:
     world.secrets.set("PLACE", "imap://ada:p%40ss-word@mail.example/inbox")
     save(world)
 
-    def act(desk: Desk) -> None:
+    def act(desk: SourceContext) -> None:
         url = desk.secret("PLACE")
         raise ValueError(f"cannot connect to {url} as ada with p@ss-word (p%40ss-word)")
 
@@ -296,27 +296,27 @@ def test_a_secret_that_is_not_there_is_told_with_what_to_do(world: World) -> Non
 @pytest.mark.parametrize(
     ("arrival", "why"),
     [
-        (Arrival("function.created"), "reserved"),
-        (Arrival("no type"), "wrong event type"),
-        (Arrival("probe.seen", data={"x": float("nan")}), "not JSON"),
-        (Arrival("probe.seen", data={"x": object()}), "not JSON"),
-        (Arrival("probe.seen", data="x" * 1_100_000), "too large"),
-        (Arrival("probe.seen", subject="x" * 1025), "subject"),
-        (Arrival("probe.seen", subject=""), "subject"),
+        (IncomingEvent("function.created"), "reserved"),
+        (IncomingEvent("no type"), "wrong event type"),
+        (IncomingEvent("probe.seen", data={"x": float("nan")}), "not JSON"),
+        (IncomingEvent("probe.seen", data={"x": object()}), "not JSON"),
+        (IncomingEvent("probe.seen", data="x" * 1_100_000), "too large"),
+        (IncomingEvent("probe.seen", subject="x" * 1025), "subject"),
+        (IncomingEvent("probe.seen", subject=""), "subject"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_arrival_that_cannot_be_an_event_is_refused_whole(
-    world: World, arrival: Arrival, why: str
+    world: World, arrival: IncomingEvent, why: str
 ) -> None:
     save(world)
     probe = Probe()
     with keeping(world, {"probe": probe}) as a:
         a.until(lambda: probe.desks, "the start")
         with pytest.raises(Invalid, match=why):
-            probe.desks[0].put([Arrival("probe.seen", key="1"), arrival], cursor=3)
+            probe.desks[0].put([IncomingEvent("probe.seen", key="1"), arrival], cursor=3)
         assert world.types("probe") == []
-        assert world.sources.rows.get("probe", "one")["cursor"] is None
+        assert world.sources.store.get("probe", "one")["cursor"] is None
 
 
 def test_arrivals_are_events_once_and_move_the_cursor_in_one_transaction(world: World) -> None:
@@ -325,18 +325,22 @@ def test_arrivals_are_events_once_and_move_the_cursor_in_one_transaction(world: 
     with keeping(world, {"probe": probe}) as a:
         a.until(lambda: probe.desks, "the start")
         desk = probe.desks[0]
-        first = desk.put([Arrival("probe.seen", key="1"), Arrival("mine.seen", key="2")], cursor=[1, None])
-        again = desk.put([Arrival("probe.seen", key="2"), Arrival("probe.seen", key="3")], cursor=None)
+        first = desk.put(
+            [IncomingEvent("probe.seen", key="1"), IncomingEvent("mine.seen", key="2")], cursor=[1, None]
+        )
+        again = desk.put(
+            [IncomingEvent("probe.seen", key="2"), IncomingEvent("probe.seen", key="3")], cursor=None
+        )
         assert [id_ is not None for id_ in [*first, *again]] == [True, True, False, True]
-        row = world.sources.rows.get("probe", "one")
+        row = world.sources.store.get("probe", "one")
         assert (row["cursor"], row["last_event_at"]) == (None, world.clock.now())
 
         def fail(*_: Any) -> None:
             raise RuntimeError("no")
 
         with pytest.raises(RuntimeError):
-            desk.put([Arrival("probe.seen", key="4")], cursor=9, also=fail)
-        assert (len(world.types("probe.")), world.sources.rows.get("probe", "one")["cursor"]) == (2, None)
+            desk.put([IncomingEvent("probe.seen", key="4")], cursor=9, also=fail)
+        assert (len(world.types("probe.")), world.sources.store.get("probe", "one")["cursor"]) == (2, None)
 
 
 def test_a_keeper_that_closes_lets_another_begin_at_once(world: World) -> None:
@@ -344,14 +348,14 @@ def test_a_keeper_that_closes_lets_another_begin_at_once(world: World) -> None:
     with keeping(world, {"probe": Probe()}) as a:
         a.runs("probe/one")
     with keeping(world, {"probe": Probe()}) as b:
-        b.keeper.look()
+        b.keeper.run_once()
         assert b.keeper.running == ["probe/one"]
 
 
 def test_pauses_double_up_to_a_minute_and_are_spread() -> None:
-    pauses = [pause_after(number, random.Random(number)) for number in range(1, 2000)]
+    pauses = [retry_delay(number, random.Random(number)) for number in range(1, 2000)]
     assert 0.25 <= pauses[0] <= 0.5
-    assert all(LONGEST_PAUSE / 2 <= pause <= LONGEST_PAUSE for pause in pauses[10:])
+    assert all(MAX_RETRY_SECONDS / 2 <= pause <= MAX_RETRY_SECONDS for pause in pauses[10:])
     assert len(set(pauses[10:])) > 1000
 
 
@@ -382,7 +386,7 @@ def test_a_watcher_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled(
     ) as roles:
         roles.migrate()
         with roles.client() as client:
-            rows = client.sources.rows
+            rows = client.sources.store
             rows.save("counting", "up", {})
 
             def cursor() -> int:

@@ -23,10 +23,10 @@ from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Unavailable
 from functory.engine.functions import environments as rows
-from functory.engine.functions.environments import Needs
+from functory.engine.functions.environments import PackageNeeds
 from functory.engine.functions.registry import Functions
 from functory.engine.settings import Settings
-from functory.workers.environments import Environments, packages_of, uv
+from functory.workers.environments import Environments, package_folders, uv
 from functory.workers.environments.builder import remove
 from tests.support.wheels import Index
 
@@ -346,9 +346,9 @@ def test_what_cannot_be_had_is_saved_with_the_reason_and_not_activated(
 def test_a_failed_version_can_be_built_later(site: Site, index: Index) -> None:
     row = site.save("late")
     assert row["active"] is None and row["environment_error"]
-    assert site.functions.equip("work", 1)["environment_error"]
+    assert site.functions.build_environment("work", 1)["environment_error"]
     index.publish("late", "1.0")
-    equipped = site.functions.equip("work", 1)
+    equipped = site.functions.build_environment("work", 1)
     assert equipped["environment"] and equipped["environment_error"] is None
     assert site.functions.activate("work", 1)["active"] == 1
 
@@ -393,7 +393,7 @@ def test_a_change_of_packages_meanwhile_is_a_conflict(site: Site, monkeypatch: p
     site.save("ham")
     resolve = site.environments.resolve
 
-    def slowly(needs: Needs, *, renew: bool = False) -> rows.Resolved:
+    def slowly(needs: PackageNeeds, *, renew: bool = False) -> rows.Resolved:
         Functions(site.world.database).update("work", requirements=["spam"])
         return resolve(needs, renew=renew)
 
@@ -683,7 +683,7 @@ def test_the_same_request_at_the_same_time_is_answered_once(
     site: Site, runs: Callable[[], list[Any]]
 ) -> None:
     found: list[rows.Resolved] = []
-    needs = Needs(("spam",))
+    needs = PackageNeeds(("spam",))
     threads = [
         threading.Thread(target=lambda: found.append(site.environments.resolve(needs))) for _ in range(4)
     ]
@@ -736,11 +736,11 @@ def test_an_execution_gets_the_packages_of_its_dependencies_after_its_own(site: 
         "def top():\n    return mid() + same()\n", requirements=["spam"], dependencies=["mid", "same"]
     ) if site.functions.save("def same():\n    return 1\n", requirements=["spam"]) else None
     claim = world.claim(world.start("top"))
-    paths = packages_of(claim, site.environments)
+    paths = package_folders(claim, site.environments)
     keys = [site.functions.get(name)["environment"] for name in ("top", "low")]
     assert paths == tuple(str(site.environments.ensure(key)) for key in keys)
     plain = world.claim(world.start("mid"))
-    assert packages_of(plain, site.environments) == (str(site.environments.ensure(keys[1])),)
+    assert package_folders(plain, site.environments) == (str(site.environments.ensure(keys[1])),)
 
 
 def test_an_execution_of_a_version_without_its_packages_tells_why(site: Site, world: World) -> None:
@@ -748,7 +748,7 @@ def test_an_execution_of_a_version_without_its_packages_tells_why(site: Site, wo
     site.save("missing")
     claim = world.claim(world.start("work", version=2))
     with pytest.raises(Conflict, match="missing was not found"):
-        packages_of(claim, site.environments)
+        package_folders(claim, site.environments)
 
 
 @BOTH
@@ -757,18 +757,18 @@ def test_pruning_removes_what_no_function_needs(make_site: Callable[..., Site], 
     used = site.save("ham")["environment"]
     deleted = site.functions.save("def gone():\n    return 1\n", requirements=["spam"])["environment"]
     site.functions.delete("gone")
-    stray = site.environments.resolve(Needs(("ham<2",))).environment
+    stray = site.environments.resolve(PackageNeeds(("ham<2",))).environment
     assert site.environments.prune() == type(site.environments.prune())([], [])
     world.advance(7200)
-    done = site.environments.prune("ada", older=NOW)
-    assert done.forgotten == [stray] and sorted(done.removed) == sorted([deleted, stray])
+    done = site.environments.prune("ada", min_age=NOW)
+    assert done.deleted_environments == [stray] and sorted(done.removed_folders) == sorted([deleted, stray])
     assert [row["key"] for row in site.environments.listing() if row["built"]] == [used]
     # Its versions may be asked for again.
     assert site.run("import spam; print(spam.VERSION)", deleted) == "1.0"
     with pytest.raises(NotFound):
         site.environments.ensure(str(stray))
-    assert site.environments.resolve(Needs(("ham<2",))).environment == stray
-    site.environments.prune(older=NOW, cache=True)
+    assert site.environments.resolve(PackageNeeds(("ham<2",))).environment == stray
+    site.environments.prune(min_age=NOW, cache=True)
     assert not (site.folder / "cache").exists()
     assert site.run("import ham; print(ham.VERSION)", used) == "2.0"
 

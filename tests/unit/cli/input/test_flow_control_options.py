@@ -45,7 +45,7 @@ PAID = {"type": ["order.paid"]}
     ],
 )
 def test_options_spell_the_common_form_of_each_control(options: dict[str, Any], made: dict | None) -> None:
-    assert flow_control.read(**options) == made
+    assert flow_control.from_options(**options) == made
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_options_spell_the_common_form_of_each_control(options: dict[str, Any], 
 )
 def test_what_cannot_be_read_is_refused_with_the_form(options: dict[str, Any], said: str) -> None:
     with pytest.raises(Invalid) as caught:
-        flow_control.read(**options)
+        flow_control.from_options(**options)
     assert said in str(caught.value)
 
 
@@ -99,12 +99,12 @@ def test_what_cannot_be_read_is_refused_with_the_form(options: dict[str, Any], s
     ],
 )
 def test_each_control_is_told_in_words(control: dict[str, Any], told: str) -> None:
-    assert told in " ".join(text for _, text in flow_control.told(control))
+    assert told in " ".join(text for _, text in flow_control.describe(control))
 
 
 def test_two_concurrency_limits_are_two_lines() -> None:
     both = {"concurrency": [{"limit": 5}, {"limit": 1, "key": KEY}]}
-    assert list(flow_control.told(both)) == [
+    assert list(flow_control.describe(both)) == [
         ("concurrency", "5 at a time"),
         ("concurrency", "1 at a time, for each data.customer"),
     ]
@@ -128,7 +128,7 @@ def test_two_concurrency_limits_are_two_lines() -> None:
 )
 def test_a_composite_is_told_with_its_parts(composite: dict[str, Any], words: list[str]) -> None:
     said = "\n".join(
-        f"{name}  {text}" for name, text in flow_control.composite(composite | {"within": "10m"})
+        f"{name}  {text}" for name, text in flow_control.describe_composite(composite | {"within": "10m"})
     )
     for word in words:
         assert word in said

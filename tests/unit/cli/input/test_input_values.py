@@ -29,28 +29,28 @@ from functory.engine.errors import Invalid
     ],
 )
 def test_a_value_is_json_when_it_is_json_and_else_the_text(text: str, value: object) -> None:
-    found = values.pairs([f"key={text}"], "--input")
+    found = values.parse_pairs([f"key={text}"], "--input")
     assert found == {"key": value} and type(found["key"]) is type(value)
 
 
 @pytest.mark.parametrize("wrong", [["name"], ["=5"], ["a=1", "a=2"]])
 def test_a_pair_without_name_or_value_or_given_twice_is_refused(wrong: list[str]) -> None:
     with pytest.raises(Invalid) as error:
-        values.pairs(wrong, "--input")
+        values.parse_pairs(wrong, "--input")
     assert "--input" in str(error.value)
 
 
 def test_a_parameter_that_takes_only_text_gets_the_text_as_written() -> None:
     schema = {"properties": {"zip": {"type": "string"}, "count": {"type": "integer"}, "any": {}}}
     texts = ["zip=5", "count=5", "any=5", "other=5"]
-    assert values.fitted(values.pairs(texts, "-i"), texts, schema) == {
+    assert values.coerce_strings(values.parse_pairs(texts, "-i"), texts, schema) == {
         "zip": "5",
         "count": 5,
         "any": 5,
         "other": 5,
     }
-    assert values.fitted({"zip": "5"}, ['zip="5"'], schema) == {"zip": "5"}
-    assert values.fitted({"a": 1}, ["a=1"], None) == {"a": 1}
+    assert values.coerce_strings({"zip": "5"}, ['zip="5"'], schema) == {"zip": "5"}
+    assert values.coerce_strings({"a": 1}, ["a=1"], None) == {"a": 1}
 
 
 def test_a_document_comes_from_the_text_a_file_or_stdin(
@@ -59,9 +59,9 @@ def test_a_document_comes_from_the_text_a_file_or_stdin(
     file = tmp_path / "data.json"
     file.write_text('{"from": "file"}')
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"from": "stdin"}')))
-    assert values.document('{"from": "text"}', "--data") == {"from": "text"}
-    assert values.document(f"@{file}", "--data") == {"from": "file"}
-    assert values.document("-", "--data") == {"from": "stdin"}
+    assert values.read_json('{"from": "text"}', "--data") == {"from": "text"}
+    assert values.read_json(f"@{file}", "--data") == {"from": "file"}
+    assert values.read_json("-", "--data") == {"from": "stdin"}
 
 
 def test_a_document_that_cannot_be_read_says_which_and_why(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_a_document_that_cannot_be_read_says_which_and_why(tmp_path: Path) -> No
         (f"@{tmp_path}", "Is a directory"),
     ):
         with pytest.raises(Invalid) as error:
-            values.document(text, "--data")
+            values.read_json(text, "--data")
         assert said in str(error.value)
 
 
 def test_an_input_that_is_no_object_is_refused() -> None:
     with pytest.raises(Invalid, match="must be a JSON object"):
-        values.object_of("[1]", "--input-json")
+        values.read_json_object("[1]", "--input-json")

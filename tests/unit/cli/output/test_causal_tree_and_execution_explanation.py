@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from functory.cli.output import execution_explanation
-from functory.engine.executions.lineage import Tree, grow
+from functory.engine.executions.lineage import Tree, build_tree
 from functory.terminal import causal_tree
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -71,7 +71,7 @@ def firing(event_id: str, decision: str, **fields: Any) -> dict[str, Any]:
 
 
 def drawn(everything: bool, *rows: Any) -> list[str]:
-    return [line for node in grow(*rows) for line in causal_tree._plain(node, everything, "", "")]
+    return [line for node in build_tree(*rows) for line in causal_tree._text_lines(node, everything, "", "")]
 
 
 EVENTS = [
@@ -130,7 +130,9 @@ def test_names_and_messages_in_a_tree_cannot_command_the_terminal() -> None:
 
 
 def test_a_tree_as_json_is_nested() -> None:
-    found = causal_tree.as_json(Tree("root", grow(EVENTS, EXECUTIONS, FIRINGS, SPANS), False, (1, 1000)))
+    found = causal_tree.as_json(
+        Tree("root", build_tree(EVENTS, EXECUTIONS, FIRINGS, SPANS), False, (1, 1000))
+    )
     assert found["budget"] == {"used": 1, "maximum": 1000}
     assert found["nodes"][0]["children"][0]["function"] == "handle"
 
@@ -143,7 +145,7 @@ def test_a_triggered_execution_names_trigger_version_event_and_way() -> None:
     chain = [{"name": "first"}, {"name": "on-order"}]
     row = execution("handle", cause="trigger", trigger_id="t1", event_id="e1", chain=chain, depth=2)
     happened = event("e1", "order.created", subject="A1", cause_execution_id="shop")
-    said = execution_explanation.sentences(asked(row, event=happened, firing=firing("e1", "fired")))
+    said = execution_explanation.explain(asked(row, event=happened, firing=firing("e1", "fired")))
     assert said[0] == "handle v1 was started by the trigger on-order v2."
     assert said[1].startswith("It fired on the event order.created about A1 (e1)")
     assert said[2] == "That event was caused by the execution shop."
@@ -160,11 +162,11 @@ def test_a_triggered_execution_names_trigger_version_event_and_way() -> None:
     ],
 )
 def test_other_origins_are_told(row: dict[str, Any], words: str) -> None:
-    assert words in execution_explanation.sentences(asked(row))[0]
+    assert words in execution_explanation.explain(asked(row))[0]
 
 
 def test_a_child_names_its_caller() -> None:
-    said = execution_explanation.sentences(
+    said = execution_explanation.explain(
         asked(execution("f", cause="parent", parent_id="p"), parent=execution("load", state="running"))
     )
     assert said[0] == "f v1 was called by load v1 (execution load, running)."
@@ -172,7 +174,7 @@ def test_a_child_names_its_caller() -> None:
 
 def test_a_failure_says_the_error_the_retries_and_what_to_do() -> None:
     row = execution("f", state="failed", retries=2, attempt=3, error={"type": "ValueError", "message": "no"})
-    said = execution_explanation.sentences(asked(row))
+    said = execution_explanation.explain(asked(row))
     assert said[1] == "It failed: ValueError: no; its 2 retries are used up."
     assert said[-1].endswith("functory execution retry f --latest")
 
@@ -180,28 +182,28 @@ def test_a_failure_says_the_error_the_retries_and_what_to_do() -> None:
 def test_a_queued_one_says_what_it_waits_for() -> None:
     row = execution("f", state="queued", attempt=0)
     assert (
-        execution_explanation.sentences(asked(row), workers=2)[-1]
+        execution_explanation.explain(asked(row), workers=2)[-1]
         == "It is queued and waits for one of 2 living workers."
     )
-    assert execution_explanation.sentences(asked(row))[-1].endswith("To start one: functory dev")
-    assert execution_explanation.sentences(asked(row), embedded=False)[-1].endswith(
+    assert execution_explanation.explain(asked(row))[-1].endswith("To start one: functory dev")
+    assert execution_explanation.explain(asked(row), embedded=False)[-1].endswith(
         "To start one: functory worker"
     )
     again = execution("f", state="queued", attempt=1, error={"type": "ValueError", "message": "no"})
     assert (
         "Attempt 1 ended with ValueError: no; the next is due at"
-        in execution_explanation.sentences(asked(again))[1]
+        in execution_explanation.explain(asked(again))[1]
     )
     link = {"trigger": "t", "name": "on-order", "subject": None, "event": "e"}
     held = row | {"held": True, "chain": [link], "run_at": NOW + timedelta(seconds=5)}
-    *_, later, line = execution_explanation.sentences(asked(held), workers=2)
+    *_, later, line = execution_explanation.explain(asked(held), workers=2)
     assert later.startswith("It does not start before ")
     assert line.endswith("so many run at a time: functory trigger debug on-order")
 
 
 def test_a_running_one_names_the_children_that_it_waits_for() -> None:
     child = execution("child", state="queued")
-    said = execution_explanation.sentences(asked(execution("f", state="running")), children=[child])
+    said = execution_explanation.explain(asked(execution("f", state="running")), children=[child])
     assert said[-1] == "It waits for child v1 (queued, child)."
 
 
@@ -210,7 +212,7 @@ def test_every_reason_of_a_stop_has_a_remedy_that_names_the_trigger_or_a_setting
     stopped = firing("e3", "suppressed", reason=reason, limit_value=1, actual_value=2) | {
         "type": "execution.failed"
     }
-    said = execution_explanation.sentences(asked(execution("f"), stopped=[stopped]))[-1]
+    said = execution_explanation.explain(asked(execution("f"), stopped=[stopped]))[-1]
     assert f"suppressed by {reason} (limit 1, value 2)" in said
     assert "What to do: " in said and ("on-order" in said.split("What to do: ")[1] or "FUNCTORY_" in said)
     assert said.endswith("Once only: functory trigger replay on-order e3.")

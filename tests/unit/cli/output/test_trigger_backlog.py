@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from functory.cli.output import trigger_backlog
-from functory.engine.triggers.inspection import Part, Standing
+from functory.engine.triggers.inspection import Page, TriggerInspection
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PAID = {"type": ["order.paid"]}
@@ -18,7 +18,7 @@ def at(seconds: float) -> datetime:
 
 def made(
     flow: dict[str, Any] | None = None, composite: dict[str, Any] | None = None, **fields: Any
-) -> Standing:
+) -> TriggerInspection:
     """A standing of the trigger `reorder` with this flow control, and nothing waiting but what `fields` say."""
     definition: dict[str, Any] = {"on": PAID, "function": "work"}
     if flow is not None:
@@ -27,7 +27,7 @@ def made(
         definition = {"function": "work", "composite": composite}
     trigger = {"name": "reorder", "version": 3, "state": "enabled", "note": None, "definition": definition}
     trigger |= fields.pop("trigger", {})
-    return Standing(
+    return TriggerInspection(
         **({"now": NOW, "trigger": trigger, "halted": False, "pending": 0, "breaker": None} | fields)
     )
 
@@ -85,7 +85,7 @@ def standing_in(key: str = "ada", capacity: int = 1, **fields: Any) -> dict[str,
     } | fields
 
 
-def told(one: Standing) -> str:
+def told(one: TriggerInspection) -> str:
     """All sections as text."""
     return "\n".join(
         "\n".join([section.title, section.summary, *section.lines])
@@ -93,7 +93,7 @@ def told(one: Standing) -> str:
     )
 
 
-def advice(one: Standing, workers: int = 1) -> str:
+def advice(one: TriggerInspection, workers: int = 1) -> str:
     return trigger_backlog.advice(one, workers=workers, embedded=False)
 
 
@@ -104,7 +104,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
     ("one", "words"),
     [
         (
-            made(DEBOUNCE, buckets=Part([bucket()], 1), matches=2),
+            made(DEBOUNCE, buckets=Page([bucket()], 1), matches=2),
             [
                 "2 matches waiting, for 1 key",
                 "ada  2 matches since",
@@ -112,17 +112,17 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
             ],
         ),
         (
-            made(DEBOUNCE, buckets=Part([bucket(opened_at=at(-57))], 1), matches=2),
+            made(DEBOUNCE, buckets=Page([bucket(opened_at=at(-57))], 1), matches=2),
             ["due in 3 s: the most that is waited, 1m"],
         ),
         (
-            made({"batch": {"max_size": 100, "timeout": "60s"}}, buckets=Part([bucket()], 21), matches=50),
+            made({"batch": {"max_size": 100, "timeout": "60s"}}, buckets=Page([bucket()], 21), matches=50),
             ["2 of 100 events, 400 bytes, due in 3 s or when it is full", "… and 20 more"],
         ),
         (
             made(
                 composite={"all": [{"name": "paid", "on": PAID}, {"on": PAID}], "within": "10m"},
-                buckets=Part([bucket(parts={0: 2})], 1),
+                buckets=Page([bucket(parts={0: 2})], 1),
                 matches=2,
             ),
             ["composite all", "✓ paid  2", "· part 2  missing", "decided at the latest in 3 s"],
@@ -130,14 +130,14 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         (
             made(
                 composite={"threshold": {"count": 5, "on": PAID}, "within": "1m"},
-                buckets=Part([bucket(due_at=None)], 1),
+                buckets=Page([bucket(due_at=None)], 1),
             ),
             ["2 of 5", "decided when a further event comes"],
         ),
         (
             made(
                 {"throttle": {"limit": 3, "period": "1m"}},
-                throttle=Part([{"key": "", "next_at": at(20), "dropped": 0}], 1),
+                throttle=Page([{"key": "", "next_at": at(20), "dropped": 0}], 1),
                 states={"delayed": 4},
             ),
             ["4 executions wait for their time", "(no key)  one more starts in 20 s at the soonest"],
@@ -145,14 +145,14 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         (
             made(
                 {"throttle": {"limit": 3, "period": "1m", "burst": 2}},
-                throttle=Part([{"key": "a", "next_at": at(20), "dropped": 0}], 1),
+                throttle=Page([{"key": "a", "next_at": at(20), "dropped": 0}], 1),
             ),
             ["a  one more starts now at the soonest"],
         ),
         (
             made(
                 {"rate_limit": {"limit": 1, "period": "1m"}},
-                rate_limit=Part([{"key": "ada", "next_at": at(50), "dropped": 1200}], 1),
+                rate_limit=Page([{"key": "ada", "next_at": at(50), "dropped": 1200}], 1),
                 dropped=1200,
             ),
             ["1,200 dropped lately", "ada  1,200 dropped, free in 50 s"],
@@ -160,12 +160,12 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         (
             made(
                 {"idempotency": {"key": "data.order"}},
-                once=Part([{"key": "o1", "event_id": "v1", "expires_at": at(3600)}], 1),
+                once=Page([{"key": "o1", "event_id": "v1", "expires_at": at(3600)}], 1),
             ),
             ["1 key remembered", "o1  ran for event v1, free in 60 min"],
         ),
         (
-            made({"concurrency": {"limit": 1}}, lanes=Part([standing_in()], 1)),
+            made({"concurrency": {"limit": 1}}, lanes=Page([standing_in()], 1)),
             [
                 "lane ada",
                 "1 of 1 taken, 1 waiting",
@@ -177,7 +177,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         (
             made(
                 {"cancel_on": [{"on": PAID}]},
-                cancellations=Part(
+                cancellations=Page(
                     [{"event_id": "v9", "rule": 0, "type": "order.gone", "subject": "o1", "time": NOW}], 1
                 ),
             ),
@@ -185,7 +185,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         ),
         (
             made(
-                executions=Part([queued(held=True, expires_at=at(30))], 1),
+                executions=Page([queued(held=True, expires_at=at(30))], 1),
                 states={"held": 1},
                 suppressed={"debounced": 7},
             ),
@@ -194,7 +194,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         (made(), ["executions", "none is open"]),
     ],
 )
-def test_each_control_tells_what_waits_in_it_and_until_when(one: Standing, words: list[str]) -> None:
+def test_each_control_tells_what_waits_in_it_and_until_when(one: TriggerInspection, words: list[str]) -> None:
     said = told(one)
     for word in words:
         assert word in said
@@ -212,22 +212,22 @@ def test_each_control_tells_what_waits_in_it_and_until_when(one: Standing, words
         (made(trigger={"state": "shadow"}), 1, "functory trigger promote reorder"),
         (made(breaker={"open_until": at(60)}), 1, "its breaker is open, in 60 s it closes"),
         (made(breaker={"open_until": at(-60)}), 1, "nothing waits"),
-        (made(buckets=Part([bucket(due_at=at(-20))], 1)), 1, "ada should have been decided 20 s ago"),
-        (made(lanes=Part([standing_in()], 1)), 1, "ada is full; e1 has been in it longest"),
+        (made(buckets=Page([bucket(due_at=at(-20))], 1)), 1, "ada should have been decided 20 s ago"),
+        (made(lanes=Page([standing_in()], 1)), 1, "ada is full; e1 has been in it longest"),
         (made(states={"ready": 2}), 0, "no worker is alive: functory worker"),
         (
-            made(states={"delayed": 1}, executions=Part([queued(run_at=at(5))], 1)),
+            made(states={"delayed": 1}, executions=Page([queued(run_at=at(5))], 1)),
             1,
             "nothing is stuck; the next start is in 5 s",
         ),
-        (made(buckets=Part([bucket()], 1)), 1, "the next decision is in 3 s"),
-        (made(buckets=Part([bucket(due_at=None)], 1)), 1, "it waits for further events"),
+        (made(buckets=Page([bucket()], 1)), 1, "the next decision is in 3 s"),
+        (made(buckets=Page([bucket(due_at=None)], 1)), 1, "it waits for further events"),
         (made(pending=3), 1, "3 events are not routed yet"),
         (made(), 1, "functory trigger test reorder --event ID"),
     ],
 )
 def test_the_last_line_says_what_to_do_about_the_first_thing_in_the_way(
-    one: Standing, workers: int, said: str
+    one: TriggerInspection, workers: int, said: str
 ) -> None:
     assert said in advice(one, workers)
 
@@ -236,16 +236,16 @@ def test_an_absence_tells_what_it_has_heard_last() -> None:
     of, after = {"on": PAID}, {"on": {"type": ["order.placed"]}}
     silence = made(
         composite={"absence": {"of": of}, "within": "1h"},
-        buckets=Part([bucket(matches=0, parts={}, first_time=None, memory={"id": "v7"}, due_at=None)], 1),
+        buckets=Page([bucket(matches=0, parts={}, first_time=None, memory={"id": "v7"}, due_at=None)], 1),
     )
     assert "the last event is v7, and its silence is told" in told(silence)
     unheard = made(
         composite={"absence": {"of": of}, "within": "1h"},
-        buckets=Part([bucket(matches=0, parts={}, first_time=None)], 1),
+        buckets=Page([bucket(matches=0, parts={}, first_time=None)], 1),
     )
     assert "nothing has come since it was saved" in told(unheard)
     unanswered = made(
         composite={"absence": {"of": of, "after": after}, "within": "1h"},
-        buckets=Part([bucket(parts={1: 2})], 1),
+        buckets=Page([bucket(parts={1: 2})], 1),
     )
     assert "2 events not answered yet" in told(unanswered)

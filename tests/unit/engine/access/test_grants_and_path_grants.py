@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from functory.engine.access import grants, path_grants
 from functory.engine.access.grants import KINDS, NOTHING, Grants
-from functory.engine.access.path_grants import Places
+from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.errors import Invalid, Refused
 from functory.engine.functions.source import declaration
 from functory.engine.settings import Settings
@@ -34,9 +34,9 @@ ITEMS = st.sets(
 
 
 def test_a_set_is_its_pairs_and_its_json() -> None:
-    assert Grants.of(EVERYTHING.items()) == EVERYTHING
+    assert Grants.from_items(EVERYTHING.items()) == EVERYTHING
     assert Grants.from_json(EVERYTHING.as_json()) == EVERYTHING
-    assert Grants.from_json(None) == Grants.from_json({}) == Grants.of([]) == NOTHING
+    assert Grants.from_json(None) == Grants.from_json({}) == Grants.from_items([]) == NOTHING
     assert NOTHING.as_json() == {}
     assert not NOTHING
     assert list(Grants(hosts=("a.example.com",), subprocess=True)) == ["host a.example.com", "subprocess"]
@@ -44,19 +44,19 @@ def test_a_set_is_its_pairs_and_its_json() -> None:
 
 @given(ITEMS, ITEMS)
 def test_a_union_covers_both_and_what_is_missing_makes_it_whole(first, second) -> None:
-    one, two = Grants.of(first), Grants.of(second)
+    one, two = Grants.from_items(first), Grants.from_items(second)
     assert (one | two).covers(one)
     assert (one | two).covers(two)
     assert (one | one.missing(two)).covers(two)
     assert one.covers(one)
     assert one.covers(NOTHING)
     assert set(one.missing(two).items()) <= set(two.items())
-    assert (one | two) == (two | one) == Grants.of(first | second)
+    assert (one | two) == (two | one) == Grants.from_items(first | second)
 
 
 @given(ITEMS, ITEMS, ITEMS)
 def test_covering_is_transitive(first, second, third) -> None:
-    one, two, three = Grants.of(first), Grants.of(second), Grants.of(third)
+    one, two, three = Grants.from_items(first), Grants.from_items(second), Grants.from_items(third)
     if one.covers(two) and two.covers(three):
         assert one.covers(three)
 
@@ -95,23 +95,23 @@ def test_what_covers_what(has, wanted, covered) -> None:
 
 
 def test_kinds_of_authors_follow_the_mode_and_the_setting() -> None:
-    assert grants.kinds_of_authors(Settings()) == set(KINDS)
+    assert grants.author_grant_kinds(Settings()) == set(KINDS)
     served = Settings(broker_url="redis://127.0.0.1/0")
-    assert grants.kinds_of_authors(served) == {"secret", "host", "permission"}
-    assert grants.kinds_of_authors(Settings(author_grants=[])) == set()
-    assert grants.kinds_of_authors(Settings(author_grants=["read"])) == {"read"}
+    assert grants.author_grant_kinds(served) == {"secret", "host", "permission"}
+    assert grants.author_grant_kinds(Settings(author_grants=[])) == set()
+    assert grants.author_grant_kinds(Settings(author_grants=["read"])) == {"read"}
 
 
 def test_what_is_declared_is_in_effect_pending_or_widened() -> None:
     declared = EVERYTHING
-    has = grants.effective(declared, grants.SERVED)
+    has = grants.effective(declared, grants.SERVER_AUTHOR_GRANTS)
     assert (has.read, has.write, has.subprocess) == ((), (), False)
     assert (has.secrets, has.hosts, has.permissions) == (
         declared.secrets,
         declared.hosts,
         declared.permissions,
     )
-    waiting = grants.pending(declared, grants.SERVED, Grants(subprocess=True))
+    waiting = grants.pending(declared, grants.SERVER_AUTHOR_GRANTS, Grants(subprocess=True))
     assert waiting == Grants(read=("/data/in",), write=("/data/out",))
     assert grants.pending(declared, KINDS) == NOTHING
     told = grants.warnings("load", 3, waiting)
@@ -119,7 +119,7 @@ def test_what_is_declared_is_in_effect_pending_or_widened() -> None:
 
 
 def test_a_declaration_is_read_into_one_form() -> None:
-    first = grants.read(
+    first = grants.parse_declared(
         {
             "hosts": ["API.example.com.", "api.example.com", "*.Example.org"],
             "files": {"read": ["/data/in/", "/data//in"], "write": []},
@@ -131,7 +131,7 @@ def test_a_declaration_is_read_into_one_form() -> None:
         "files": {"read": ["/data/in"]},
         "subprocess": True,
     }
-    assert grants.read({"hosts": None, "files": None, "subprocess": False}) == {
+    assert grants.parse_declared({"hosts": None, "files": None, "subprocess": False}) == {
         "hosts": [],
         "files": {},
         "subprocess": False,
@@ -167,7 +167,7 @@ def test_a_declaration_is_read_into_one_form() -> None:
 )
 def test_a_wrong_declaration_is_refused(declared) -> None:
     with pytest.raises(Invalid) as caught:
-        declaration.read(declared)
+        declaration.parse(declared)
     assert len(str(caught.value)) < 1000
 
 
@@ -188,7 +188,7 @@ def test_paths_that_nobody_is_granted(mode, path) -> None:
     assert caught.value.why
     assert len(str(caught.value)) < 1500
     with pytest.raises(Invalid):
-        declaration.read({"files": {mode: [path]}})
+        declaration.parse({"files": {mode: [path]}})
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,9 @@ def places(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path / "data")
-    return Places(Settings(home=tmp_path / "home", database_url=f"sqlite:///{tmp_path}/db/functory.db"))
+    return ProtectedPaths(
+        Settings(home=tmp_path / "home", database_url=f"sqlite:///{tmp_path}/db/functory.db")
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_a_link_is_what_it_leads_to(places, tmp_path) -> None:
 def test_a_linked_home_is_kept_under_both_names(tmp_path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "real")
-    places = Places(Settings(home=tmp_path / "linked"))
+    places = ProtectedPaths(Settings(home=tmp_path / "linked"))
     for name in ("real", "linked", "real/secret.key", "linked/secret.key"):
         with pytest.raises(Refused):
             places.check("read", str(tmp_path / name))
@@ -299,5 +301,5 @@ def test_the_code_that_runs_may_be_read_but_not_written(places) -> None:
 )
 def test_a_wrong_value_is_refused(kind, value) -> None:
     with pytest.raises(Invalid) as caught:
-        grants.value_of(kind, value)
+        grants.normalize_value(kind, value)
     assert len(str(caught.value)) < 1500

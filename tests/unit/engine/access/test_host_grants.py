@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functory.engine.access.host_grants import HostGrant, allows, normal, parse, written
+from functory.engine.access.host_grants import HostGrant, allows, format_grant, normalize, parse
 from functory.engine.errors import Invalid
 
 
@@ -128,9 +128,9 @@ def test_one_of_several_grants_is_enough_and_none_allow_nothing() -> None:
 
 
 def test_the_grant_that_would_help_is_written_as_one_writes_it() -> None:
-    assert written("api.example.com", 80) == "api.example.com"
-    assert written("api.example.com", 25) == "api.example.com:25"
-    assert written("2001:db8::1", 25) == "[2001:db8::1]:25"
+    assert format_grant("api.example.com", 80) == "api.example.com"
+    assert format_grant("api.example.com", 25) == "api.example.com:25"
+    assert format_grant("2001:db8::1", 25) == "[2001:db8::1]:25"
 
 
 @given(st.text(max_size=300))
@@ -147,9 +147,9 @@ def test_any_text_is_a_grant_or_invalid(text: str) -> None:
 @given(st.text(max_size=60), st.integers(1, 65_535))
 def test_normalising_twice_changes_nothing(host: str, port: int) -> None:
     try:
-        once = normal(host)
+        once = normalize(host)
     except Invalid:
         assert not allows([parse("*"), parse(f"*:{port}")], host, port)
         return
-    assert normal(once) == once
-    assert allows([parse(written(once, port))], host, port)
+    assert normalize(once) == once
+    assert allows([parse(format_grant(once, port))], host, port)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from functory.engine.errors import Invalid
 from functory.engine.events import cloudevents
 from functory.engine.events import store as event_store
-from functory.engine.events.cloudevents import ENCODING, SENDER_ID, Incoming
+from functory.engine.events.cloudevents import ENCODING, SENDER_ID, IncomingEvent
 
 MINIMAL = {
     "specversion": "1.0",
@@ -44,15 +44,15 @@ def headers_of(attributes: dict[str, Any], content_type: str | None = None) -> l
 
 
 def test_a_minimal_event_in_every_form() -> None:
-    wanted = Incoming(
+    wanted = IncomingEvent(
         "com.example.someevent", "http://example.com/", "xyz", None, None, None, {SENDER_ID: "xyz"}
     )
-    assert cloudevents.structured(MINIMAL) == wanted
-    assert cloudevents.binary(headers_of(MINIMAL), b"") == wanted
+    assert cloudevents.parse_structured(MINIMAL) == wanted
+    assert cloudevents.parse_binary(headers_of(MINIMAL), b"") == wanted
 
 
 def test_a_full_event_keeps_all_its_attributes() -> None:
-    found = cloudevents.structured(FULL)
+    found = cloudevents.parse_structured(FULL)
     assert (found.subject, found.data) == ("sub", {"world": "hello"})
     assert found.time == datetime(2018, 4, 5, 3, 56, 24, tzinfo=UTC)
     assert found.extensions == {
@@ -65,7 +65,7 @@ def test_a_full_event_keeps_all_its_attributes() -> None:
 
 
 def test_the_envelope_of_what_was_taken_in_is_valid_for_the_standards_own_package() -> None:
-    found = cloudevents.structured(FULL | {"datacontenttype": "application/vnd.example+json"})
+    found = cloudevents.parse_structured(FULL | {"datacontenttype": "application/vnd.example+json"})
     row = {
         "id": "01998c5e-0000-7000-8000-000000000000",
         "type": found.type,
@@ -115,10 +115,12 @@ def test_what_the_standards_own_package_sends_arrives(
     except Exception:  # what its sender could not make is not sent
         return
     sent = to_binary(event, JSONFormat())
-    binary = cloudevents.binary([(name.lower(), value) for name, value in sent.headers.items()], sent.body)
-    structured = cloudevents.structured(json.loads(to_structured(event, JSONFormat()).body))
+    binary = cloudevents.parse_binary(
+        [(name.lower(), value) for name, value in sent.headers.items()], sent.body
+    )
+    structured = cloudevents.parse_structured(json.loads(to_structured(event, JSONFormat()).body))
     assert binary == structured
-    assert binary.key == structured.key
+    assert binary.dedup_key == structured.dedup_key
     assert (binary.id, binary.source, binary.subject) == (id_, source, subject)
     # Without a time its package says the present.
     assert time is None or binary.time == time
@@ -152,16 +154,18 @@ def test_what_the_standards_own_package_sends_arrives(
 def test_data_by_its_content_type_is_the_same_in_binary_mode_and_in_base64(
     content_type: str | None, body: bytes, data: Any, extensions: dict[str, Any]
 ) -> None:
-    found = cloudevents.binary(headers_of(MINIMAL, content_type), body)
+    found = cloudevents.parse_binary(headers_of(MINIMAL, content_type), body)
     assert found.data == data and found.extensions == extensions | {SENDER_ID: "xyz"}
     if body:
         attributes = MINIMAL if content_type is None else MINIMAL | {"datacontenttype": content_type}
         written = attributes | {"data_base64": base64.b64encode(body).decode()}
-        assert cloudevents.structured(written) == found
+        assert cloudevents.parse_structured(written) == found
 
 
 def test_text_in_structured_mode_stays_text() -> None:
-    found = cloudevents.structured(MINIMAL | {"datacontenttype": "text/xml", "data": '<much wow="xml"/>'})
+    found = cloudevents.parse_structured(
+        MINIMAL | {"datacontenttype": "text/xml", "data": '<much wow="xml"/>'}
+    )
     assert found.data == '<much wow="xml"/>' and found.extensions["datacontenttype"] == "text/xml"
 
 
@@ -178,7 +182,7 @@ def test_text_in_structured_mode_stays_text() -> None:
     ],
 )
 def test_headers_are_percent_encoded_utf8(value: str, attribute: str) -> None:
-    found = cloudevents.binary([*headers_of(MINIMAL), ("ce-note", value)], b"")
+    found = cloudevents.parse_binary([*headers_of(MINIMAL), ("ce-note", value)], b"")
     assert found.extensions["note"] == attribute
 
 
@@ -192,21 +196,21 @@ def test_headers_are_percent_encoded_utf8(value: str, attribute: str) -> None:
     ],
 )
 def test_times(text: str, moment: datetime) -> None:
-    found = cloudevents.structured(MINIMAL | {"time": text}).time
+    found = cloudevents.parse_structured(MINIMAL | {"time": text}).time
     assert found == moment and found.utcoffset() == UTC.utcoffset(None) == timedelta(0)
 
 
 def test_a_member_that_is_null_is_not_there() -> None:
-    assert cloudevents.structured(MINIMAL | {"subject": None, "time": None, "note": None}) == (
-        cloudevents.structured(MINIMAL)
+    assert cloudevents.parse_structured(MINIMAL | {"subject": None, "time": None, "note": None}) == (
+        cloudevents.parse_structured(MINIMAL)
     )
 
 
 def test_the_same_source_and_id_are_the_same_event_and_no_other_pair_is() -> None:
-    key = cloudevents.structured(MINIMAL).key
-    assert cloudevents.structured(MINIMAL | {"type": "other", "data": 5}).key == key
+    key = cloudevents.parse_structured(MINIMAL).dedup_key
+    assert cloudevents.parse_structured(MINIMAL | {"type": "other", "data": 5}).dedup_key == key
     pairs = [("a", "bc"), ("ab", "c"), ('a"', "b"), ("a", '"b'), ("a,b", "c"), ("a", "b,c")]
-    keys = {cloudevents.structured(MINIMAL | {"source": s, "id": i}).key for s, i in pairs}
+    keys = {cloudevents.parse_structured(MINIMAL | {"source": s, "id": i}).dedup_key for s, i in pairs}
     assert len(keys) == len(pairs)
 
 
@@ -254,7 +258,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 def test_events_that_are_none(name: str) -> None:
     value, why = WRONG[name]
     with pytest.raises(Invalid) as refused:
-        cloudevents.structured(value)
+        cloudevents.parse_structured(value)
     assert why in str(refused.value)
 
 
@@ -273,5 +277,5 @@ def test_events_that_are_none(name: str) -> None:
 )
 def test_binary_requests_that_are_none(headers: list[tuple[str, str]], body: bytes, why: str) -> None:
     with pytest.raises(Invalid) as refused:
-        cloudevents.binary(headers, body)
+        cloudevents.parse_binary(headers, body)
     assert why in str(refused.value)

@@ -10,7 +10,7 @@ import pytest
 
 from functory.engine.executions import dispatch, ready_queue
 from functory.workers.execution.slots import Slots
-from functory.workers.processes.consumer_watchdog import Suspicion
+from functory.workers.processes.consumer_watchdog import StallDetector
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def rows(*texts: str) -> list[dict[str, Any]]:
 
 
 def order(*texts: str, **in_flight: int) -> list[str]:
-    return [id_.split("#")[0] for id_ in ready_queue.deal(rows(*texts), in_flight)]
+    return [id_.split("#")[0] for id_ in ready_queue.interleave(rows(*texts), in_flight)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_priorities_go_first_and_inside_one_who_has_the_fewest_in_flight(
 
 
 def test_inside_a_function_the_oldest_goes_first() -> None:
-    assert ready_queue.deal(reversed(rows("a", "b", "a", "a")), {}) == ["a#0", "b#1", "a#2", "a#3"]
+    assert ready_queue.interleave(reversed(rows("a", "b", "a", "a")), {}) == ["a#0", "b#1", "a#2", "a#3"]
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_inside_a_function_the_oldest_goes_first() -> None:
 def test_places_are_shared_as_if_each_had_enough(
     places: int, in_flight: dict[str, int], wanted: dict[str, int]
 ) -> None:
-    assert ready_queue.shares(places, {"a": 1, "b": 2, "c": 3}, in_flight) == wanted
+    assert ready_queue.fair_shares(places, {"a": 1, "b": 2, "c": 3}, in_flight) == wanted
 
 
 @pytest.mark.parametrize(
     ("redispatch", "wait", "wanted"), [(60, 0, 60), (60, 19, 60), (60, 40, 120), (60, 1000, 900)]
 )
 def test_the_patience_follows_what_others_wait(redispatch: float, wait: float, wanted: float) -> None:
-    assert dispatch.patience(redispatch, wait) == wanted
+    assert dispatch.redispatch_timeout(redispatch, wait) == wanted
 
 
 @pytest.mark.parametrize(
@@ -98,28 +98,28 @@ def test_the_patience_follows_what_others_wait(redispatch: float, wait: float, w
 def test_the_patience_doubles_with_each_sending_up_to_a_quarter_of_an_hour(
     waited: float, count: int, wanted: bool
 ) -> None:
-    assert dispatch.overdue(waited, count, 60) is wanted
+    assert dispatch.is_overdue(waited, count, 60) is wanted
 
 
 def test_slots_are_never_taken_twice() -> None:
     never = threading.Event()
     slots = Slots(2)
-    assert slots.take(never)
-    assert slots.take_free() == 1
+    assert slots.acquire(never)
+    assert slots.acquire_free() == 1
     assert (slots.free, slots.free_seconds) == (0, 0.0)
-    waiting = threading.Thread(target=slots.take, args=(never,))
+    waiting = threading.Thread(target=slots.acquire, args=(never,))
     waiting.start()
-    slots.give()
+    slots.release()
     waiting.join(5)
     assert not waiting.is_alive()
     assert slots.free == 0
     given_up = threading.Event()
     given_up.set()
-    assert not slots.take(given_up)
+    assert not slots.acquire(given_up)
 
 
-def suspicion(*facts: tuple[float, int]) -> Suspicion:
-    found = Suspicion()
+def suspicion(*facts: tuple[float, int]) -> StallDetector:
+    found = StallDetector()
     for now, count in facts:
         found.add(now, count)
     return found
@@ -127,15 +127,15 @@ def suspicion(*facts: tuple[float, int]) -> Suspicion:
 
 def test_a_worker_is_deaf_when_messages_stay_away_for_long_and_more_than_others_can_hold() -> None:
     facts = [(10.0 * n, 1) for n in range(8)]
-    assert suspicion(*facts).is_deaf(60, alive=1)
-    assert not suspicion(*facts).is_deaf(80, alive=1), "not for long enough"
-    assert not suspicion(*facts).is_deaf(60, alive=4), "four workers may hold eight"
-    assert not suspicion((0.0, 50), (5.0, 50)).is_deaf(60, alive=1), "a burst is no proof"
-    assert not suspicion((0.0, 1), (1000.0, 1)).is_deaf(60, alive=1), "two are no proof"
+    assert suspicion(*facts).is_stalled(60, alive=1)
+    assert not suspicion(*facts).is_stalled(80, alive=1), "not for long enough"
+    assert not suspicion(*facts).is_stalled(60, alive=4), "four workers may hold eight"
+    assert not suspicion((0.0, 50), (5.0, 50)).is_stalled(60, alive=1), "a burst is no proof"
+    assert not suspicion((0.0, 1), (1000.0, 1)).is_stalled(60, alive=1), "two are no proof"
 
 
 def test_a_message_or_an_absent_broker_begins_it_anew() -> None:
     found = suspicion(*[(10.0 * n, 1) for n in range(8)])
-    found.forget()
+    found.reset()
     found.add(100.0, 5)
-    assert not found.is_deaf(60, alive=1)
+    assert not found.is_stalled(60, alive=1)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from functory.engine.database.clock import new_id
 from functory.engine.flow_control.concurrency import queue_at
-from functory.engine.flow_control.controls import MAX_BUFFERED, NO_KEY, Pace, Policy
-from functory.engine.flow_control.overlap import Open, decide
-from functory.engine.flow_control.rate_limits import reserve, step
+from functory.engine.flow_control.controls import MAX_BUFFERED, NO_KEY, OverlapPolicy, RateLimit
+from functory.engine.flow_control.overlap import OpenExecution, decide
+from functory.engine.flow_control.rate_limits import emission_interval, reserve
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def starts(pace: Pace, arrivals: list[float]) -> list[float]:
+def starts(pace: RateLimit, arrivals: list[float]) -> list[float]:
     """When runs that arrive at these seconds may start."""
     moment, found = None, []
     for arrival in arrivals:
@@ -27,14 +27,14 @@ def starts(pace: Pace, arrivals: list[float]) -> list[float]:
 @pytest.mark.parametrize(
     ("pace", "arrivals", "expected"),
     [
-        (Pace(NO_KEY, 3, 60), [0, 0, 0, 0], [0, 20, 40, 60]),
-        (Pace(NO_KEY, 3, 60, 2), [0, 0, 0, 0], [0, 0, 20, 40]),
-        (Pace(NO_KEY, 3, 60), [0, 100, 100], [0, 100, 120]),
-        (Pace(NO_KEY, 1, 5, 3), [0, 0, 0, 0, 1], [0, 0, 0, 5, 10]),
+        (RateLimit(NO_KEY, 3, 60), [0, 0, 0, 0], [0, 20, 40, 60]),
+        (RateLimit(NO_KEY, 3, 60, 2), [0, 0, 0, 0], [0, 0, 20, 40]),
+        (RateLimit(NO_KEY, 3, 60), [0, 100, 100], [0, 100, 120]),
+        (RateLimit(NO_KEY, 1, 5, 3), [0, 0, 0, 0, 1], [0, 0, 0, 5, 10]),
     ],
 )
 def test_a_throttle_gives_each_the_next_free_moment(
-    pace: Pace, arrivals: list[float], expected: list[float]
+    pace: RateLimit, arrivals: list[float], expected: list[float]
 ) -> None:
     assert starts(pace, arrivals) == expected
 
@@ -48,7 +48,7 @@ def test_a_throttle_gives_each_the_next_free_moment(
 def test_in_no_period_more_start_than_the_limit_and_the_burst_allow(
     limit: int, period: float, burst: int, gaps: list[float]
 ) -> None:
-    pace = Pace(NO_KEY, limit, period, burst)
+    pace = RateLimit(NO_KEY, limit, period, burst)
     arrivals, at = [], 0.0
     for gap in gaps:
         at += gap
@@ -60,12 +60,12 @@ def test_in_no_period_more_start_than_the_limit_and_the_burst_allow(
 
 
 def test_a_step_is_never_shorter_than_its_share_of_the_period() -> None:
-    assert step(Pace(NO_KEY, 3, 1)) == timedelta(microseconds=333_334)
+    assert emission_interval(RateLimit(NO_KEY, 3, 1)) == timedelta(microseconds=333_334)
 
 
-def others(runs: str, *, first: int = 1) -> list[Open]:
+def others(runs: str, *, first: int = 1) -> list[OpenExecution]:
     """Open executions of events 1, 2 …: `r` runs, `w` waits."""
-    return [Open(f"e{first + n}", f"{first + n:04}", letter == "r") for n, letter in enumerate(runs)]
+    return [OpenExecution(f"e{first + n}", f"{first + n:04}", letter == "r") for n, letter in enumerate(runs)]
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,16 @@ def others(runs: str, *, first: int = 1) -> list[Open]:
         ("allow_all", "rrw", "now", 0),
     ],
 )
-def test_the_six_policies(policy: Policy, open_: str, what: str, cancel: int) -> None:
+def test_the_six_policies(policy: OverlapPolicy, open_: str, what: str, cancel: int) -> None:
     answer = decide(policy, "9999", others(open_))
-    assert (answer.what, len(answer.cancel)) == (what, cancel)
+    assert (answer.action, len(answer.cancel_ids)) == (what, cancel)
     assert bool(answer.detail) == (what == "drop")
 
 
 @pytest.mark.parametrize("policy", ["cancel_other", "terminate_other"])
-def test_what_cancels_never_cancels_what_is_newer(policy: Policy) -> None:
+def test_what_cancels_never_cancels_what_is_newer(policy: OverlapPolicy) -> None:
     answer = decide(policy, "0003", others("r", first=5))
-    assert answer.what == "drop" and answer.cancel == () and "newer" in answer.detail
+    assert answer.action == "drop" and answer.cancel_ids == () and "newer" in answer.detail
 
 
 def test_the_line_is_in_the_order_of_events_moved_by_priority() -> None:

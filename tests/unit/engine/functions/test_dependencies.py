@@ -13,7 +13,7 @@ from functory.engine.functions.dependencies import Dependency
     ("text", "expected"), [("parse", ("parse", None)), ("parse@3", ("parse", 3)), ("_p1@12", ("_p1", 12))]
 )
 def test_a_reference_is_a_name_or_a_name_at_a_version(text, expected):
-    assert dependencies.reference(text) == expected
+    assert dependencies.parse_reference(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_a_reference_is_a_name_or_a_name_at_a_version(text, expected):
 )
 def test_anything_else_is_no_reference(text):
     with pytest.raises(Invalid, match="write name or name@version"):
-        dependencies.reference(text)
+        dependencies.parse_reference(text)
 
 
 def test_a_declaration_is_read_sorted_and_once():
-    assert dependencies.read(["b@2", "a", {"name": "c", "pin": 1, "resolved": True}, "a"]) == (
+    assert dependencies.parse(["b@2", "a", {"name": "c", "pin": 1, "resolved": True}, "a"]) == (
         Dependency("a"), Dependency("b", 2), Dependency("c", 1))  # fmt: skip
-    assert dependencies.read(None) == ()
-    assert [str(d) for d in dependencies.read(["b@2", "a"])] == ["a", "b@2"]
+    assert dependencies.parse(None) == ()
+    assert [str(d) for d in dependencies.parse(["b@2", "a"])] == ["a", "b@2"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_declaration_is_read_sorted_and_once():
 )
 def test_a_wrong_declaration_is_refused(declared):
     with pytest.raises(Invalid):
-        dependencies.read(declared)
+        dependencies.parse(declared)
 
 
 @pytest.mark.parametrize(("graph", "path"), [
@@ -81,7 +81,7 @@ def rows(**needs: list[str]) -> dict[tuple[str, int], dict[str, Any]]:
         found[name, int(number)] = {
             "function": name,
             "number": int(number),
-            "dependencies": [d.as_json() for d in dependencies.read(declared)],
+            "dependencies": [d.as_json() for d in dependencies.parse(declared)],
         }
     return found
 

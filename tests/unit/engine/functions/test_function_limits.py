@@ -9,9 +9,9 @@ from functory.engine.functions.limits import Limits
 
 
 def test_nothing_declared_gives_the_defaults():
-    assert limits.read(None) == limits.read({}) == Limits()
-    assert limits.read({"timeout": 5}) == Limits(timeout=5)
-    assert limits.read(Limits().as_json()) == Limits()
+    assert limits.parse(None) == limits.parse({}) == Limits()
+    assert limits.parse({"timeout": 5}) == Limits(timeout=5)
+    assert limits.parse(Limits().as_json()) == Limits()
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_nothing_declared_gives_the_defaults():
 )
 def test_a_wrong_limit_is_refused(given):
     with pytest.raises(Invalid, match="limit"):
-        limits.read(given)
+        limits.parse(given)
 
 
 def test_a_wrong_limit_tells_its_bounds():
     with pytest.raises(Invalid, match="wrong limit retries=101\nit takes a whole number from 0 to 100"):
-        limits.read({"retries": 101})
+        limits.parse({"retries": 101})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_wrong_limit_tells_its_bounds():
     [({}, 3), ({"retries": 1}, 3), ({"retries": 5}, 6), ({"retries": 5, "max_attempts": 2}, 2)],
 )
 def test_attempts_follow_from_retries_unless_they_are_declared(given, attempts):
-    assert limits.read(given).attempts() == attempts
+    assert limits.parse(given).attempts() == attempts
 
 
 def test_the_pause_doubles_up_to_its_cap_and_spreads_over_its_upper_half():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from functory.engine.errors import Invalid
-from functory.engine.serialization.durations import seconds, text
+from functory.engine.serialization.durations import format_duration, parse
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from functory.engine.serialization.durations import seconds, text
     ],
 )
 def test_a_length_is_seconds_or_numbers_with_units(given, value):
-    assert seconds(given, "period") == value
+    assert parse(given, "period") == value
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ def test_a_length_is_seconds_or_numbers_with_units(given, value):
 )
 def test_anything_else_is_refused_with_an_example(given):
     with pytest.raises(Invalid, match="wrong period"):
-        seconds(given, "period")
+        parse(given, "period")
 
 
 def test_bounds_are_named():
     with pytest.raises(Invalid, match="it is from 1s to 7d"):
-        seconds("8d", "period", 1, 604_800)
+        parse("8d", "period", 1, 604_800)
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 1, 59.25, 60, 90, 3600, 5400, 86_400, 694_861.5])
 def test_what_is_written_reads_back(value):
-    assert seconds(text(value), "period") == value
+    assert parse(format_duration(value), "period") == value

@@ -14,12 +14,12 @@ def test_parameter_names_alone_give_a_schema_of_names():
         {"name": "b", "kind": "keyword", "required": False},
         {"name": "rest", "kind": "var_positional", "required": False},
     ]
-    schema = json_schema.of_parameters(parameters)
+    schema = json_schema.from_parameters(parameters)
     json_schema.check(schema, {"a": 1, "rest": [1]}, "input")
     for wrong in ({}, {"a": 1, "c": 2}, {"a": 1, "rest": 5}):
         with pytest.raises(Invalid):
             json_schema.check(schema, wrong, "input")
-    more = json_schema.of_parameters(
+    more = json_schema.from_parameters(
         [*parameters, {"name": "more", "kind": "var_keyword", "required": False}]
     )
     json_schema.check(more, {"a": 1, "c": 2}, "input")
@@ -27,7 +27,7 @@ def test_parameter_names_alone_give_a_schema_of_names():
 
 @pytest.mark.parametrize("kind", json_schema.TYPES)
 def test_the_type_names_of_parameter_lists_are_known(kind):
-    schema = json_schema.declared([{"name": "x", "type": kind.upper()}], "input_parameters")
+    schema = json_schema.parse_declared([{"name": "x", "type": kind.upper()}], "input_parameters")
     assert schema is not None
     good = {"string": "a", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
     for type_, value in good.items():
@@ -39,7 +39,9 @@ def test_the_type_names_of_parameter_lists_are_known(kind):
 
 
 def test_an_unknown_type_name_takes_anything_and_required_may_be_false():
-    schema = json_schema.declared([{"name": "x", "type": "DataFrame", "required": False}], "input_parameters")
+    schema = json_schema.parse_declared(
+        [{"name": "x", "type": "DataFrame", "required": False}], "input_parameters"
+    )
     json_schema.check(schema, {}, "input")
     json_schema.check(schema, {"x": [1]}, "input")
 
@@ -59,11 +61,11 @@ def test_an_unknown_type_name_takes_anything_and_required_may_be_false():
 )
 def test_a_wrong_declaration_is_refused(value):
     with pytest.raises(Invalid, match="input_parameters"):
-        json_schema.declared(value, "input_parameters")
+        json_schema.parse_declared(value, "input_parameters")
 
 
 def test_none_declares_nothing_and_checks_nothing():
-    assert json_schema.declared(None, "input_parameters") is None
+    assert json_schema.parse_declared(None, "input_parameters") is None
     json_schema.check(None, object(), "input")
 
 

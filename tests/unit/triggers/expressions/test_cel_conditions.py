@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functory.engine.errors import Invalid
-from functory.triggers.expressions.conditions import Verdict, compile_condition
+from functory.triggers.expressions.conditions import ConditionResult, compile_condition
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -24,9 +24,11 @@ json_values = st.recursive(
 )
 
 
-def holds(text: str, data: object = None, now: datetime = NOW, variables: dict | None = None) -> Verdict:
+def holds(
+    text: str, data: object = None, now: datetime = NOW, variables: dict | None = None
+) -> ConditionResult:
     event = {"id": "1", "type": "t", "time": "2026-01-01T00:00:00Z", "data": data}
-    return compile_condition(text).holds(event, now, variables or {})
+    return compile_condition(text).evaluate(event, now, variables or {})
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def holds(text: str, data: object = None, now: datetime = NOW, variables: dict |
     ],
 )
 def test_the_answer(text, data, expected):
-    assert holds(text, data) == Verdict(expected)
+    assert holds(text, data) == ConditionResult(expected)
 
 
 def test_vars_and_zones():
@@ -116,7 +118,9 @@ def test_an_event_of_ten_thousand_levels_is_a_problem_and_not_a_crash():
     data: dict = {}
     for _ in range(10_000):
         data = {"a": data}
-    assert holds("has(data.a)", data) == Verdict(False, "the event is nested more than 200 deep", "error")
+    assert holds("has(data.a)", data) == ConditionResult(
+        False, "the event is nested more than 200 deep", "error"
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,8 +183,8 @@ def test_many_threads_share_a_condition():
         condition = compile_condition("data.n == vars.n && data.l.all(x, x <= data.n)")
         other = compile_condition(f"data.n == {number % 7}")
         return all(
-            condition.holds({"data": {"n": n, "l": [n]}}, NOW, {"n": number}).matched == (n == number)
-            and other.holds({"data": {"n": n}}, NOW, {}).matched == (n == number % 7)
+            condition.evaluate({"data": {"n": n, "l": [n]}}, NOW, {"n": number}).matched == (n == number)
+            and other.evaluate({"data": {"n": n}}, NOW, {}).matched == (n == number % 7)
             for n in range(200)
         )
 

@@ -3,8 +3,17 @@
 import pytest
 
 from functory.engine.errors import Invalid
-from functory.engine.flow_control.controls import NO_KEY, NONE, Controls, Key, Lane, Once, Overlap, Pace
-from functory.triggers.flow_control.definition import CONTROLS, NOTHING, REFUSED, compile_flow
+from functory.engine.flow_control.controls import (
+    NO_CONTROLS,
+    NO_KEY,
+    ConcurrencyLimit,
+    Controls,
+    IdempotencyKey,
+    Key,
+    Overlap,
+    RateLimit,
+)
+from functory.triggers.flow_control.definition import CONTROLS, INCOMPATIBLE, NO_FLOW, compile_flow
 from functory.triggers.flow_control.limits import WEEK
 
 EVENT = {"id": "1", "type": "order.placed", "data": {"customer": "ada", "urgent": True, "n": 3, "none": None}}
@@ -26,7 +35,7 @@ VALID = {
 
 
 def controls(**flow: object) -> Controls:
-    return compile_flow(flow, composite=False).controls(EVENT)
+    return compile_flow(flow, composite=False).evaluate(EVENT)
 
 
 def test_every_control_has_an_example_here() -> None:
@@ -35,13 +44,13 @@ def test_every_control_has_an_example_here() -> None:
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_each_control_is_taken_alone_and_none_of_them_is_nothing(name: str) -> None:
-    assert compile_flow({name: VALID[name]}, composite=False) != NOTHING
-    assert compile_flow({name: None}, composite=False) is NOTHING
+    assert compile_flow({name: VALID[name]}, composite=False) != NO_FLOW
+    assert compile_flow({name: None}, composite=False) is NO_FLOW
 
 
 def test_a_trigger_without_flow_control_says_nothing_of_a_match() -> None:
-    assert compile_flow(None, composite=False) is compile_flow({}, composite=True) is NOTHING
-    assert NOTHING.controls(EVENT) is NONE
+    assert compile_flow(None, composite=False) is compile_flow({}, composite=True) is NO_FLOW
+    assert NO_FLOW.evaluate(EVENT) is NO_CONTROLS
 
 
 @pytest.mark.parametrize("first", CONTROLS)
@@ -50,7 +59,7 @@ def test_two_controls_combine_or_are_refused_with_the_reason(first: str, second:
     if first == second:
         return
     flow = {name: VALID[name] for name in (first, second) if name in VALID}
-    why = REFUSED.get(frozenset({first, second}))
+    why = INCOMPATIBLE.get(frozenset({first, second}))
     if why is None:
         compile_flow(flow, composite=second == "composite")
         return
@@ -63,12 +72,12 @@ def test_two_controls_combine_or_are_refused_with_the_reason(first: str, second:
 @pytest.mark.parametrize(
     ("flow", "expected"),
     [
-        ({"throttle": {"limit": 3, "period": "1m"}}, Controls(throttle=Pace(NO_KEY, 3, 60.0, 1))),
+        ({"throttle": {"limit": 3, "period": "1m"}}, Controls(throttle=RateLimit(NO_KEY, 3, 60.0, 1))),
         (
             {"rate_limit": {"limit": 1, "period": 5, "burst": 2, "key": "data.customer"}},
-            Controls(rate_limit=Pace(Key.of("ada"), 1, 5.0, 2)),
+            Controls(rate_limit=RateLimit(Key.of("ada"), 1, 5.0, 2)),
         ),
-        ({"concurrency": {"limit": 5}}, Controls(lanes=(Lane(NO_KEY, 5),))),
+        ({"concurrency": {"limit": 5}}, Controls(concurrency_limits=(ConcurrencyLimit(NO_KEY, 5),))),
         (
             {
                 "concurrency": [
@@ -76,7 +85,12 @@ def test_two_controls_combine_or_are_refused_with_the_reason(first: str, second:
                     {"limit": 9, "scope": "global", "key": "'mail'"},
                 ]
             },
-            Controls(lanes=(Lane(Key.of(3), 1), Lane(Key.of("mail"), 9, "global"))),
+            Controls(
+                concurrency_limits=(
+                    ConcurrencyLimit(Key.of(3), 1),
+                    ConcurrencyLimit(Key.of("mail"), 9, "global"),
+                )
+            ),
         ),
         ({"priority": {"run": "data.urgent ? 120 : 0"}}, Controls(priority=120.0)),
         ({"priority": {"run": "data.n * 1000"}}, Controls(priority=600.0)),
@@ -88,14 +102,14 @@ def test_two_controls_combine_or_are_refused_with_the_reason(first: str, second:
         ),
         (
             {"idempotency": {"key": "[data.customer, event.type]", "window": "1h"}},
-            Controls(once=Once(Key.of(["ada", "order.placed"]), 3600.0)),
+            Controls(idempotency=IdempotencyKey(Key.of(["ada", "order.placed"]), 3600.0)),
         ),
-        ({"idempotency": {"key": "data.none"}}, Controls(once=Once(NO_KEY, 86_400.0))),
+        ({"idempotency": {"key": "data.none"}}, Controls(idempotency=IdempotencyKey(NO_KEY, 86_400.0))),
         ({"overlap": "buffer_all"}, Controls(overlap=Overlap(NO_KEY, "buffer_all"))),
         ({"overlap": {"policy": "skip", "key": "data.n"}}, Controls(overlap=Overlap(Key.of(3), "skip"))),
         ({"overlap": "allow_all"}, Controls()),
         ({"overlap": "schedule"}, Controls(overlap=Overlap(NO_KEY, "allow_all"))),
-        ({"expires": "10m"}, Controls(expires=600.0)),
+        ({"expires": "10m"}, Controls(expires_after=600.0)),
     ],
 )
 def test_what_a_control_says_of_a_match(flow: dict[str, object], expected: Controls) -> None:
@@ -113,7 +127,7 @@ def test_what_a_control_says_of_a_match(flow: dict[str, object], expected: Contr
     ],
 )
 def test_the_event_of_a_schedule_says_its_policy(data: object, policy: str) -> None:
-    rule = compile_flow({"overlap": "schedule"}, composite=False).controls({"data": data}).overlap
+    rule = compile_flow({"overlap": "schedule"}, composite=False).evaluate({"data": data}).overlap
     assert rule is not None and rule.policy == policy
 
 

@@ -97,7 +97,7 @@ def test_buckets_follow_the_traffic():
     for n in range(600):
         # Every event has the one city and a state that nobody asks for.
         index.match({"state": f"none-{n}", "city": "c3"})
-        index.settle()
+        index.wait_for_rebuild()
     assert (index.stats()["renewals"], index.stats()["refuted"]) == (1, 0)
     for n in range(600):
         index.match({"state": f"none-{n}", "city": "c3"})

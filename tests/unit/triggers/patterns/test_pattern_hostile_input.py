@@ -67,7 +67,7 @@ def all_choices_match(pattern: dict, event: dict) -> bool:
     options = []
     for path in sorted(pattern):
         tests = [e for e in pattern[path] if e != {"exists": False}]
-        values = flat.places(path)
+        values = flat.values_with_positions(path)
         fitting = [
             place for value, place in values if tests and compile_pattern({"v": tests}).matches({"v": value})
         ]
@@ -107,7 +107,7 @@ def test_a_pattern_of_an_events_own_values_matches_it(event):
     leaves = {
         path: [as_a_pattern_writes_it(values[0])]
         for path, values in flat.values.items()
-        if path not in flat.placed
+        if path not in flat.in_arrays
         and "$or" not in path
         and values[0] == values[0]
         and abs_is_finite(values[0])

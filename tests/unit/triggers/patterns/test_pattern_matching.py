@@ -296,7 +296,7 @@ def test_an_index_finds_interned_predicates_by_path_in_every_branch():
     (branch,) = first.branches
     assert {p.kind: p.operands for p in branch.positive["a"]} == {"equal": ("x",), "prefix": ("y",)}
     assert branch.absent == {"b"}
-    assert [p.operands for p in branch.either["c"]] == [(1,)]
+    assert [p.operands for p in branch.value_or_absent["c"]] == [(1,)]
     assert branch.positive["a"][1] is other.branches[0].positive["z"][0]
     assert first.source == {
         "a": ["x", {"prefix": "y"}],

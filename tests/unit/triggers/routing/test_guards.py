@@ -21,7 +21,7 @@ def event(
 
 
 def trip(given: dict[str, Any], own: dict[str, Any]) -> tuple[str, int, int] | None:
-    found = guards.trip("t", "T", Guards(**own), given, 16)
+    found = guards.check_guards("t", "T", Guards(**own), given, 16)
     return None if found is None else (found.guard, found.limit, found.value)
 
 
@@ -51,22 +51,22 @@ def test_the_first_guard_that_trips_decides(given, own, expected):
 
 
 def test_a_trip_shows_the_path():
-    found = guards.trip("t", "T", Guards(), event(("t", "s"), ("a", "s")), 16)
+    found = guards.check_guards("t", "T", Guards(), event(("t", "s"), ("a", "s")), 16)
     assert found is not None
     assert found.detail == "T → A → T"
 
 
 def test_the_trigger_of_an_agent_cannot_raise_its_own_limits():
     wide = Guards(max_depth=64, budget=1000, rate=0, max_revisits=9, allow_self=True, acknowledge_cycle=9)
-    held = guards.effective(wide, by_agent=True, settings=Settings())
+    held = guards.effective_guards(wide, by_agent=True, settings=Settings())
     assert (held.max_depth, held.budget, held.rate, held.max_revisits, held.allow_self) == (
         guards.AGENT_DEPTH, guards.AGENT_BUDGET, guards.AGENT_RATE, 1, False)  # fmt: skip
-    tight = guards.effective(Guards(max_depth=2, budget=3, rate=4), by_agent=True, settings=Settings())
+    tight = guards.effective_guards(Guards(max_depth=2, budget=3, rate=4), by_agent=True, settings=Settings())
     assert (tight.max_depth, tight.budget, tight.rate) == (2, 3, 4)
 
 
 def test_a_person_s_trigger_takes_its_own_limits_or_the_settings():
     settings = Settings(trigger_rate=7)
-    assert guards.effective(Guards(), by_agent=False, settings=settings).rate == 7
-    own = guards.effective(Guards(rate=0, acknowledge_cycle=3), by_agent=False, settings=settings)
+    assert guards.effective_guards(Guards(), by_agent=False, settings=settings).rate == 7
+    own = guards.effective_guards(Guards(rate=0, acknowledge_cycle=3), by_agent=False, settings=settings)
     assert (own.rate, own.max_revisits) == (0, 3)

@@ -31,7 +31,7 @@ def holds(criteria, payload, variables=None, root="data") -> bool:
     """The answer of the evaluation, which the pattern must allow."""
     compiled = compile_criteria(criteria, root=root)
     event = {"type": "t", "data": payload}
-    verdict = compiled.holds(event, NOW, variables or {})
+    verdict = compiled.evaluate(event, NOW, variables or {})
     if verdict.matched and compiled.pattern and not isinstance(payload, bytes):
         assert compile_pattern(compiled.pattern).matches(event)
     return verdict.matched
@@ -53,7 +53,7 @@ def test_an_operator_answers_as_in_stackstorm(case):
     for name in names:
         compiled = compile_criteria(one(name, decoded(case["pattern"])))
         event = {"data": {"value": value, "more": 1}}
-        assert compiled.holds(event, NOW).matched is case["expected"]
+        assert compiled.evaluate(event, NOW).matched is case["expected"]
         if case["expected"] and compiled.pattern and not isinstance(value, bytes):
             assert compile_pattern(compiled.pattern).matches(event)
 
@@ -151,8 +151,8 @@ def test_keys_are_paths_with_the_first_match(key, found):
 def test_the_payload_may_lie_anywhere_in_the_event():
     compiled = compile_criteria(one("eq", 5), root="data.output")
     assert compiled.pattern == {"data": {"output": {"value": [5]}}}
-    assert compiled.holds({"data": {"output": {"value": 5}}}, NOW).matched
-    assert not compiled.holds({"data": {"value": 5}}, NOW).matched
+    assert compiled.evaluate({"data": {"output": {"value": 5}}}, NOW).matched
+    assert not compiled.evaluate({"data": {"value": 5}}, NOW).matched
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def answers(operator, operand, value, wrap):
         raise
     event = {"data": wrap({"value": value, "more": 1})}
     allowed = compiled.pattern is None or compile_pattern(compiled.pattern).matches(event)
-    return compiled, compiled.holds(event, NOW).matched, allowed
+    return compiled, compiled.evaluate(event, NOW).matched, allowed
 
 
 @given(operators, scalars | st.lists(scalars, max_size=3), values)
@@ -279,7 +279,7 @@ def test_several_criteria_at_one_place_lose_no_event(asked, value):
     except Invalid:
         assume(False)
     event = {"data": {"value": value}}
-    if compiled.holds(event, NOW).matched and compiled.pattern:
+    if compiled.evaluate(event, NOW).matched and compiled.pattern:
         assert compile_pattern(compiled.pattern).matches(event)
 
 
@@ -335,7 +335,7 @@ class TestTimes:
         assert not compile_test("timediff_lt", 11)(text, NOW + timedelta(days=1))
 
     def test_a_text_that_is_no_time_is_no_match_with_a_reason(self):
-        verdict = compile_criteria(one("td_lt", 5)).holds({"data": {"value": "yesterday"}}, NOW)
+        verdict = compile_criteria(one("td_lt", 5)).evaluate({"data": {"value": "yesterday"}}, NOW)
         assert (verdict.matched, verdict.kind) == (False, "error")
         assert "ISO 8601" in (verdict.problem or "")
 
@@ -387,13 +387,15 @@ class TestOperands:
     )
     def test_that_cannot_be_rendered_are_no_match_with_a_reason(self, operand):
         payload = {"n": 5, "s": "ab", "l": list(range(100)), "big": "x" * 10_000, "value": 1}
-        verdict = compile_criteria(one("equals", operand)).holds({"data": payload}, NOW)
+        verdict = compile_criteria(one("equals", operand)).evaluate({"data": payload}, NOW)
         assert (verdict.matched, verdict.kind) == (False, "error")
 
     def test_names_that_are_not_in_the_event_are_told(self):
-        assert compile_criteria(one("eq", "{{ st2kv.system.x }}")).reads == {"st2kv"}
+        assert compile_criteria(one("eq", "{{ st2kv.system.x }}")).required_names == {"st2kv"}
         assert (
-            compile_criteria(one("eq", "{% for x in trigger.l %}{{ x }}{{ loop.index }}{% endfor %}")).reads
+            compile_criteria(
+                one("eq", "{% for x in trigger.l %}{{ x }}{{ loop.index }}{% endfor %}")
+            ).required_names
             == set()
         )
 
@@ -401,13 +403,13 @@ class TestOperands:
 class TestBudget:
     def test_a_large_expression_is_not_run_over_a_long_text(self):
         compiled = compile_criteria(one("regex", r"^(\w+\s?){1,50}$"))
-        assert compiled.holds({"data": {"value": "ab c"}}, NOW).matched
-        assert compiled.holds({"data": {"value": "ab3" * 300_000}}, NOW).kind == "budget"
+        assert compiled.evaluate({"data": {"value": "ab c"}}, NOW).matched
+        assert compiled.evaluate({"data": {"value": "ab3" * 300_000}}, NOW).kind == "budget"
 
     def test_a_search_over_a_large_list_ends(self):
         many = {f"item.a#{n}": {"type": "regex", "pattern": "x" * 200} for n in range(90)}
         criteria = one("search", many, condition="any2any")
-        verdict = compile_criteria(criteria).holds({"data": {"value": [{"a": "y" * 20}] * 50_000}}, NOW)
+        verdict = compile_criteria(criteria).evaluate({"data": {"value": [{"a": "y" * 20}] * 50_000}}, NOW)
         assert (verdict.matched, verdict.kind) == (False, "budget")
 
 
@@ -418,7 +420,7 @@ def test_evaluation_never_raises(operator, operand, value):
     except Invalid:
         return
     for event in ({"data": {"value": value}}, {"data": value}, {}):
-        verdict = compiled.holds(event, NOW)
+        verdict = compiled.evaluate(event, NOW)
         assert verdict.matched in (True, False)
         assert len(compiled.explain(event, NOW)) == 2
 

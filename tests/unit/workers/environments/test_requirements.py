@@ -3,7 +3,7 @@
 import pytest
 
 from functory.engine.errors import Invalid, Refused
-from functory.workers.environments import preload_of, requirements
+from functory.workers.environments import preload_modules, requirements
 from functory.workers.environments.requirements import Policy
 
 
@@ -26,7 +26,7 @@ from functory.workers.environments.requirements import Policy
     ],
 )
 def test_declared_imports_stand_for_distributions(imports: list, wanted: tuple[str, ...]) -> None:
-    assert requirements.wanted([], imports) == wanted
+    assert requirements.normalize_needs([], imports) == wanted
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_declared_imports_stand_for_distributions(imports: list, wanted: tuple[s
     ],
 )
 def test_a_requirement_is_written_anew_from_its_parts(given: str, wanted: str) -> None:
-    assert requirements.wanted([given], []) == (wanted,)
-    assert requirements.wanted([wanted], []) == (wanted,)
+    assert requirements.normalize_needs([given], []) == (wanted,)
+    assert requirements.normalize_needs([wanted], []) == (wanted,)
 
 
 def test_a_requirement_says_more_than_an_import_of_its_distribution() -> None:
-    assert requirements.wanted(["Pillow<11"], ["PIL", "numpy"]) == ("numpy", "pillow<11")
+    assert requirements.normalize_needs(["Pillow<11"], ["PIL", "numpy"]) == ("numpy", "pillow<11")
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_a_requirement_says_more_than_an_import_of_its_distribution() -> None:
 )
 def test_what_is_more_than_a_name_with_versions_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as refused:
-        requirements.wanted([text], [])
+        requirements.normalize_needs([text], [])
     assert "wrong requirement" in refused.value.what
     with pytest.raises(Invalid):
-        requirements.wanted([], [{"name": "spam", "lib": text or "-"}])
+        requirements.normalize_needs([], [{"name": "spam", "lib": text or "-"}])
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,6 @@ def test_declared_imports_of_packages_are_worth_a_preload() -> None:
         "environment": "k",
         "imports": ["json", "pandas as pd", {"name": "PIL"}],
     }
-    assert preload_of(version) == ("pandas", "PIL")
-    assert preload_of(version | {"environment": None}) == ()
-    assert preload_of(version | {"declared": {}}) == ()
+    assert preload_modules(version) == ("pandas", "PIL")
+    assert preload_modules(version | {"environment": None}) == ()
+    assert preload_modules(version | {"declared": {}}) == ()

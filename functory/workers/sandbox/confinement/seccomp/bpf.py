@@ -32,13 +32,13 @@ class Return(NamedTuple):
     value: int
 
 
-class Place(NamedTuple):
+class Label(NamedTuple):
     """An instruction as a target, counted from the end of the program."""
 
     position: int
 
 
-Target = Return | Place
+Target = Return | Label
 
 
 class Builder:
@@ -47,24 +47,24 @@ class Builder:
     def __init__(self) -> None:
         self._code: list[tuple[int, int, int, int]] = []  # the last instruction first
         self._returns: dict[int, int] = {}  # value: where it was written last
-        self._stones: dict[int, int] = {}  # position: where a jump to it was written last
+        self._trampolines: dict[int, int] = {}  # position: where a jump to it was written last
 
-    def load(self, offset: int) -> Place:
+    def load(self, offset: int) -> Label:
         """Read the word at ``offset`` of struct seccomp_data, then go on with what was built before."""
         return self._add(_LOAD, offset)
 
-    def mask(self, bits: int) -> Place:
+    def mask(self, bits: int) -> Label:
         """Keep only ``bits`` of the word, then go on with what was built before."""
         return self._add(_AND, bits)
 
-    def jump(self, test: int, operand: int, yes: Target, no: Target) -> Place:
+    def jump(self, test: int, operand: int, yes: Target, no: Target) -> Label:
         """Go to ``yes`` if the word passes the ``test`` with the ``operand``, else to ``no``."""
         # What makes the second target reachable may move the first one away by an instruction.
         self._reachable(yes, 1)
         self._reachable(no, 0)
         return self._add(test, operand, self._distance(yes), self._distance(no))
 
-    def compared(self, operand: int) -> tuple[int, ...]:
+    def operand_offsets(self, operand: int) -> tuple[int, ...]:
         """Byte offsets of the operands ``operand`` of tests for equality, for patching the finished program."""
         front_first = reversed(self._code)
         return tuple(
@@ -75,9 +75,9 @@ class Builder:
         """An array of struct sock_filter."""
         return b"".join(struct.pack("=HBBI", *instruction) for instruction in reversed(self._code))
 
-    def _add(self, code: int, operand: int, yes: int = 0, no: int = 0) -> Place:
+    def _add(self, code: int, operand: int, yes: int = 0, no: int = 0) -> Label:
         self._code.append((code, yes, no, operand))
-        return Place(len(self._code) - 1)
+        return Label(len(self._code) - 1)
 
     def _distance(self, target: Target) -> int:
         return len(self._code) - 1 - self._nearest(target)
@@ -86,7 +86,7 @@ class Builder:
         if isinstance(target, Return):
             return self._returns.get(target.value, -2 * _REACH)
         near = target.position
-        return near if len(self._code) - 1 - near <= _REACH else self._stones.get(near, near)
+        return near if len(self._code) - 1 - near <= _REACH else self._trampolines.get(near, near)
 
     def _reachable(self, target: Target, spare: int) -> int:
         """Have the target within reach, even after ``spare`` more instructions; its position."""
@@ -95,5 +95,5 @@ class Builder:
         if isinstance(target, Return):
             self._returns[target.value] = self._add(_RETURN, target.value).position
             return self._returns[target.value]
-        self._stones[target.position] = self._add(_GO, len(self._code) - 1 - target.position).position
-        return self._stones[target.position]
+        self._trampolines[target.position] = self._add(_GO, len(self._code) - 1 - target.position).position
+        return self._trampolines[target.position]

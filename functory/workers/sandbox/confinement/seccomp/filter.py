@@ -25,13 +25,20 @@ from functory.workers.sandbox.confinement.seccomp.bpf import (
     EQUAL,
     NUMBER,
     Builder,
-    Place,
+    Label,
     Return,
     Target,
     high_word,
     low_word,
 )
-from functory.workers.sandbox.confinement.seccomp.policy import ANSWERS, OWN_PID, Profile, Rule, Test, allowed
+from functory.workers.sandbox.confinement.seccomp.policy import (
+    ERRNO_OVERRIDES,
+    OWN_PID,
+    Profile,
+    Rule,
+    Test,
+    allowed,
+)
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 
 __all__ = ["Profile", "architecture", "load", "program"]
@@ -122,7 +129,7 @@ def _built(arch: str, profile: Profile, knows_pid: bool) -> tuple[bytes, tuple[i
 
     def verdict(name: str) -> Target:
         if name not in rules:
-            return Return(_ERRNO | ANSWERS.get(name, errno.EPERM))
+            return Return(_ERRNO | ERRNO_OVERRIDES.get(name, errno.EPERM))
         rule = rules[name]
         return _ALLOW if rule is None else blocks[rule]
 
@@ -138,7 +145,7 @@ def _built(arch: str, profile: Profile, knows_pid: bool) -> tuple[bytes, tuple[i
     start = code.load(NUMBER)
     code.jump(EQUAL, _AUDIT[arch], start, _KILL)
     code.load(ARCHITECTURE)
-    return code.program(), code.compared(OWN_PID)
+    return code.program(), code.operand_offsets(OWN_PID)
 
 
 def _search(code: Builder, edges: list[tuple[int, Target]]) -> Target:
@@ -163,7 +170,7 @@ def _block(code: Builder, rule: Rule) -> Target:
     return start
 
 
-def _test(code: Builder, test: Test, passed: Target, failed: Target) -> Place:
+def _test(code: Builder, test: Test, passed: Target, failed: Target) -> Label:
     missed = failed
     for value in reversed(test.values):
         missed = code.jump(EQUAL, value, passed, missed)

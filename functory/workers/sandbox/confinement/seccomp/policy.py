@@ -31,7 +31,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     metadata: bool = True
     """May change rights, owners and times of files: not where it shares its user with the worker and sees its
     files, for Landlock rules only what is in them."""
-    repeated: bool = False
+    reusable: bool = False
     """Runs many executions: none may lower the limits of those after it."""
 
 
@@ -55,7 +55,7 @@ def _names(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-ANSWERS = {
+ERRNO_OVERRIDES = {
     # What clone3 would do lies behind a pointer: without it the C library uses clone.
     "clone3": errno.ENOSYS,
     # A process is given sockets and makes none: a local one would reach services of the machine, and
@@ -233,7 +233,7 @@ def _conditional(profile: Profile) -> dict[str, Rule | None]:
         "fcntl": ((Test(1, _FCNTL),),),
         "ioctl": ((Test(1, _IOCTL),),),
         "prctl": ((Test(0, _PRCTL + (_PRCTL_ZYGOTE if zygote else ())),),),
-        "prlimit64": ((itself, Test(2, (0,), wide=True)),) if profile.repeated else ((itself,),),
+        "prlimit64": ((itself, Test(2, (0,), wide=True)),) if profile.reusable else ((itself,),),
         "personality": ((Test(0, (_PERSONALITY_QUERY,)),),),
         "setpriority": ((itself, Test(1, (0,))),),  # PRIO_PROCESS; PRIO_USER would be everybody of the user
         "sched_setaffinity": ((itself,),),
@@ -250,7 +250,7 @@ def _conditional(profile: Profile) -> dict[str, Rule | None]:
         options = (Test(1, (_IPPROTO_TCP,)), Test(2, _TCP_OPTIONS))
         rules["setsockopt"] = (*(rules["setsockopt"] or ()), options)
         rules["getsockopt"] = (*(rules["getsockopt"] or ()), options)
-    if not profile.repeated:
+    if not profile.reusable:
         rules["setrlimit"] = None
     if zygote:
         rules["unshare"] = ((Test(0, (0,), 0xFFFFFFFF ^ _OWN_NAMESPACES),),)

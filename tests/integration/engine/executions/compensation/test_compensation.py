@@ -50,7 +50,7 @@ def step(world: World, parent: Any, function: str, result: Any = None, outcome: 
 
 def plan(world: World, id_: str) -> list[tuple[str, str]]:
     """The plan of an execution: (function of the step, state)."""
-    return [(row["function"], row["state"]) for row in Compensations(world.database).of(id_)]
+    return [(row["function"], row["state"]) for row in Compensations(world.database).plan(id_)]
 
 
 def undone(world: World, outcome: str = "succeeded", rounds: int = 100) -> list[dict[str, Any]]:
@@ -242,7 +242,7 @@ def test_a_step_whose_values_were_not_recorded_whole_stops_the_saga(
     parent = begun(shop)
     fail(shop, parent, span(1, "reserve", 1.0, **lost))
     assert undone(shop) == []
-    (row,) = Compensations(shop.database).of(parent.id)
+    (row,) = Compensations(shop.database).plan(parent.id)
     assert row["state"] == "failed"
     assert "was not recorded whole" in row["problem"]
     assert "durable=True" in row["problem"]
@@ -366,7 +366,7 @@ def test_a_compensation_that_fails_stops_the_saga_until_an_operator_decides(shop
         told = tx.scalar(sa.text("SELECT data FROM event WHERE type = 'saga.stuck'"))
     assert "undo_charge" in told and "ValueError: no" in told
     operator = Compensations(shop.database)
-    again = operator.again(parent.id, author="ada")
+    again = operator.retry(parent.id, author="ada")
     assert again["state"] == "running"
     assert again["execution_id"] != failed["id"]
     assert shop.lineage.open_work()["open compensations"] == 2
@@ -384,7 +384,7 @@ def test_an_operator_may_skip_what_cannot_be_undone(shop: World) -> None:
     assert operator.skip(parent.id, author="ada", reason="paid back by hand")["state"] == "skipped"
     undone(shop, "failed")
     operator.skip(parent.id, author="ada")
-    assert [row["problem"] for row in operator.of(parent.id)] == [
+    assert [row["problem"] for row in operator.plan(parent.id)] == [
         "skipped by ada: paid back by hand",
         "skipped by ada",
     ]
@@ -393,23 +393,23 @@ def test_an_operator_may_skip_what_cannot_be_undone(shop: World) -> None:
         actions = [row["action"] for row in tx.rows(sa.text("SELECT action FROM audit ORDER BY id"))]
     assert actions == ["execution.compensate.skip"] * 2
     with pytest.raises(Conflict, match="2 skipped"):
-        operator.again(parent.id)
+        operator.retry(parent.id)
 
 
 def test_an_operator_is_told_why_there_is_nothing_to_decide(shop: World) -> None:
     operator = Compensations(shop.database)
     parent = begun(shop)
     with pytest.raises(Conflict, match="it is running"):
-        operator.again(parent.id)
+        operator.retry(parent.id)
     step(shop, parent, "reserve")
     shop.finish(parent, "failed")
     with pytest.raises(Conflict, match="1 pending"):
         operator.skip(parent.id)
     (undoing,) = undone(shop)
     with pytest.raises(Conflict, match=f"(?s)compensation itself.*{parent.id}"):
-        operator.again(undoing["id"])
+        operator.retry(undoing["id"])
     with pytest.raises(NotFound):
-        operator.again("0198c1f0-0000-7000-8000-000000000000")
+        operator.retry("0198c1f0-0000-7000-8000-000000000000")
 
 
 def test_a_compensation_retries_as_its_own_version_says(shop: World) -> None:
@@ -465,7 +465,7 @@ def test_what_cannot_be_started_stops_the_saga_with_the_reason(shop: World, spoi
     shop.finish(parent, "failed")
     spoil(shop)
     assert undone(shop) == []
-    (row,) = Compensations(shop.database).of(parent.id)
+    (row,) = Compensations(shop.database).plan(parent.id)
     assert row["state"] == "failed"
     assert told in row["problem"]
 
@@ -625,7 +625,7 @@ def test_the_order_of_undoing_is_pure() -> None:
         steps.Step(str(n), 0, 0, "f", "undo", None if ended is None else start + timedelta(seconds=ended))
         for n, ended in enumerate([3, None, 1, 2, None, 2])
     ]
-    assert [one.step_id for one in steps.in_order(made)] == ["4", "1", "0", "5", "3", "2"]
+    assert [one.step_id for one in steps.compensation_order(made)] == ["4", "1", "0", "5", "3", "2"]
 
 
 @pytest.mark.parametrize(
@@ -643,4 +643,4 @@ def test_the_order_of_undoing_is_pure() -> None:
 def test_what_follows_of_a_plan(states: str, following: int | None, result: str | None) -> None:
     rows = [{"position": n, "state": state} for n, state in enumerate(states.split())]
     expected = None if following is None else rows[following]
-    assert compensator.follow(rows) == (expected, result)
+    assert compensator.next_step(rows) == (expected, result)

@@ -20,7 +20,7 @@ from functory.engine.database.clock import SystemClock
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, Invalid, Stale
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.retry import Ending
+from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance.backup import archive, create, pg_dump
 from functory.engine.maintenance.backup import restore as backup_restore
 from functory.engine.maintenance.backup.restore import restore
@@ -86,7 +86,7 @@ def test_everything_is_there_again_and_what_ran_is_queued_as_lost(
     (running,) = [row for row in before["execution"] if row["state"] == "running"]
     done = restore(target, world.settings, tmp_path / "b", author="me")
     assert [(one.code, one.examples) for one in done.invariants if one.count] == []
-    assert done.settled["lost"] == 1
+    assert done.recovered["lost"] == 1
     after = everything(target)
     ended = {row["id"]: row for row in before["execution"] if row["state"] not in ("queued", "running")}
     assert {row["id"]: row for row in after["execution"] if row["id"] in ended} == ended
@@ -117,8 +117,8 @@ def test_it_goes_on_where_the_backup_was_and_a_worker_of_before_commits_nothing(
         (claim,) = there.claim([late.id])
         zombie = Attempts(target, "worker", lease_seconds=30)
         with pytest.raises(Stale):
-            zombie.finish(late, Ending("succeeded", result="from before"))
-        there.finish(claim, Ending("succeeded", result="new"))
+            zombie.finish(late, AttemptResult("succeeded", result="from before"))
+        there.finish(claim, AttemptResult("succeeded", result="new"))
     finally:
         world.database = old
     again = World(
@@ -143,11 +143,11 @@ def test_a_file_that_is_there_is_not_overwritten_unless_asked(world: World, tmp_
 
 
 def test_two_backups_do_not_write_the_same_file(world: World, tmp_path: Path):
-    with archive.written(tmp_path / "b", force=False) as writer:
+    with archive.create(tmp_path / "b", force=False) as writer:
         with pytest.raises(Conflict, match="another backup"):
             save(world, tmp_path / "b")
         writer.sink.write(b"x")
-        writer.seal(archive.Manifest("sqlite", "0001", "0.1.0", "", {}, "x"))
+        writer.finish(archive.Manifest("sqlite", "0001", "0.1.0", "", {}, "x"))
     assert archive.read(tmp_path / "b").bytes == 1
 
 

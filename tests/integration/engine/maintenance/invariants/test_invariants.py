@@ -23,14 +23,14 @@ from functory.engine.errors import Invalid, Refused
 from functory.engine.events import routing_queue
 from functory.engine.executions import root_budget
 from functory.engine.maintenance import compensator, lease_recovery
-from functory.engine.maintenance.invariants import CODES, Result, verify
-from functory.engine.maintenance.invariants.verifier import Watch
+from functory.engine.maintenance.invariants import CODES, InvariantResult, verify
+from functory.engine.maintenance.invariants.verifier import Verifier
 from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from functory.engine.triggers.suppressions import Suppressions
 from functory.schedules import Schedules
 from functory.triggers import definition
-from functory.triggers.analysis.routing_audit import rematch
+from functory.triggers.analysis.routing_audit import audit_routing
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -56,7 +56,7 @@ def drained(world: World) -> dict[str, int]:
 
 def settle(world: World) -> None:
     world.route()
-    while world.turn.take():
+    while world.turn.run_once():
         world.route()
 
 
@@ -109,7 +109,7 @@ def ordinary(world: World) -> dict[str, str]:
     claim = world.claim(released)
     world.worker.release([(claim.id, claim.fence)])
     claim = world.claim(released)
-    world.worker.release([(claim.id, claim.fence)], begun=False)
+    world.worker.release([(claim.id, claim.fence)], started=False)
     world.finish(world.claim(released))
     world.executions.cancel(start("cancelled")["id"])
     running = start("cancelled while it ran")
@@ -211,7 +211,7 @@ def finish_all_with(world: World, result: Any) -> None:
 
 def _schedule(world: World) -> None:
     def register(name: str, **fields: Any) -> dict[str, Any]:
-        return world.triggers.save(name, definition.read(fields))
+        return world.triggers.save(name, definition.parse(fields))
 
     service = Schedules(
         SimpleNamespace(  # type: ignore[arg-type]
@@ -274,7 +274,7 @@ def test_every_invariant_is_asked_in_its_order_and_tells_how_long_it_took(world:
     assert [one.code for one in found] == [f"I{n}" for n in range(1, 16)] == list(CODES)
     assert all(one.seconds > 0 and one.title for one in found)
     (one,) = verify(world.database, world.settings, only=["I7"])
-    assert one == Result("I7", one.title, 0, (), one.seconds)
+    assert one == InvariantResult("I7", one.title, 0, (), one.seconds)
     with pytest.raises(Invalid, match="no invariant I16"):
         verify(world.database, world.settings, only=["I16"])
 
@@ -287,7 +287,7 @@ def test_a_budget_that_is_lowered_below_what_was_spent_is_spent(world: World) ->
     for _ in range(3):
         world.start(parent=claim.cause)
     with world.database.write() as tx:
-        root_budget.raise_to(tx, claim.row["root_id"], 1)
+        root_budget.set_maximum(tx, claim.row["root_id"], 1)
     with pytest.raises(Refused, match="budget"):
         world.start(parent=claim.cause)
     assert broken(world) == NOTHING
@@ -790,36 +790,36 @@ def test_the_scheduler_looks_when_it_is_due_and_only_one_of_two_does(
     make_world: Callable[..., World],
 ) -> None:
     world = make_world(clock=ManualClock(datetime.now(UTC)), verify_seconds=60)
-    one, two = Watch(world.database, world.settings), Watch(world.database, world.settings)
-    assert one.look() == []  # it has just started
+    one, two = Verifier(world.database, world.settings), Verifier(world.database, world.settings)
+    assert one.verify_if_due() == []  # it has just started
     world.advance(60)
-    assert [found.code for found in one.look()] == list(CODES)
-    assert two.look() == []
+    assert [found.code for found in one.verify_if_due()] == list(CODES)
+    assert two.verify_if_due() == []
     world.advance(60)
-    assert sorted(found.code for found in two.look()) == sorted(CODES)
-    assert one.look() == []
+    assert sorted(found.code for found in two.verify_if_due()) == sorted(CODES)
+    assert one.verify_if_due() == []
 
 
 def test_no_scheduler_looks_when_nobody_wants_it(make_world: Callable[..., World]) -> None:
     world = make_world(verify_seconds=0)
-    watch = Watch(world.database, world.settings)
+    watch = Verifier(world.database, world.settings)
     world.advance(10_000)
     with world.statements() as sent:
-        assert watch.look() == []
+        assert watch.verify_if_due() == []
     assert sent == []
 
 
 def test_a_look_that_nothing_is_due_for_is_not_even_a_statement(make_world: Callable[..., World]) -> None:
     world = make_world(clock=ManualClock(datetime.now(UTC)), verify_seconds=300)
-    watch = Watch(world.database, world.settings)
+    watch = Verifier(world.database, world.settings)
     world.advance(60)
-    assert watch.look()
+    assert watch.verify_if_due()
     with world.statements() as sent:
-        watch.look()
+        watch.verify_if_due()
     assert sent == []
     world.advance(30)
     with world.statements() as sent:
-        assert watch.look() == []
+        assert watch.verify_if_due() == []
     assert len(sent) == 2
 
 
@@ -838,25 +838,25 @@ def test_what_was_found_stays_in_the_metrics_until_everything_is_well_again(
     row = world.start()
     world.finish(world.claim(row))
     settle(world)
-    watch = Watch(world.database, world.settings)
+    watch = Verifier(world.database, world.settings)
     world.advance(60)
-    watch.look()
+    watch.verify_if_due()
     assert gauge("functory_invariant_violations", world, invariant="I6") == 0
     change(world, t.execution, t.execution.c.id == row["id"], max_attempts=0)
     world.advance(60)
     with capture_logs() as logs:
-        found = {one.code: one for one in watch.look()}
+        found = {one.code: one for one in watch.verify_if_due()}
     assert found["I6"].count == 1
     (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
     assert (entry["invariant"], entry["count"]) == ("I6", 1) and row["id"] in entry["examples"][0]
     assert gauge("functory_invariant_violations", world, invariant="I6") == 1
     # Hours later it is not among what was made lately; it is broken all the same.
     world.advance(3 * 3600)
-    assert {one.code for one in watch.look() if one.count} == set()
+    assert {one.code for one in watch.verify_if_due() if one.count} == set()
     assert gauge("functory_invariant_violations", world, invariant="I6") == 1
     change(world, t.execution, t.execution.c.id == row["id"], max_attempts=1)
     world.advance(86_400)
-    watch.look()
+    watch.verify_if_due()
     assert gauge("functory_invariant_violations", world, invariant="I6") == 0
     assert gauge("functory_invariants_checked_timestamp_seconds", world) == pytest.approx(
         world.clock.now().timestamp(), abs=1
@@ -877,14 +877,14 @@ def test_deciding_again_finds_a_match_that_has_left_nothing(story: Story, tmp_pa
         world = World(url, tmp_path, clock=ManualClock(story.now))
         try:
             since = story.now - timedelta(days=2)
-            found = rematch(world.database, world.settings, since)
+            found = audit_routing(world.database, world.settings, since)
             assert (found.missing, found.examples) == (0, []) and found.matches > 20
             event = first(world, t.event, t.event.c.type == "b")
             remove(world, t.firing, t.firing.c.event_id == event["id"])
             # This trigger was changed after the event: nobody can tell what it was then.
             change(world, t.trigger, t.trigger.c.name == "plain", updated_at=story.now)
             remove(world, t.firing, t.firing.c.event_id == story.ids["plain"], t.firing.c.reason == "shadow")
-            found = rematch(world.database, world.settings, since)
+            found = audit_routing(world.database, world.settings, since)
         finally:
             world.close()
     assert found.missing == 2 and found.skipped > 0

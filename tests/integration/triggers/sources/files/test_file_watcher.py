@@ -16,8 +16,8 @@ from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, Inotify
 from functory.engine.database import schema
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.sources import file_watches
-from functory.triggers.sources.files import Files
-from functory.triggers.sources.files.watcher import Sizes
+from functory.triggers.sources.files import FileSource
+from functory.triggers.sources.files.watcher import WatchLimits
 from tests.support.watch_world import Watched, watching
 from tests.support.world import World
 
@@ -26,10 +26,10 @@ pytest_plugins = ["tests.support.world"]
 MODES = {"inotify": "never", "polling": "always"}
 
 
-class Small(Files):
+class Small(FileSource):
     """A watch with room for very little."""
 
-    sizes = Sizes(queue=5, waiting=40, batch=20)
+    sizes = WatchLimits(queue=5, waiting=40, batch=20)
 
 
 @pytest.fixture
@@ -436,7 +436,7 @@ def test_a_rescan_finds_a_change_that_times_do_not_show(inbox):
 
 
 def _shown(watched: Watched) -> list[dict]:
-    return file_watches.shown(watched.world.database, "inbox")
+    return file_watches.list_files(watched.world.database, "inbox")
 
 
 @pytest.mark.parametrize(

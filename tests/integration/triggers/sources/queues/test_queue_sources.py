@@ -15,7 +15,7 @@ from kombu.messaging import Producer
 
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
-from functory.triggers.sources.queues.plugin import Queue as QueueKind
+from functory.triggers.sources.queues.plugin import QueueSource as QueueKind
 from tests.support.processes import Roles
 from tests.support.source_world import Kept, keeping, wait_for
 from tests.support.world import World

@@ -18,8 +18,8 @@ from functory.engine.telemetry import metrics
 from functory.engine.telemetry.metrics import registry
 from functory.schedules import Schedules
 from functory.triggers import definition
-from functory.triggers.sources.registry import find, read
-from functory.triggers.sources.schedules import Config
+from functory.triggers.sources.registry import find_plugin, parse_config
+from functory.triggers.sources.schedules import ScheduleConfig
 from functory.triggers.sources.schedules import ticker as tickers
 from functory.triggers.sources.schedules.ticker import Ticker
 from tests.support.world import World
@@ -33,7 +33,7 @@ def service(world: World) -> Schedules:
     """The service over the world's registries; a trigger is saved as the engine saves it, without cycle analysis."""
 
     def register(name: str, **fields: Any) -> dict[str, Any]:
-        return world.triggers.save(name, definition.read(fields))
+        return world.triggers.save(name, definition.parse(fields))
 
     return Schedules(
         SimpleNamespace(  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def test_any_number_of_tickers_write_each_time_once(make_world: Callable[..., Wo
     assert len(tick(one)) == 20 and tick(other) == []
     # Both have read that something is due; the second finds it done.
     with one.database.write() as tx:
-        rows = schedules.due(tx, 10)
+        rows = schedules.lock_due(tx, 10)
     assert rows == []
 
 
@@ -186,7 +186,7 @@ def test_what_another_ticker_has_locked_is_left_to_it(make_world: Callable[..., 
     for world in (one, other):
         world.advance(60)
     with one.database.write() as tx:
-        assert len(schedules.due(tx, 1)) == 1
+        assert len(schedules.lock_due(tx, 1)) == 1
         assert len(tick(other)) == 1
         # What is locked is not asked for without a pause.
         assert other.ticker.tick() is False and (other.ticker.due_in() or 0) > 0
@@ -199,7 +199,7 @@ class Killed(BaseException):
 
 def killed_before_the_commit(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it do its work and die with the transaction open."""
-    write = schedules.write
+    write = schedules.write_decisions
 
     def dying(*arguments: Any) -> Any:
         write(*arguments)
@@ -261,7 +261,7 @@ def test_whatever_happens_the_ticks_are_those_of_the_calendar(
         tick["fire_time_utc"]
         for tick in world.rows(schema.schedule_tick, schema.schedule_tick.c.schedule_id == row["id"])
     ]
-    calendar = read(find("schedule"), config).calendar
+    calendar = parse_config(find_plugin("schedule"), config).calendar
     due = [
         time
         for time, due in itertools.takewhile(lambda pair: pair[0] <= latest, calendar.dues(row["id"], START))
@@ -504,10 +504,10 @@ def test_a_backfill_writes_the_times_of_a_range_that_have_no_tick(world: World) 
     world.advance(600)
     assert tick(world) == [at("01:00")]
     planned = mine.backfill("s", "2026-01-01T00:30", "2026-01-01T01:00", dry_run=True)
-    assert len(planned.new) == 3 and planned.known == [START + timedelta(hours=1)] and not planned.events
+    assert len(planned.new) == 3 and planned.existing == [START + timedelta(hours=1)] and not planned.events
     assert len(due_events(world)) == 1
     done = mine.backfill("s", "2026-01-01T00:30", "2026-01-01T01:00")
-    assert (done.new, done.known) == (planned.new, planned.known) and len(done.events) == 3
+    assert (done.new, done.existing) == (planned.new, planned.existing) and len(done.events) == 3
     events = due_events(world)[1:]
     assert [event["data"]["fire_time"] for event in events] == [at("00:30"), at("00:40"), at("00:50")]
     assert all(event["data"]["backfill"] and event["data"]["data"] == 7 for event in events)
@@ -586,8 +586,8 @@ def test_a_schedule_that_cannot_be_read_is_told_of_and_stops_nobody_else(
     mine.save("good", every="10m")
     world.advance(600)
 
-    def refuse(plugin: Any, config: Any) -> Config:
-        made = read(plugin, config)
+    def refuse(plugin: Any, config: Any) -> ScheduleConfig:
+        made = parse_config(plugin, config)
         if made.catch_up == "all":
             raise Invalid("wrong schedule", "timezone: gone")
         return made
@@ -607,7 +607,7 @@ def test_a_schedule_that_cannot_be_read_any_more_can_be_paused_and_deleted(
 ) -> None:
     service(world).save("bad", every="10m")
 
-    def refuse(plugin: Any, config: Any) -> Config:
+    def refuse(plugin: Any, config: Any) -> ScheduleConfig:
         raise Invalid("wrong schedule", "timezone: gone")
 
     monkeypatch.setattr("functory.triggers.sources.registry.read", refuse)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from functory.engine.database import schema
-from functory.engine.sources.webhooks import Rate, Webhooks, conform
-from functory.triggers.sources.webhooks import Answer, Door, Request
+from functory.engine.sources.webhooks import WebhookRateLimit, Webhooks, seconds_until_allowed
+from functory.triggers.sources.webhooks import Request, WebhookReceiver, WebhookResponse
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -25,8 +25,10 @@ GITHUB = {"auth": {"type": "github", "secret": "HOOK"}}
 TOKEN = {"auth": {"type": "token", "secret": "HOOK", "header": "x-token"}}
 
 
-def door_of(world: World) -> Door:
-    return Door(Webhooks(world.database), world.secrets, world.database.clock, world.settings.max_event_bytes)
+def door_of(world: World) -> WebhookReceiver:
+    return WebhookReceiver(
+        Webhooks(world.database), world.secrets, world.database.clock, world.settings.max_event_bytes
+    )
 
 
 def signed(body: Any, delivery: str | None = None, *, key: str = KEY, **headers: str) -> Request:
@@ -51,17 +53,17 @@ def events_of(world: World, prefix: str = "webhook.") -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def hook(world: World) -> Door:
+def hook(world: World) -> WebhookReceiver:
     """A door behind which ``github`` listens."""
     world.secrets.set("HOOK", KEY)
     world.sources.save("webhook", "github", GITHUB)
     return door_of(world)
 
 
-def test_a_request_becomes_an_event_that_fires_triggers(world: World, hook: Door) -> None:
+def test_a_request_becomes_an_event_that_fires_triggers(world: World, hook: WebhookReceiver) -> None:
     world.function()
     world.trigger("t", "work", {"type": ["webhook.received"], "data": {"body": {"action": ["opened"]}}})
-    answer = hook.knock("github", signed({"action": "opened"}, "d-1"))
+    answer = hook.receive("github", signed({"action": "opened"}, "d-1"))
     assert (answer.status, answer.reason, answer.body["duplicate"]) == (202, "accepted", False)
     (event,) = events_of(world)
     assert event["id"] == answer.body["event"]
@@ -72,18 +74,18 @@ def test_a_request_becomes_an_event_that_fires_triggers(world: World, hook: Door
     assert world.sources.get("webhook", "github")["last_event_at"] is not None
 
 
-def test_a_delivery_that_comes_again_is_answered_with_its_event(world: World, hook: Door) -> None:
-    first = hook.knock("github", signed({"n": 1}, "d-1"))
+def test_a_delivery_that_comes_again_is_answered_with_its_event(world: World, hook: WebhookReceiver) -> None:
+    first = hook.receive("github", signed({"n": 1}, "d-1"))
     world.advance(3600)
-    again = hook.knock("github", signed({"n": 1}, "d-1"))
+    again = hook.receive("github", signed({"n": 1}, "d-1"))
     assert (again.status, again.reason) == (202, "duplicate")
     assert again.body == {"event": first.body["event"], "duplicate": True}
-    assert hook.knock("github", signed({"n": 1}, "d-2")).body["duplicate"] is False
+    assert hook.receive("github", signed({"n": 1}, "d-2")).body["duplicate"] is False
     assert len(events_of(world)) == 2
 
 
-def test_without_a_delivery_id_each_request_is_a_new_one(world: World, hook: Door) -> None:
-    ids = {hook.knock("github", signed({"n": 1})).body["event"] for _ in range(3)}
+def test_without_a_delivery_id_each_request_is_a_new_one(world: World, hook: WebhookReceiver) -> None:
+    ids = {hook.receive("github", signed({"n": 1})).body["event"] for _ in range(3)}
     assert len(ids) == len(events_of(world)) == 3
 
 
@@ -100,12 +102,12 @@ def test_a_signed_timestamp_makes_a_copied_request_known(world: World) -> None:
         return Request("POST", headers, "", b"{}")
 
     copied = sent()
-    assert door.knock("hook", copied).reason == "accepted"
-    assert door.knock("hook", copied).reason == "duplicate"
+    assert door.receive("hook", copied).reason == "accepted"
+    assert door.receive("hook", copied).reason == "duplicate"
     world.advance(1)
-    assert door.knock("hook", sent()).reason == "accepted"
+    assert door.receive("hook", sent()).reason == "accepted"
     world.advance(300)
-    assert door.knock("hook", copied).status == 404
+    assert door.receive("hook", copied).status == 404
     assert len(events_of(world)) == 2
 
 
@@ -117,9 +119,9 @@ def test_two_servers_that_get_the_same_deliveries_at_once_write_each_once(
     doors = [door_of(world), door_of(make_world())]
     barrier = threading.Barrier(8)
 
-    def send(number: int) -> list[Answer]:
+    def send(number: int) -> list[WebhookResponse]:
         barrier.wait(20)
-        return [doors[number % 2].knock("github", signed({"n": n}, f"d-{n}")) for n in range(25)]
+        return [doors[number % 2].receive("github", signed({"n": n}, f"d-{n}")) for n in range(25)]
 
     with ThreadPoolExecutor(8) as pool:
         answers = [one for part in pool.map(send, range(8)) for one in part]
@@ -138,8 +140,8 @@ def test_two_servers_keep_one_rate_and_no_request_beyond_it_gets_in(
     other = make_world(clock=world.clock)
     doors = [door_of(world), door_of(other)]
 
-    def send(number: int) -> Answer:
-        return doors[number % 2].knock("github", signed({}, f"d-{number}"))
+    def send(number: int) -> WebhookResponse:
+        return doors[number % 2].receive("github", signed({}, f"d-{number}"))
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(send, range(20)))
@@ -157,17 +159,17 @@ def test_two_servers_keep_one_rate_and_no_request_beyond_it_gets_in(
 
 
 def test_gcra_by_its_table() -> None:
-    rate = Rate(limit=2, period=10.0, burst=2)
+    rate = WebhookRateLimit(limit=2, period=10.0, burst=2)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     next_at = None
     seen = []
     for second in (0, 0, 0, 4, 5, 9, 10, 30, 30, 30):
-        wait, next_at = conform(next_at, now + timedelta(seconds=second), rate)
+        wait, next_at = seconds_until_allowed(next_at, now + timedelta(seconds=second), rate)
         seen.append(wait)
     assert seen == [0, 0, 5, 1, 0, 1, 0, 0, 0, 5]
 
 
-def test_whoever_proves_nothing_cannot_tell_what_there_is(world: World, hook: Door) -> None:
+def test_whoever_proves_nothing_cannot_tell_what_there_is(world: World, hook: WebhookReceiver) -> None:
     world.sources.save("webhook", "paused", GITHUB)
     world.sources.pause("webhook", "paused")
     world.sources.save("webhook", "gone", GITHUB)
@@ -193,63 +195,67 @@ def test_whoever_proves_nothing_cannot_tell_what_there_is(world: World, hook: Do
         ("' OR 1=1 --", signed({"n": 1})),
     ]
     for place, request in places:
-        hook.knock(place, request)
+        hook.receive(place, request)
         with world.statements() as sent:
-            answer = hook.knock(place, request)
+            answer = hook.receive(place, request)
         assert (answer.status, answer.body, answer.retry_after) == (404, {}, None), place
-        assert answer.detail == hook.knock("unknown", wrong).detail
+        assert answer.detail == hook.receive("unknown", wrong).detail
         # The same work for all: none of it is a question to the database.
         assert sent == [], place
     assert events_of(world) == []
 
 
-def test_a_refused_request_is_told_on_the_webhook_until_one_is_taken(world: World, hook: Door) -> None:
-    hook.tell(hook.knock("github", signed({}, key="wrong")))
+def test_a_refused_request_is_told_on_the_webhook_until_one_is_taken(
+    world: World, hook: WebhookReceiver
+) -> None:
+    hook.record_problem(hook.receive("github", signed({}, key="wrong")))
     shown = world.sources.get("webhook", "github")
     assert "the signature does not fit" in shown["problem"] and shown["problem_at"] == world.clock.now()
     # Not more often than every few seconds, for anybody may cause it.
     world.advance(1)
     with world.statements() as sent:
-        hook.tell(hook.knock("github", signed({}, x_hub_signature_256="x")))
+        hook.record_problem(hook.receive("github", signed({}, x_hub_signature_256="x")))
     assert not any(statement.startswith("UPDATE") for statement in sent)
     world.advance(10)
-    hook.tell(hook.knock("github", signed({}, x_hub_signature_256="x")))
+    hook.record_problem(hook.receive("github", signed({}, x_hub_signature_256="x")))
     assert "does not begin with sha256=" in world.sources.get("webhook", "github")["problem"]
-    hook.knock("github", signed({}))
+    hook.receive("github", signed({}))
     shown = world.sources.get("webhook", "github")
     assert (shown["problem"], shown["problem_at"]) == (None, None)
 
 
-def test_a_secret_is_rotated_without_losing_a_request(world: World, hook: Door) -> None:
+def test_a_secret_is_rotated_without_losing_a_request(world: World, hook: WebhookReceiver) -> None:
     world.secrets.set("NEXT", "the next key")
     world.sources.save("webhook", "github", {"auth": {"type": "github", "secret": ["HOOK", "NEXT"]}})
-    assert [hook.knock("github", signed({}, key=key)).status for key in (KEY, "the next key", "x")] == [
+    assert [hook.receive("github", signed({}, key=key)).status for key in (KEY, "the next key", "x")] == [
         202,
         202,
         404,
     ]
     world.secrets.delete("HOOK")
-    assert [hook.knock("github", signed({}, key=key)).status for key in (KEY, "the next key")] == [404, 202]
+    assert [hook.receive("github", signed({}, key=key)).status for key in (KEY, "the next key")] == [404, 202]
     # A new value counts from the next request on.
     world.secrets.set("NEXT", "a third key")
-    assert [hook.knock("github", signed({}, key=key)).status for key in ("the next key", "a third key")] == [
+    assert [
+        hook.receive("github", signed({}, key=key)).status for key in ("the next key", "a third key")
+    ] == [
         404,
         202,
     ]
 
 
-def test_a_change_of_the_webhook_counts_from_the_next_request_on(world: World, hook: Door) -> None:
-    assert hook.knock("github", signed({})).status == 202
+def test_a_change_of_the_webhook_counts_from_the_next_request_on(world: World, hook: WebhookReceiver) -> None:
+    assert hook.receive("github", signed({})).status == 202
     world.sources.save("webhook", "github", GITHUB | {"type": '"my." + body.kind'})
-    hook.knock("github", signed({"kind": "event"}))
+    hook.receive("github", signed({"kind": "event"}))
     assert len(events_of(world, "my.event")) == 1
     world.sources.pause("webhook", "github")
-    assert hook.knock("github", signed({"kind": "event"})).status == 404
+    assert hook.receive("github", signed({"kind": "event"})).status == 404
     world.sources.resume("webhook", "github")
-    assert hook.knock("github", signed({"kind": "event"})).status == 202
+    assert hook.receive("github", signed({"kind": "event"})).status == 202
 
 
-def test_what_cannot_be_mapped_is_refused_and_told(world: World, hook: Door) -> None:
+def test_what_cannot_be_mapped_is_refused_and_told(world: World, hook: WebhookReceiver) -> None:
     world.sources.save("webhook", "github", GITHUB | {"type": "body.kind", "when": 'body.kind != "no"'})
     for body, status in (
         ({"kind": "ok"}, 202),
@@ -258,14 +264,14 @@ def test_what_cannot_be_mapped_is_refused_and_told(world: World, hook: Door) -> 
         ({"kind": "execution.failed"}, 422),
         ({}, 422),
     ):
-        answer = hook.knock("github", signed(body))
+        answer = hook.receive("github", signed(body))
         assert answer.status == status, body
         if status == 422:
             assert answer.reason == "mapping" and answer.problem == answer.detail
             world.advance(10)
-            hook.tell(answer)
+            hook.record_problem(answer)
             assert world.sources.get("webhook", "github")["problem"] == answer.detail
-    assert hook.knock("github", signed({"kind": "no"})).body == {"event": None, "ignored": True}
+    assert hook.receive("github", signed({"kind": "no"})).body == {"event": None, "ignored": True}
     assert [event["type"] for event in events_of(world, "ok")] == ["ok"]
 
 
@@ -286,43 +292,47 @@ def test_bodies_that_somebody_has_signed(make_world: Callable[..., World], body:
     world = make_world(max_event_bytes=1024)
     world.secrets.set("HOOK", KEY)
     world.sources.save("webhook", "github", GITHUB)
-    answer = door_of(world).knock("github", signed(body))
+    answer = door_of(world).receive("github", signed(body))
     assert answer.status == status
     assert len(events_of(world)) == (status == 202)
 
 
-def test_a_webhook_may_take_less_than_the_server(world: World, hook: Door) -> None:
+def test_a_webhook_may_take_less_than_the_server(world: World, hook: WebhookReceiver) -> None:
     world.sources.save("webhook", "github", GITHUB | {"max_bytes": 10})
-    assert hook.knock("github", signed(b'"12345678"')).status == 202
-    assert hook.knock("github", signed(b'"123456789"')).status == 413
+    assert hook.receive("github", signed(b'"12345678"')).status == 202
+    assert hook.receive("github", signed(b'"123456789"')).status == 413
     # Who proves nothing does not learn of it.
-    assert hook.knock("github", signed(b'"123456789"', key="wrong")).status == 404
+    assert hook.receive("github", signed(b'"123456789"', key="wrong")).status == 404
 
 
-def test_nothing_of_a_request_is_read_before_it_has_proved_itself(world: World, hook: Door) -> None:
+def test_nothing_of_a_request_is_read_before_it_has_proved_itself(
+    world: World, hook: WebhookReceiver
+) -> None:
     for body in (b"{", b"[" * 100_000, b"\xff"):
-        assert hook.knock("github", signed(body, key="wrong")).status == 404
+        assert hook.receive("github", signed(body, key="wrong")).status == 404
 
 
 def test_anybody_may_send_only_where_it_was_said_and_then_not_much(world: World) -> None:
     world.sources.save("webhook", "open", {"auth": {"type": "none", "allow_unauthenticated": True}})
     door = door_of(world)
     request = Request("POST", [("content-type", "text/plain")], "", b"hello")
-    answers = [door.knock("open", request).status for _ in range(61)]
+    answers = [door.receive("open", request).status for _ in range(61)]
     assert answers == [202] * 60 + [429]
     assert events_of(world)[0]["data"]["body"] == "hello"
 
 
-def test_a_greeting_needs_its_proof_and_becomes_no_event(world: World, hook: Door) -> None:
+def test_a_greeting_needs_its_proof_and_becomes_no_event(world: World, hook: WebhookReceiver) -> None:
     ping = signed({"zen": "Design for failure.", "hook_id": 1}, "d-1", x_github_event="ping")
-    assert (hook.knock("github", ping).status, hook.knock("github", ping).reason) == (200, "greeting")
+    assert (hook.receive("github", ping).status, hook.receive("github", ping).reason) == (200, "greeting")
     wrong = signed({"zen": "x"}, key="wrong", x_github_event="ping")
-    assert hook.knock("github", wrong).status == 404
+    assert hook.receive("github", wrong).status == 404
     assert events_of(world) == []
 
 
-def test_a_configuration_of_another_version_of_the_program_is_no_webhook(world: World, hook: Door) -> None:
+def test_a_configuration_of_another_version_of_the_program_is_no_webhook(
+    world: World, hook: WebhookReceiver
+) -> None:
     from functory.engine.sources.store import Sources
 
     Sources(world.database).save("webhook", "github", {"auth": {"type": "tomorrow"}})
-    assert hook.knock("github", signed({})).status == 404
+    assert hook.receive("github", signed({})).status == 404

@@ -21,8 +21,8 @@ from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.workers.sandbox.checks import tiers
-from functory.workers.sandbox.checks.canary_attacks import ATTACKS, probe
-from functory.workers.sandbox.checks.startup import start_gate
+from functory.workers.sandbox.checks.canary_attacks import ATTACKS, run_canaries
+from functory.workers.sandbox.checks.startup import check_startup
 from functory.workers.sandbox.runner import Runner
 from tests.support import unprivileged
 from tests.support.processes import SCRIPTS
@@ -130,8 +130,8 @@ def test_a_tier_that_is_set_is_not_exchanged_for_a_weaker_one():
 @here
 def test_the_gate_opens_when_every_attack_fails_and_the_metric_says_the_tier():
     settings = Settings()
-    with Runner.of(settings) as runner:
-        assert {canary.id for canary in start_gate(settings, runner)} == set(ATTACKS)
+    with Runner.from_settings(settings) as runner:
+        assert {canary.id for canary in check_startup(settings, runner)} == set(ATTACKS)
         told_tiers = {tier: metrics.sandbox_tier.labels(tier)._value.get() for tier in metrics.TIERS}
         assert told_tiers == {tier: float(tier == runner.tier) for tier in metrics.TIERS}
 
@@ -139,7 +139,7 @@ def test_the_gate_opens_when_every_attack_fails_and_the_metric_says_the_tier():
 @here
 def test_every_attack_gets_through_where_nothing_confines():
     with Runner(tier="none") as runner:
-        assert [canary.id for canary in probe(runner) if canary.through] == list(ATTACKS)
+        assert [canary.id for canary in run_canaries(runner) if canary.breaches] == list(ATTACKS)
 
 
 def test_a_sandbox_that_an_attack_gets_through_serves_nothing():
@@ -151,7 +151,7 @@ def test_a_sandbox_that_an_attack_gets_through_serves_nothing():
             return "A"
 
     with Porous(tier="none") as runner, pytest.raises(Conflict) as refused:
-        start_gate(Settings(), runner)
+        check_startup(Settings(), runner)
     assert "does not hold" in refused.value.what
     assert "A12, read a secret file of the worker" in refused.value.why
     assert metrics.sandbox_tier.labels("none")._value.get() == 1
@@ -160,17 +160,17 @@ def test_a_sandbox_that_an_attack_gets_through_serves_nothing():
 def test_the_prey_of_the_attacks_is_gone_afterwards(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Runner(tier="none") as runner:
-        probe(runner)
+        run_canaries(runner)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_confinement_nothing_is_served_unless_the_settings_say_so():
     with Runner(tier="none") as runner:
         with pytest.raises(Refused, match="without any confinement"):
-            start_gate(Settings(), runner)
-        assert start_gate(Settings(unsafe_no_sandbox="i-understand"), runner) == []
+            check_startup(Settings(), runner)
+        assert check_startup(Settings(unsafe_no_sandbox="i-understand"), runner) == []
         with pytest.raises(Invalid, match="min_tier"):
-            start_gate(Settings(unsafe_no_sandbox="i-understand", min_tier="B"), runner)
+            check_startup(Settings(unsafe_no_sandbox="i-understand", min_tier="B"), runner)
 
 
 def test_a_self_test_that_does_not_come_to_its_end_lets_nobody_serve():
@@ -181,7 +181,7 @@ def test_a_self_test_that_does_not_come_to_its_end_lets_nobody_serve():
             )
 
     with Broken() as runner, pytest.raises(Unavailable, match="could not test itself"):
-        start_gate(Settings(), runner)
+        check_startup(Settings(), runner)
 
 
 def _without_source(job):

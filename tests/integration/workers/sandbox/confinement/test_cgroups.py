@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from functory.workers.sandbox.confinement import cgroups
-from functory.workers.sandbox.confinement.cgroups import Cgroup, Cgroups, why_not
+from functory.workers.sandbox.confinement.cgroups import Cgroup, Cgroups, unavailable_reason
 from tests.support import unprivileged
 
 _MEMORY = 64 << 20
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no control groups: {why_not()}")
+pytestmark = pytest.mark.skipif(
+    bool(unavailable_reason()), reason=f"no control groups: {unavailable_reason()}"
+)
 
 _ENTER = "import os, sys\nfor fd in sys.argv[1:]: os.write(int(fd), b'0')\n"
 
@@ -41,23 +43,23 @@ def _folders() -> set[str]:
 
 
 def test_more_memory_than_allowed_ends_the_process_and_is_counted(groups: Cgroups) -> None:
-    group = groups.take(_MEMORY, 8)
+    group = groups.acquire(_MEMORY, 8)
     started = _start(group, "block = bytearray(256 << 20)")
     assert started.wait(30) == -9
     assert group.oom_kills() == 1
-    group.give_back()
+    group.release()
 
 
 def test_memory_within_the_limit_is_given(groups: Cgroups) -> None:
-    group = groups.take(_MEMORY, 8)
+    group = groups.acquire(_MEMORY, 8)
     started = _start(group, "block = bytearray(16 << 20); print(len(block))")
     assert started.communicate(timeout=30)[0] == f"{16 << 20}\n"
     assert group.oom_kills() == 0
-    group.give_back()
+    group.release()
 
 
 def test_tasks_end_at_their_number(groups: Cgroups) -> None:
-    group = groups.take(_MEMORY, 4)
+    group = groups.acquire(_MEMORY, 4)
     code = """
 import threading, time
 started = 1
@@ -70,31 +72,31 @@ except RuntimeError:
 os._exit(0)
 """
     assert _start(group, code).communicate(timeout=30)[0] == "4\n"
-    group.give_back()
+    group.release()
 
 
 def test_a_group_is_used_again_and_begins_at_zero(groups: Cgroups) -> None:
-    first = groups.take(_MEMORY, 8)
+    first = groups.acquire(_MEMORY, 8)
     assert _start(first, "block = bytearray(256 << 20)").wait(30) == -9
-    first.give_back()
-    second = groups.take(2 * _MEMORY, 8)
+    first.release()
+    second = groups.acquire(2 * _MEMORY, 8)
     assert second is first
     assert second.oom_kills() == 0
     assert _start(second, "block = bytearray(80 << 20)").wait(30) == 0
 
 
 def test_a_group_with_somebody_in_it_is_ended_and_not_used_again(groups: Cgroups) -> None:
-    group = groups.take(_MEMORY, 8)
+    group = groups.acquire(_MEMORY, 8)
     started = _start(group, "print('in', flush=True); sys.stdin.read()")
     assert started.stdout is not None
     assert started.stdout.readline() == "in\n"
-    group.give_back()
+    group.release()
     assert started.wait(30) == -9
-    assert groups.take(_MEMORY, 8) is not group
+    assert groups.acquire(_MEMORY, 8) is not group
 
 
 def test_kill_ends_all_processes_of_the_group(groups: Cgroups) -> None:
-    group = groups.take(_MEMORY, 8)
+    group = groups.acquire(_MEMORY, 8)
     started = _start(group, "os.fork(); print('in', flush=True); sys.stdin.read()")
     assert started.stdout is not None
     assert started.stdout.read(6) == "in\nin\n"
@@ -108,7 +110,7 @@ def test_closing_leaves_no_folder() -> None:
     before = _folders()
     groups = Cgroups.open()
     assert groups is not None
-    taken = groups.take(_MEMORY, 8)
+    taken = groups.acquire(_MEMORY, 8)
     started = _start(taken, "print('in', flush=True); sys.stdin.read()")
     assert started.stdout is not None
     started.stdout.readline()

@@ -10,8 +10,8 @@ import threading
 import msgspec
 import pytest
 
-from functory.workers.sandbox.network.connection_broker import Broker
-from functory.workers.sandbox.network.egress import CONNECTIONS, REQUESTS
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker
+from functory.workers.sandbox.network.egress import MAX_CONNECTIONS, MAX_REQUESTS
 from functory.workers.sandbox.network.relay import BUFFER_BYTES
 from functory.workers.sandbox.protocol.connect import Connect
 from tests.support.network_world import PATIENCE, Raw, accepted, drain, flood, listener, read_all
@@ -19,25 +19,25 @@ from tests.support.network_world import PATIENCE, Raw, accepted, drain, flood, l
 pytest_plugins = ["tests.support.connection_broker"]
 
 
-def test_the_seventeenth_connection_is_refused_until_one_is_closed(broker: Broker) -> None:
+def test_the_seventeenth_connection_is_refused_until_one_is_closed(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
-        connections = [raw.connect("api.example.com", port) for _ in range(CONNECTIONS)]
-        assert f"{CONNECTIONS} connections" in raw.refused("api.example.com", port)
+        connections = [raw.connect("api.example.com", port) for _ in range(MAX_CONNECTIONS)]
+        assert f"{MAX_CONNECTIONS} connections" in raw.refused("api.example.com", port)
         peers = [accepted(server) for _ in connections]
         connections[3].close()
         # The host sees the end of that connection when the count is settled.
         ready, _, _ = select.select(peers, [], [], PATIENCE)
         assert [peer.recv(1) for peer in ready] == [b""]
         connections[3] = raw.connect("api.example.com", port)
-        assert broker.close("run").connections == CONNECTIONS + 1
+        assert broker.close("run").connections == MAX_CONNECTIONS + 1
         for peer in (*peers, accepted(server)):
             peer.close()
 
 
 @pytest.mark.parametrize("direction", ["out", "in"])
-def test_who_passes_the_limit_of_bytes_loses_the_network(broker: Broker, direction: str) -> None:
+def test_who_passes_the_limit_of_bytes_loses_the_network(broker: ConnectionBroker, direction: str) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}", limit=3 * BUFFER_BYTES)
@@ -58,7 +58,7 @@ def test_who_passes_the_limit_of_bytes_loses_the_network(broker: Broker, directi
         assert traffic.sent + traffic.received <= 3 * BUFFER_BYTES + 1
 
 
-def test_exactly_the_limit_of_bytes_passes(broker: Broker) -> None:
+def test_exactly_the_limit_of_bytes_passes(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}", limit=100_000)
@@ -73,7 +73,7 @@ def test_exactly_the_limit_of_bytes_passes(broker: Broker) -> None:
         assert (traffic.sent, traffic.received, traffic.exhausted) == (60_000, 40_000, False)
 
 
-def test_a_lap_counts_anew(broker: Broker) -> None:
+def test_a_lap_counts_anew(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}", limit=100)
@@ -81,7 +81,7 @@ def test_a_lap_counts_anew(broker: Broker) -> None:
         for _ in range(3):
             connection.sendall(b"x" * 80)
             assert len(peer.recv(80, socket.MSG_WAITALL)) == 80
-            lap = broker.lap("run")
+            lap = broker.open_period("run")
             assert (lap.sent, lap.exhausted) == (80, False)
         assert broker.close("run").sent == 0
 
@@ -116,7 +116,7 @@ _GARBAGE = {
 
 
 @pytest.mark.parametrize("kind", _GARBAGE)
-def test_garbage_ends_the_network_of_that_run_alone(broker: Broker, kind: str) -> None:
+def test_garbage_ends_the_network_of_that_run_alone(broker: ConnectionBroker, kind: str) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         honest = Raw(broker, f"api.example.com:{port}", run="honest")
@@ -133,7 +133,7 @@ def test_garbage_ends_the_network_of_that_run_alone(broker: Broker, kind: str) -
 
 
 @pytest.mark.parametrize("second", [1, 5])
-def test_ids_that_do_not_grow_end_the_network(broker: Broker, second: int) -> None:
+def test_ids_that_do_not_grow_end_the_network(broker: ConnectionBroker, second: int) -> None:
     raw = Raw(broker)
     raw.ask("api.example.com", 443, id=5)
     raw.hear()
@@ -143,25 +143,25 @@ def test_ids_that_do_not_grow_end_the_network(broker: Broker, second: int) -> No
     assert f"request {second} came after 5" in broker.close("run").violation
 
 
-def test_requests_without_end_are_ended(broker: Broker) -> None:
+def test_requests_without_end_are_ended(broker: ConnectionBroker) -> None:
     raw = Raw(broker)
     with pytest.raises(EOFError):
-        for _ in range(REQUESTS + 1):
+        for _ in range(MAX_REQUESTS + 1):
             raw.refused("api.example.com", 443)
     traffic = broker.close("run")
     assert "requests" in traffic.violation
     assert len(traffic.refused) == 100
 
 
-def test_who_does_not_read_its_answers_is_cut_off(broker: Broker) -> None:
+def test_who_does_not_read_its_answers_is_cut_off(broker: ConnectionBroker) -> None:
     raw = Raw(broker)
     with pytest.raises(OSError):
-        for _ in range(REQUESTS):
+        for _ in range(MAX_REQUESTS):
             raw.ask("api.example.com", 443)
     assert broker.close("run").violation == "it does not read its answers"
 
 
-def test_descriptors_of_the_child_are_never_received(broker: Broker) -> None:
+def test_descriptors_of_the_child_are_never_received(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
@@ -187,7 +187,7 @@ def test_descriptors_of_the_child_are_never_received(broker: Broker) -> None:
         assert ours.recv(1) == b""
 
 
-def test_what_arrives_in_the_sandbox_is_no_network_socket(broker: Broker) -> None:
+def test_what_arrives_in_the_sandbox_is_no_network_socket(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         connection = Raw(broker, f"api.example.com:{port}").connect("api.example.com", port)

@@ -9,13 +9,13 @@ import socket
 import threading
 from pathlib import Path
 
-from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from tests.support.network_world import PATIENCE, Authority, Names, confined, door, started, web
 
 pytest_plugins = ["tests.support.connection_broker"]
 
 
-def test_urllib_and_http_client_fetch_from_a_granted_host(broker: Broker) -> None:
+def test_urllib_and_http_client_fetch_from_a_granted_host(broker: ConnectionBroker) -> None:
     with web() as port:
         result = confined(
             door(broker, f"api.example.com:{port}"),
@@ -38,7 +38,9 @@ def test_urllib_and_http_client_fetch_from_a_granted_host(broker: Broker) -> Non
     assert traffic.refused == [] and not traffic.exhausted and not traffic.violation
 
 
-def test_tls_checks_the_certificate_against_the_name(broker: Broker, names: Names, tmp_path: Path) -> None:
+def test_tls_checks_the_certificate_against_the_name(
+    broker: ConnectionBroker, names: Names, tmp_path: Path
+) -> None:
     names.table["other.example.com"] = ["127.0.0.1"]
     authority = Authority(tmp_path)
     with web(authority.server("api.example.com")) as port:
@@ -83,7 +85,7 @@ def test_tls_checks_the_certificate_against_the_name(broker: Broker, names: Name
     assert result["subject"] == "api.example.com"
 
 
-def test_requests_and_httpx_work_on_top(broker: Broker, tmp_path: Path) -> None:
+def test_requests_and_httpx_work_on_top(broker: ConnectionBroker, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with web(authority.server("api.example.com")) as port:
         result = confined(
@@ -112,7 +114,7 @@ def test_requests_and_httpx_work_on_top(broker: Broker, tmp_path: Path) -> None:
     assert result == [True, "/kept", "/sync", ["/0", "/1", "/2", "/3", "/4"]]
 
 
-def test_sockets_look_as_programs_expect_them(broker: Broker) -> None:
+def test_sockets_look_as_programs_expect_them(broker: ConnectionBroker) -> None:
     with web() as port:
         result = confined(
             door(broker, f"api.example.com:{port}", f"127.0.0.1:{port}"),
@@ -168,7 +170,7 @@ def test_sockets_look_as_programs_expect_them(broker: Broker) -> None:
     }
 
 
-def test_what_no_sandbox_has_is_refused_with_a_message(broker: Broker) -> None:
+def test_what_no_sandbox_has_is_refused_with_a_message(broker: ConnectionBroker) -> None:
     result = confined(
         door(broker, "*"),
         """
@@ -204,7 +206,7 @@ def test_what_no_sandbox_has_is_refused_with_a_message(broker: Broker) -> None:
     assert empty.startswith("gaierror") and large.startswith("OverflowError")
 
 
-def test_threads_connect_at_once_and_each_gets_its_own(broker: Broker, names: Names) -> None:
+def test_threads_connect_at_once_and_each_gets_its_own(broker: ConnectionBroker, names: Names) -> None:
     for number in range(8):
         names.table[f"h{number}.example.com"] = [f"127.0.0.{number + 1}"]
     with web() as port:
@@ -224,7 +226,7 @@ def test_threads_connect_at_once_and_each_gets_its_own(broker: Broker, names: Na
     assert broker.close("run").connections == 64
 
 
-def test_one_slow_connect_keeps_no_other_waiting(broker: Broker, names: Names) -> None:
+def test_one_slow_connect_keeps_no_other_waiting(broker: ConnectionBroker, names: Names) -> None:
     fast = threading.Event()
 
     def slow() -> list[str]:
@@ -252,7 +254,7 @@ def test_one_slow_connect_keeps_no_other_waiting(broker: Broker, names: Names) -
         assert "/slow" in process.stdout.readline()
 
 
-def test_a_forked_process_has_no_network_and_takes_no_answer(broker: Broker) -> None:
+def test_a_forked_process_has_no_network_and_takes_no_answer(broker: ConnectionBroker) -> None:
     with web() as port:
         result = confined(
             door(broker, f"api.example.com:{port}"),

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from functory.engine.errors import Unavailable
-from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from tests.support.network_world import (
     LOOPBACK,
     MEGABYTE,
@@ -33,7 +33,7 @@ pytest_plugins = ["tests.support.connection_broker"]
 _A_FEW_MEGABYTES = 16 * MEGABYTE  # what kernel and relay hold for one connection that nobody reads
 
 
-def test_each_direction_ends_by_itself(broker: Broker) -> None:
+def test_each_direction_ends_by_itself(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
@@ -54,7 +54,7 @@ def test_each_direction_ends_by_itself(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("direction", ["out", "in"])
-def test_a_slow_side_stops_the_other_one(broker: Broker, direction: str) -> None:
+def test_a_slow_side_stops_the_other_one(broker: ConnectionBroker, direction: str) -> None:
     """What is sent while nobody reads stays bounded; then all of it arrives, in order."""
     size = 48 * MEGABYTE
     with listener() as server:
@@ -69,7 +69,7 @@ def test_a_slow_side_stops_the_other_one(broker: Broker, direction: str) -> None
         while sent < size and _writable(source):
             sent += source.send(block[sent % 256 :])
         assert 0 < sent < _A_FEW_MEGABYTES
-        traffic = broker.lap("run")
+        traffic = broker.open_period("run")
         assert traffic.sent + traffic.received <= sent
         source.setblocking(True)
         source.shutdown(socket.SHUT_WR)
@@ -81,7 +81,7 @@ def _writable(source: socket.socket) -> bool:
     return bool(select.select([], [source], [], 0.5)[1])
 
 
-def test_a_connection_that_the_host_resets_ends(broker: Broker) -> None:
+def test_a_connection_that_the_host_resets_ends(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
@@ -94,7 +94,7 @@ def test_a_connection_that_the_host_resets_ends(broker: Broker) -> None:
                 connection.send(b"x")
 
 
-def test_a_host_that_refuses_is_reported_as_such(broker: Broker) -> None:
+def test_a_host_that_refuses_is_reported_as_such(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
     result = confined(
@@ -111,7 +111,7 @@ def test_a_host_that_refuses_is_reported_as_such(broker: Broker) -> None:
     assert result == f"[Errno 111] Connection refused: connecting to api.example.com:{port}"
 
 
-def test_the_end_of_a_run_closes_its_connections_and_keeps_what_was_sent(broker: Broker) -> None:
+def test_the_end_of_a_run_closes_its_connections_and_keeps_what_was_sent(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         with started(
@@ -133,7 +133,7 @@ def test_the_end_of_a_run_closes_its_connections_and_keeps_what_was_sent(broker:
             assert answer(process) is None
 
 
-def test_a_child_that_dies_closes_its_connections(broker: Broker) -> None:
+def test_a_child_that_dies_closes_its_connections(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         with started(
@@ -149,7 +149,7 @@ def test_a_child_that_dies_closes_its_connections(broker: Broker) -> None:
             assert read_all(accepted(server)) == b"last words"
 
 
-def test_nothing_is_left_of_closed_runs(broker: Broker) -> None:
+def test_nothing_is_left_of_closed_runs(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         first = Raw(broker, run="first")
@@ -164,12 +164,12 @@ def test_nothing_is_left_of_closed_runs(broker: Broker) -> None:
             for each in (raw.door, *connections, *peers):
                 each.close()
         # One round trip: what was to be closed after the last events has been.
-        assert broker.lap("first").connections == 0
+        assert broker.open_period("first").connections == 0
         assert descriptors() == before
 
 
 def test_a_stopped_broker_ends_all_and_opens_nothing(names: Names) -> None:
-    broker = Broker(LOOPBACK, resolve=names)
+    broker = ConnectionBroker(LOOPBACK, resolve=names)
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
@@ -182,8 +182,8 @@ def test_a_stopped_broker_ends_all_and_opens_nothing(names: Names) -> None:
     assert "functory-broker" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_forked_copy_of_the_worker_starts_anew_and_disturbs_nothing(broker: Broker) -> None:
-    stopped = Broker()
+def test_a_forked_copy_of_the_worker_starts_anew_and_disturbs_nothing(broker: ConnectionBroker) -> None:
+    stopped = ConnectionBroker()
     stopped.open("early", [], 1).close()
     stopped.stop()
     with listener() as server:
@@ -219,7 +219,7 @@ def test_a_connection_that_waits_costs_no_turn_of_the_thread(names: Names) -> No
         turns += 1
         return time.monotonic()
 
-    broker = Broker(LOOPBACK, resolve=names, monotonic=clock)
+    broker = ConnectionBroker(LOOPBACK, resolve=names, monotonic=clock)
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
@@ -236,7 +236,7 @@ def test_a_connection_that_waits_costs_no_turn_of_the_thread(names: Names) -> No
         full[1].shutdown(socket.SHUT_WR)
         raw.door.close()
         assert half[1].recv(1) == b"" and ended[0].recv(1) == b""
-        broker.lap("run")
+        broker.open_period("run")
         before = turns
         threading.Event().wait(0.3)
         assert turns - before < 20

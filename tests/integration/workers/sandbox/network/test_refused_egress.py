@@ -11,7 +11,7 @@ import pytest
 
 from functory.engine.errors import Invalid
 from functory.workers.sandbox.network import addresses, dns
-from functory.workers.sandbox.network.connection_broker import Broker
+from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from tests.support.network_world import (
     LOOPBACK,
     PATIENCE,
@@ -29,7 +29,7 @@ from tests.support.network_world import (
 pytest_plugins = ["tests.support.connection_broker"]
 
 
-def test_an_ungranted_host_says_what_to_grant(broker: Broker, names: Names) -> None:
+def test_an_ungranted_host_says_what_to_grant(broker: ConnectionBroker, names: Names) -> None:
     names.table["other.example.com"] = ["127.0.0.1"]
     result = confined(
         door(broker, "api.example.com"),
@@ -68,7 +68,7 @@ def test_an_ungranted_host_says_what_to_grant(broker: Broker, names: Names) -> N
     assert names.asked == [], "a name that is not granted is not even looked up"
 
 
-def test_a_redirect_to_an_ungranted_host_is_refused(broker: Broker, names: Names) -> None:
+def test_a_redirect_to_an_ungranted_host_is_refused(broker: ConnectionBroker, names: Names) -> None:
     names.table["inside.example.com"] = ["127.0.0.1"]
     with web() as port:
         result = confined(
@@ -85,7 +85,7 @@ def test_a_redirect_to_an_ungranted_host_is_refused(broker: Broker, names: Names
     assert f"may not connect to inside.example.com:{port}" in result
 
 
-def test_no_grant_gives_no_network_and_a_wrong_one_no_door(broker: Broker) -> None:
+def test_no_grant_gives_no_network_and_a_wrong_one_no_door(broker: ConnectionBroker) -> None:
     assert "not granted" in Raw(broker).refused("api.example.com", 443)
     with pytest.raises(Invalid):
         broker.open("other", ["https://x.test/"], 1)
@@ -126,7 +126,7 @@ def test_no_grant_gives_no_network_and_a_wrong_one_no_door(broker: Broker) -> No
 )
 def test_a_granted_name_that_leads_to_an_address_that_is_not_public_is_refused(address: str) -> None:
     # The table's answer is never connected to: the message says so, and the refusal is kept.
-    broker = Broker(resolve=lambda host, port: [address])
+    broker = ConnectionBroker(resolve=lambda host, port: [address])
     raw = Raw(broker, "*")
     assert "an address that is not public" in raw.refused("api.example.com", 443)
     assert broker.close("run").refused == [("api.example.com", 443, "not public")]
@@ -137,12 +137,12 @@ def test_a_granted_name_that_leads_to_an_address_that_is_not_public_is_refused(a
     "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1", "::1", "a b", "a\x00"]
 )
 def test_an_address_asked_for_directly_in_any_spelling_is_refused(host: str) -> None:
-    broker = Broker()
+    broker = ConnectionBroker()
     assert "may not connect" in Raw(broker, "*", "*:1").refused(host, 443)
     broker.stop()
 
 
-def test_the_operators_networks_are_for_hosts_granted_by_name(broker: Broker) -> None:
+def test_the_operators_networks_are_for_hosts_granted_by_name(broker: ConnectionBroker) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         anybody = Raw(broker, f"*:{port}", run="any")
@@ -154,7 +154,7 @@ def test_the_operators_networks_are_for_hosts_granted_by_name(broker: Broker) ->
 def test_a_network_that_is_none_is_refused_at_the_start() -> None:
     for text in ("10.1.2.3/16", "intranet", "10.0.0.0/33"):
         with pytest.raises(Invalid, match=r"try: an address and a length"):
-            Broker([text])
+            ConnectionBroker([text])
 
 
 def test_behind_the_operators_own_translator_the_address_inside_counts() -> None:
@@ -166,12 +166,12 @@ def test_behind_the_operators_own_translator_the_address_inside_counts() -> None
 
 
 def test_names_of_this_machine_are_resolved() -> None:
-    assert set(dns.system("localhost", 80)) <= {"127.0.0.1", "::1"}
-    assert dns.system("localhost", 80)
+    assert set(dns.resolve_with_system("localhost", 80)) <= {"127.0.0.1", "::1"}
+    assert dns.resolve_with_system("localhost", 80)
 
 
 def test_hosts_are_reached_over_ipv6() -> None:
-    broker = Broker(["::1/128"], resolve=lambda host, port: ["::1"])
+    broker = ConnectionBroker(["::1/128"], resolve=lambda host, port: ["::1"])
     with listener("::1") as server:
         port = server.getsockname()[1]
         result = confined(
@@ -195,7 +195,9 @@ def test_hosts_are_reached_over_ipv6() -> None:
     broker.stop()
 
 
-def test_of_several_addresses_the_permitted_ones_are_tried_in_turn(broker: Broker, names: Names) -> None:
+def test_of_several_addresses_the_permitted_ones_are_tried_in_turn(
+    broker: ConnectionBroker, names: Names
+) -> None:
     with listener() as server, listener("127.0.0.2") as closed:
         port = server.getsockname()[1]
         closed.close()
@@ -208,7 +210,9 @@ def test_of_several_addresses_the_permitted_ones_are_tried_in_turn(broker: Broke
         assert read_all(connection) == b"found"
 
 
-def test_an_address_that_stays_silent_does_not_use_up_the_time(broker: Broker, names: Names) -> None:
+def test_an_address_that_stays_silent_does_not_use_up_the_time(
+    broker: ConnectionBroker, names: Names
+) -> None:
     with listener() as server, socket.socket() as silent:
         port = server.getsockname()[1]
         silent.bind(("127.0.0.2", port))
@@ -225,12 +229,12 @@ def test_an_address_that_stays_silent_does_not_use_up_the_time(broker: Broker, n
         reply, none = raw.hear()
         assert none is None and reply.error == errno.ETIMEDOUT
         # Behind each lap, what the broker had to close before it is closed.
-        broker.lap("run")
+        broker.open_period("run")
         before = descriptors()
         raw.connect("api.example.com", port).close()
         with accepted(server) as peer:
             assert read_all(peer) == b""
-        assert broker.lap("run").connections == 1
+        assert broker.open_period("run").connections == 1
         # The attempt that lost has been given up.
         assert descriptors() == before
         for client in filling:
@@ -242,7 +246,7 @@ def test_an_answer_that_changes_after_the_check_has_no_effect(names: Names) -> N
         port = server.getsockname()[1]
         answers = iter([["127.0.0.2"], ["127.0.0.1"], ["127.0.0.1"]])
         names.table["api.example.com"] = lambda: next(answers)
-        broker = Broker(("127.0.0.2/32",), resolve=names)
+        broker = ConnectionBroker(("127.0.0.2/32",), resolve=names)
         raw = Raw(broker, f"api.example.com:{port}")
         raw.ask("api.example.com", port)
         reply, connection = raw.hear()
@@ -259,7 +263,7 @@ def test_an_answer_that_changes_after_the_check_has_no_effect(names: Names) -> N
 def test_a_lookup_without_an_end_ends_with_the_timeout(names: Names) -> None:
     release = threading.Event()
     names.table["slow.example.com"] = lambda: [] * release.wait(PATIENCE)
-    broker = Broker(LOOPBACK, resolve=names)
+    broker = ConnectionBroker(LOOPBACK, resolve=names)
     try:
         raw = Raw(broker, "*.example.com")
         for _ in range(5):

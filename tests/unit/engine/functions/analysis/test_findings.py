@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from functory.engine.errors import Invalid
 from functory.engine.functions.analysis import findings
 from functory.engine.functions.analysis.findings import Finding
-from functory.engine.functions.analysis.rules import KINDS, SEVERITIES
+from functory.engine.functions.analysis.rules import RULES, SEVERITIES
 from functory.workers.environments.requirements import DISTRIBUTIONS
 
 HEAD = "from functory import secret, call, functions, state\n"
@@ -22,7 +22,7 @@ HEAD = "from functory import secret, call, functions, state\n"
 
 def found(text: str, **declared) -> set[str]:
     """The kinds found in ``text``; declared packages and the like are fields of a version."""
-    return {finding.kind for finding in findings.of_version({"source": text, **declared})}
+    return {finding.kind for finding in findings.analyze_version({"source": text, **declared})}
 
 
 def inside(*lines: str) -> str:
@@ -149,14 +149,14 @@ HAS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text"), HAS, ids=lambda value: value if value in KINDS else "")
+@pytest.mark.parametrize(("kind", "text"), HAS, ids=lambda value: value if value in RULES else "")
 def test_what_is_there_is_found(kind, text):
     assert kind in found(text)
 
 
 def test_every_kind_has_a_source_that_shows_it():
     needs_a_declaration = {"unused_secret", "unused_dependency", "unused_permission", "unused_grant"}
-    assert {kind for kind, _ in HAS} | needs_a_declaration == set(KINDS)
+    assert {kind for kind, _ in HAS} | needs_a_declaration == set(RULES)
 
 
 CLEAN = [
@@ -234,7 +234,7 @@ CLEAN = [
 
 @pytest.mark.parametrize("text", CLEAN)
 def test_what_is_only_similar_is_not_found(text):
-    assert [finding.message for finding in findings.find(text)] == []
+    assert [finding.message for finding in findings.analyze(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_what_is_declared_decides(text, declared, expected):
 
 
 def test_a_finding_says_what_why_and_what_to_do_with_its_place():
-    [finding] = findings.find("import os\ndef f():\n    x = 1; os.system('id')\n")
+    [finding] = findings.analyze("import os\ndef f():\n    x = 1; os.system('id')\n")
     assert (finding.kind, finding.severity, finding.line, finding.column) == ("subprocess", "warning", 3, 11)
     assert finding.detail == "os.system"
     what, why, try_ = finding.message.split("\n")
@@ -328,7 +328,7 @@ def test_a_finding_says_what_why_and_what_to_do_with_its_place():
     assert try_.startswith("try: ")
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", RULES.values(), ids=RULES)
 def test_every_kind_has_its_severity_its_reason_and_a_way_out(kind):
     assert kind.severity in SEVERITIES
     assert kind.why
@@ -339,11 +339,11 @@ def test_every_kind_has_its_severity_its_reason_and_a_way_out(kind):
 def test_the_page_about_findings_has_each_kind_with_its_severity():
     page = (Path(__file__).parents[5] / "docs" / "how-to" / "check-functions.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE))
-    assert rows == {name: kind.severity for name, kind in KINDS.items()}
+    assert rows == {name: kind.severity for name, kind in RULES.items()}
 
 
 def test_a_finding_survives_being_stored():
-    for finding in findings.find(inside("eval(x)", "open('/etc/x')", "while True: pass")):
+    for finding in findings.analyze(inside("eval(x)", "open('/etc/x')", "while True: pass")):
         assert Finding.from_json(finding.as_json()) == finding
 
 
@@ -356,45 +356,45 @@ def test_a_requirement_brings_the_modules_that_an_import_of_them_would_ask_it_fo
 
 def test_state_that_is_kept_matters_more_where_the_module_lives_on():
     text = "SEEN = {}\n" + inside("SEEN[x] = y")
-    [afresh] = findings.of_version({"source": text})
-    [kept] = findings.of_version({"source": text, "reuse": True})
+    [afresh] = findings.analyze_version({"source": text})
+    [kept] = findings.analyze_version({"source": text, "reuse": True})
     assert (afresh.severity, kept.severity) == ("info", "warning")
     assert "reuse=True" in kept.message
 
 
 def test_findings_stand_in_the_order_of_the_text_and_one_place_is_told_once():
     text = inside("open('/etc/b')", "eval(x) + eval(y)", "open('/etc/a')")
-    assert [(f.line, f.kind) for f in findings.find(text)] == [(2, "files"), (3, "exec"), (4, "files")]
+    assert [(f.line, f.kind) for f in findings.analyze(text)] == [(2, "files"), (3, "exec"), (4, "files")]
 
 
 def test_of_one_kind_the_first_places_are_kept_and_no_kind_is_crowded_out():
     text = "def f(x):\n" + "    open('/etc/x')\n" * 500 + "    eval(x)\n"
-    kept = findings.find(text)
-    assert [f.kind for f in kept] == ["files"] * findings.MOST_OF_A_KIND + ["exec"]
-    assert "and 480 more of this kind" in kept[findings.MOST_OF_A_KIND - 1].message
-    just = findings.find("def f(x):\n" + "    open('/etc/x')\n" * findings.MOST_OF_A_KIND)
-    assert len(just) == findings.MOST_OF_A_KIND
+    kept = findings.analyze(text)
+    assert [f.kind for f in kept] == ["files"] * findings.MAX_PER_KIND + ["exec"]
+    assert "and 480 more of this kind" in kept[findings.MAX_PER_KIND - 1].message
+    just = findings.analyze("def f(x):\n" + "    open('/etc/x')\n" * findings.MAX_PER_KIND)
+    assert len(just) == findings.MAX_PER_KIND
     assert not any("more of this kind" in f.message for f in just)
 
 
 def test_code_in_a_constant_text_is_told_at_its_call():
-    [finding] = findings.find(inside("", "exec('import os\\nos.system(1)')"))
+    [finding] = findings.analyze(inside("", "exec('import os\\nos.system(1)')"))
     assert (finding.kind, finding.line) == ("subprocess", 3)
 
 
 def test_an_operator_refuses_kinds_by_name_or_by_severity():
-    some = findings.find(inside("eval(x)", "open('/etc/x')"))
-    findings.refuse("f", some, [])
-    findings.refuse("f", some, ["ctypes", "network"])
+    some = findings.analyze(inside("eval(x)", "open('/etc/x')"))
+    findings.check_allowed("f", some, [])
+    findings.check_allowed("f", some, ["ctypes", "network"])
     with pytest.raises(
         Invalid, match=r"(?s)f has a finding that is refused here: files\nline 3: /etc/x is.*refuse_findings"
     ):
-        findings.refuse("f", some, ["files"])
+        findings.check_allowed("f", some, ["files"])
     with pytest.raises(Invalid, match="refused here: exec\nline 2: "):
-        findings.refuse("f", some, ["danger"])
-    unused = findings.of_version({"source": inside("return 1"), "secrets": ["A"]})
+        findings.check_allowed("f", some, ["danger"])
+    unused = findings.analyze_version({"source": inside("return 1"), "secrets": ["A"]})
     with pytest.raises(Invalid, match="refused here: unused_secret\nthe secret A"):
-        findings.refuse("f", unused, ["info"])
+        findings.check_allowed("f", unused, ["info"])
 
 
 def test_an_unknown_kind_in_a_policy_is_refused_with_the_known_ones():
@@ -403,8 +403,8 @@ def test_an_unknown_kind_in_a_policy_is_refused_with_the_known_ones():
 
 
 def test_an_event_gets_numbers_only():
-    stored = [f.as_json() for f in findings.find(inside("eval(x)", "eval(y)", "open('/etc/x')"))]
-    assert findings.counts(stored) == {"exec": 2, "files": 1}
+    stored = [f.as_json() for f in findings.analyze(inside("eval(x)", "eval(y)", "open('/etc/x')"))]
+    assert findings.count_by_kind(stored) == {"exec": 2, "files": 1}
 
 
 HOSTILE = {
@@ -448,13 +448,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_sources_break_nothing(text):
-    for finding in findings.find(text):
-        assert finding.kind in KINDS
+    for finding in findings.analyze(text):
+        assert finding.kind in RULES
 
 
 def test_what_cannot_be_read_is_itself_a_finding():
-    assert [f.kind for f in findings.find("def f(): return " + "(" * 5000)] == ["unreadable"]
-    [finding] = findings.find("def f():\n" + "    x(a, b, c, d, e)\n" * 40_000)
+    assert [f.kind for f in findings.analyze("def f(): return " + "(" * 5000)] == ["unreadable"]
+    [finding] = findings.analyze("def f():\n" + "    x(a, b, c, d, e)\n" * 40_000)
     assert (finding.kind, finding.severity) == ("unreadable", "danger")
     assert finding.message.startswith("the source cannot be checked: it has more than 250000 parts\n")
 
@@ -465,7 +465,7 @@ def test_nothing_of_a_source_is_executed(tmp_path):
         f"open({str(mark)!r}, 'w')\nexec(\"open({str(mark)!r}, 'w')\")\nimport antigravity_{mark.name}\n"
         + inside("1")
     )
-    findings.find(text)
+    findings.analyze(text)
     assert not mark.exists()
 
 
@@ -529,8 +529,8 @@ def test_random_programs_are_read(body, is_async):
     module = ast.Module([kind("f", nothing, body, [])], [])
     text = ast.unparse(ast.fix_missing_locations(module))
     lines = text.count("\n") + 1
-    for finding in findings.find(text):
-        assert finding.kind in KINDS
+    for finding in findings.analyze(text):
+        assert finding.kind in RULES
         assert 0 <= finding.line <= lines
         assert finding.kind != "unreadable" or not _parses(text)
 
@@ -538,7 +538,7 @@ def test_random_programs_are_read(body, is_async):
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(), st.binary().map(lambda data: data.decode("latin-1"))))
 def test_random_texts_are_read(text):
-    unreadable = "unreadable" in {finding.kind for finding in findings.find(text)}
+    unreadable = "unreadable" in {finding.kind for finding in findings.analyze(text)}
     assert unreadable == (not _parses(text))
 
 
@@ -555,7 +555,7 @@ def test_real_code_is_read():
     files = [f for f in files if "site-packages" not in f.parts and "lib2to3" not in f.parts]
     for file in random.Random(4).sample(files, 200):
         text = file.read_text(encoding="utf-8", errors="replace")
-        kinds = {finding.kind for finding in findings.find(text)}
-        assert kinds <= set(KINDS), file
+        kinds = {finding.kind for finding in findings.analyze(text)}
+        assert kinds <= set(RULES), file
         assert ("unreadable" in kinds) == (not _parses(text)), file
     assert sys.getrecursionlimit() >= 1000

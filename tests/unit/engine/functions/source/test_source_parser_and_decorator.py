@@ -167,7 +167,9 @@ def taken(body: str, *dependencies: str) -> list[str]:
     """What a function `work` with this text takes along from FILE, line by line."""
     file = FILE.replace("def work(): ...", textwrap.dedent(body).strip())
     return [
-        line for line in source_decorator.prelude(file, "work", frozenset(dependencies)).split("\n") if line
+        line
+        for line in source_decorator.required_statements(file, "work", frozenset(dependencies)).split("\n")
+        if line
     ]
 
 

@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functory.engine.sources.file_watches import Seen
-from functory.triggers.sources.files.change_detection import decide, wanted
-from functory.triggers.sources.files.file_facts import Facts
-from functory.triggers.sources.files.glob_patterns import IGNORED, Selection
-from functory.triggers.sources.files.mounts import silent
-from functory.triggers.sources.files.rescan_schedule import Plan
-from functory.triggers.sources.files.write_settling import Settling
+from functory.engine.sources.file_watches import KnownFile
+from functory.triggers.sources.files.change_detection import detect_changes, select_changes
+from functory.triggers.sources.files.file_facts import FileFacts
+from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE, GlobFilter
+from functory.triggers.sources.files.mounts import polled_file_system
+from functory.triggers.sources.files.rescan_schedule import RescanSchedule
+from functory.triggers.sources.files.write_settling import WriteSettling
 
 
-def seen(path: str, content: str | None = "x", **changed) -> Seen:
+def seen(path: str, content: str | None = "x", **changed) -> KnownFile:
     fields = {"size": 1, "mtime_ns": 1000, "ctime_ns": 1000, "inode": f"1:{path}", "sha256": content}
-    return Seen(path.encode(), **{**fields, **changed})
+    return KnownFile(path.encode(), **{**fields, **changed})
 
 
-def verdict(now: dict[str, Seen | None], known: list[Seen], **options):
+def verdict(now: dict[str, KnownFile | None], known: list[KnownFile], **options):
     found = {path.encode(): one for path, one in now.items()}
-    return decide(found, {one.path: one for one in known}, **options)
+    return detect_changes(found, {one.path: one for one in known}, **options)
 
 
-def changes(now: dict[str, Seen | None], known: list[Seen], **options) -> list[tuple[str, str]]:
+def changes(now: dict[str, KnownFile | None], known: list[KnownFile], **options) -> list[tuple[str, str]]:
     return [(one.type, one.file.path.decode()) for one in verdict(now, known, **options).changes]
 
 
@@ -59,7 +59,7 @@ def changes(now: dict[str, Seen | None], known: list[Seen], **options) -> list[t
     ],
 )
 def test_a_pattern_is_about_names_or_with_a_slash_about_paths(pattern, path, matches):
-    assert Selection([pattern], []).wants(path) is matches
+    assert GlobFilter([pattern], []).includes(path) is matches
 
 
 @pytest.mark.parametrize(
@@ -68,24 +68,24 @@ def test_a_pattern_is_about_names_or_with_a_slash_about_paths(pattern, path, mat
      "film.part", "x.crdownload", "p/__pycache__/m.pyc"],
 )  # fmt: skip
 def test_what_editors_and_others_leave_while_they_work_is_ignored(path):
-    assert not Selection(["*"], IGNORED).wants(path)
+    assert not GlobFilter(["*"], DEFAULT_IGNORE).includes(path)
 
 
 @pytest.mark.parametrize("path", ["a.txt", ".env", "tmp", "part", "x/git/HEAD", "report.tmp"])
 def test_other_files_are_not_ignored(path):
-    assert Selection(["*"], IGNORED).wants(path)
+    assert GlobFilter(["*"], DEFAULT_IGNORE).includes(path)
 
 
 @pytest.mark.parametrize(
     ("folder", "skipped"), [(".git", True), ("sub/.git", True), (".git/objects", True), ("src", False)]
 )
 def test_a_folder_whose_whole_content_is_ignored_is_not_walked(folder, skipped):
-    assert Selection(["*"], IGNORED).skips(folder) is skipped
+    assert GlobFilter(["*"], DEFAULT_IGNORE).excludes_folder(folder) is skipped
 
 
 def test_a_pattern_of_many_stars_is_answered_at_once():
-    assert not Selection(["*a" * 200 + "b"], []).wants("a" * 250)
-    assert not Selection(["**/" * 100 + "b"], []).wants("/".join("a" * 250))
+    assert not GlobFilter(["*a" * 200 + "b"], []).includes("a" * 250)
+    assert not GlobFilter(["**/" * 100 + "b"], []).includes("/".join("a" * 250))
 
 
 # Rest
@@ -95,12 +95,12 @@ class Disk:
     """Files of a test: path to facts; the Settling looks here."""
 
     def __init__(self) -> None:
-        self.files: dict[bytes, Facts | OSError] = {}
+        self.files: dict[bytes, FileFacts | OSError] = {}
 
     def write(self, path: bytes, version: int, inode: str = "1:1") -> None:
-        self.files[path] = Facts(version, version, version, inode)
+        self.files[path] = FileFacts(version, version, version, inode)
 
-    def look(self, path: bytes) -> Facts | None:
+    def look(self, path: bytes) -> FileFacts | None:
         found = self.files.get(path)
         if isinstance(found, OSError):
             raise found
@@ -113,79 +113,79 @@ def disk() -> Disk:
 
 
 def test_fifty_appends_are_one_path_that_rests_once_nothing_happens_any_more(disk):
-    settling = Settling(0.3, 100, disk.look)
+    settling = WriteSettling(0.3, 100, disk.look)
     for step in range(50):
         disk.write(b"a", step)
-        settling.hear(b"a", step * 0.1)
-        assert settling.rested(step * 0.1, 10) == {}
-    assert settling.rested(4.9 + 0.29, 10) == {}
+        settling.notify(b"a", step * 0.1)
+        assert settling.take_settled(step * 0.1, 10) == {}
+    assert settling.take_settled(4.9 + 0.29, 10) == {}
     rested: dict = {}
     for step in range(8):
-        rested |= settling.rested(4.9 + 0.31 * (step + 1), 10)
+        rested |= settling.take_settled(4.9 + 0.31 * (step + 1), 10)
     assert list(rested) == [b"a"]
     assert len(settling) == 0
 
 
 def test_a_file_that_grows_without_notices_does_not_rest(disk):
-    settling = Settling(0.3, 100, disk.look)
-    settling.hear(b"a", 0.0)
+    settling = WriteSettling(0.3, 100, disk.look)
+    settling.notify(b"a", 0.0)
     for step in range(1, 20):
         disk.write(b"a", step)
-        assert settling.rested(step * 0.3 + 0.01, 10) == {}
-    assert list(settling.rested(30.0, 10)) == [b"a"]
+        assert settling.take_settled(step * 0.3 + 0.01, 10) == {}
+    assert list(settling.take_settled(30.0, 10)) == [b"a"]
 
 
 def test_there_is_room_for_so_many_paths_and_no_more(disk):
-    settling = Settling(0.3, 3, disk.look)
-    assert [settling.hear(b"%d" % n, 0.0) for n in range(5)] == [True, True, True, False, False]
-    assert settling.hear(b"0", 0.1), "one that waits already needs no room"
+    settling = WriteSettling(0.3, 3, disk.look)
+    assert [settling.notify(b"%d" % n, 0.0) for n in range(5)] == [True, True, True, False, False]
+    assert settling.notify(b"0", 0.1), "one that waits already needs no room"
     assert settling.room == 0
-    assert len(settling.rested(1.0, 2)) == 2
+    assert len(settling.take_settled(1.0, 2)) == 2
     assert settling.room == 2
 
 
 def test_the_longest_waiting_rest_first_and_at_most_so_many_at_once(disk):
-    settling = Settling(0.3, 100, disk.look)
+    settling = WriteSettling(0.3, 100, disk.look)
     for number in range(10):
-        settling.hear(b"%d" % number, number * 0.01)
-    taken = [list(settling.rested(5.0, 4)) for _ in range(3)]
+        settling.notify(b"%d" % number, number * 0.01)
+    taken = [list(settling.take_settled(5.0, 4)) for _ in range(3)]
     assert list(itertools.chain(*taken)) == [b"%d" % number for number in range(10)]
 
 
 def test_a_path_that_cannot_be_looked_at_is_neither_there_nor_gone(disk):
-    settling = Settling(0.3, 100, disk.look)
+    settling = WriteSettling(0.3, 100, disk.look)
     disk.files[b"a"] = PermissionError(13, "no")
-    settling.hear(b"a", 0.0)
-    assert settling.rested(1.0, 10) == {}
+    settling.notify(b"a", 0.0)
+    assert settling.take_settled(1.0, 10) == {}
     assert len(settling) == 0
 
 
 def test_a_file_moved_twice_comes_from_its_first_place(disk):
-    settling = Settling(0.1, 100, disk.look)
+    settling = WriteSettling(0.1, 100, disk.look)
     disk.write(b"c", 1)
-    settling.hear(b"b", 0.0, b"a")
-    settling.hear(b"a", 0.0)
-    settling.hear(b"c", 0.0, b"b")
-    assert settling.rested(1.0, 10)[b"c"].moved_from == b"a"
+    settling.notify(b"b", 0.0, b"a")
+    settling.notify(b"a", 0.0)
+    settling.notify(b"c", 0.0, b"b")
+    assert settling.take_settled(1.0, 10)[b"c"].moved_from == b"a"
 
 
 def test_a_file_moved_there_and_back_was_not_moved(disk):
-    settling = Settling(0.1, 100, disk.look)
-    settling.hear(b"b", 0.0, b"a")
-    settling.hear(b"a", 0.0, b"b")
-    assert settling.rested(1.0, 10)[b"a"].moved_from is None
+    settling = WriteSettling(0.1, 100, disk.look)
+    settling.notify(b"b", 0.0, b"a")
+    settling.notify(b"a", 0.0, b"b")
+    assert settling.take_settled(1.0, 10)[b"a"].moved_from is None
 
 
 def test_the_inodes_that_are_waited_for_are_those_of_the_waiting_files(disk):
-    settling = Settling(0.1, 100, disk.look)
+    settling = WriteSettling(0.1, 100, disk.look)
     disk.write(b"a", 1, "1:5")
     disk.write(b"b", 1, "1:5")
-    settling.hear(b"a", 0.0)
-    settling.hear(b"b", 0.5)
+    settling.notify(b"a", 0.0)
+    settling.notify(b"b", 0.5)
     assert set(settling.inodes) == {"1:5"}
-    settling.rested(0.2, 10)
+    settling.take_settled(0.2, 10)
     assert set(settling.inodes) == {"1:5"}
-    settling.rested(0.7, 10)
+    settling.take_settled(0.7, 10)
     assert set(settling.inodes) == set()
 
 
@@ -218,19 +218,19 @@ def test_a_file_is_modified_when_its_content_is_another(before, now, told):
 
 
 def test_what_cannot_be_read_keeps_the_content_that_is_known():
-    (kept,) = verdict({"a": seen("a", None, problem="no", ctime_ns=5)}, [seen("a")]).keep
+    (kept,) = verdict({"a": seen("a", None, problem="no", ctime_ns=5)}, [seen("a")]).known
     assert (kept.sha256, kept.problem) == ("x", "no")
 
 
 def test_an_unchanged_file_is_not_written_down_again():
-    assert verdict({"a": seen("a")}, [seen("a")]).keep == []
+    assert verdict({"a": seen("a")}, [seen("a")]).known == []
 
 
 def test_a_file_with_inode_content_and_time_of_one_that_is_gone_was_moved():
     now = {"b": seen("b", inode="1:a"), "a": None}
     assert changes(now, [seen("a")]) == [("moved", "b")]
     assert changes({"b": seen("b", inode="1:a")}, [], homeless=[seen("a")]) == [("moved", "b")]
-    assert verdict(now, [seen("a")]).gone == [b"a"]
+    assert verdict(now, [seen("a")]).removed == [b"a"]
 
 
 def test_an_inode_that_was_used_again_is_no_move():
@@ -261,17 +261,17 @@ def test_files_that_changed_places_are_both_modified():
 
 def test_a_file_on_its_way_is_not_told_as_deleted():
     waiting = verdict({"a": None}, [seen("a")], expected={"1:a"})
-    assert (waiting.changes, waiting.later, waiting.gone) == ([], [b"a"], [])
+    assert (waiting.changes, waiting.recheck, waiting.removed) == ([], [b"a"], [])
 
 
 def test_who_does_not_want_moves_hears_of_a_deletion_and_a_creation():
     told = verdict({"b": seen("b", inode="1:a"), "a": None}, [seen("a")]).changes
-    assert [(one.type, one.file.path) for one in wanted(told, ("created", "deleted"))] == [
+    assert [(one.type, one.file.path) for one in select_changes(told, ("created", "deleted"))] == [
         ("deleted", b"a"),
         ("created", b"b"),
     ]
-    assert [one.type for one in wanted(told, ("created",))] == ["created"]
-    assert wanted(told, ("modified",)) == []
+    assert [one.type for one in select_changes(told, ("created",))] == ["created"]
+    assert select_changes(told, ("modified",)) == []
 
 
 _PATHS = ("a", "b", "c", "d")
@@ -285,7 +285,7 @@ _STATES = st.dictionaries(
 def test_what_is_told_leads_from_the_old_state_to_the_new(before, after):
     """Replaying the events over what was known gives what is there, whatever happened in between."""
 
-    def at(path: str, state: dict) -> Seen:
+    def at(path: str, state: dict) -> KnownFile:
         content, time, inode = state[path]
         return seen(path, content, mtime_ns=time, inode=f"1:{inode}")
 
@@ -305,8 +305,8 @@ def test_what_is_told_leads_from_the_old_state_to_the_new(before, after):
             assert model[change.file.path] != change.file.sha256
             model[change.file.path] = change.file.sha256
     assert model == {path.encode(): after[path][0] for path in after}
-    stored = {one.path: one for one in known if one.path not in found.gone}
-    stored |= {one.path: one for one in found.keep}
+    stored = {one.path: one for one in known if one.path not in found.removed}
+    stored |= {one.path: one for one in found.known}
     assert stored == {path.encode(): at(path, after) for path in after}
 
 
@@ -314,24 +314,24 @@ def test_what_is_told_leads_from_the_old_state_to_the_new(before, after):
 
 
 def test_scans_come_in_intervals_and_leave_pauses():
-    plan = Plan(60.0, 0.0)
+    plan = RescanSchedule(60.0, 0.0)
     assert (plan.due, plan.begin()) == (0.0, "start")
-    plan.done(0.0, 1.0)
+    plan.finish(0.0, 1.0)
     assert (plan.due, plan.reason) == (61.0, "interval")
-    plan.ask("folder", 2.0)
+    plan.request("folder", 2.0)
     assert (plan.due, plan.reason) == (6.0, "folder")
-    plan.ask("overflow", 3.0)
+    plan.request("overflow", 3.0)
     assert (plan.due, plan.begin()) == (3.0, "overflow")
-    plan.done(3.0, 103.0)
+    plan.finish(3.0, 103.0)
     assert plan.due == 603.0, "a scan that takes long is not followed by the next"
 
 
 @pytest.mark.parametrize(("reason", "due"), [("overflow", 5.0), ("folder", 60.0)])
 def test_what_is_asked_for_during_a_scan_is_another_scan(reason, due):
-    plan = Plan(60.0, 0.0)
+    plan = RescanSchedule(60.0, 0.0)
     plan.begin()
-    plan.ask(reason, 5.0)
-    plan.done(0.0, 10.0)
+    plan.request(reason, 5.0)
+    plan.finish(0.0, 10.0)
     assert (plan.due, plan.reason) == (due, reason)
 
 
@@ -353,8 +353,8 @@ def test_what_is_asked_for_during_a_scan_is_another_scan(reason, due):
 def test_a_file_system_that_others_write_to_is_polled(tmp_path, table, kind):
     mounts = tmp_path / "mounts"
     mounts.write_text(table)
-    assert silent("/data/in box/deep", mounts) == kind
+    assert polled_file_system("/data/in box/deep", mounts) == kind
 
 
 def test_without_a_table_of_mounts_nothing_is_polled(tmp_path):
-    assert silent("/data", tmp_path / "none") is None
+    assert polled_file_system("/data", tmp_path / "none") is None

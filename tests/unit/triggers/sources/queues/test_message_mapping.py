@@ -8,15 +8,22 @@ import pytest
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
-from functory.triggers.sources.queues.message_mapping import Message, Recipe, judge, plain, read, rejected
-from functory.triggers.sources.queues.plugin import Config
-from functory.triggers.sources.queues.redis_consumer import envelope
+from functory.triggers.sources.queues.message_mapping import (
+    Message,
+    MessageMapping,
+    decode_body,
+    map_messages,
+    rejection_event,
+    to_json_value,
+)
+from functory.triggers.sources.queues.plugin import QueueConfig
+from functory.triggers.sources.queues.redis_consumer import parse_envelope
 
 ID = {"message_id": "m-1"}
 
 
-def recipe(**config: Any) -> Recipe:
-    return Recipe(Config(broker="own", queue="q", **config))
+def recipe(**config: Any) -> MessageMapping:
+    return MessageMapping(QueueConfig(broker="own", queue="q", **config))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +42,7 @@ def recipe(**config: Any) -> Recipe:
     ],
 )
 def test_bodies_are_json_or_text(body: bytes, content_type: Any, encoding: Any, value: Any) -> None:
-    assert read(Message(body, content_type, encoding)) == value
+    assert decode_body(Message(body, content_type, encoding)) == value
 
 
 @pytest.mark.parametrize(
@@ -61,11 +68,11 @@ def test_nothing_else_is_read(
     body: bytes, content_type: Any, encoding: Any, headers: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(Invalid, match=why):
-        read(Message(body, content_type, encoding, headers))
+        decode_body(Message(body, content_type, encoding, headers))
 
 
 def test_an_event_says_what_the_message_said() -> None:
-    made = recipe().arrival(
+    made = recipe().to_event(
         Message(b'{"n": 1}', headers={"kind": "a"}, properties=ID | {"routing_key": "a.b"}), 10_000
     )
     assert (made.type, made.subject, made.key) == ("queue.received", "a.b", "id:m-1")
@@ -77,11 +84,11 @@ def test_an_event_says_what_the_message_said() -> None:
 def test_expressions_make_type_subject_data_and_key() -> None:
     made = recipe(
         type='"order." + headers.kind', subject="string(body.id)", data="body.rows", key='body.id + "/" + headers.kind'
-    ).arrival(Message(b'{"id": "7", "rows": [1]}', headers={"kind": "created"}), 10_000)  # fmt: skip
+    ).to_event(Message(b'{"id": "7", "rows": [1]}', headers={"kind": "created"}), 10_000)  # fmt: skip
     assert (made.type, made.subject, made.data, made.key) == ("order.created", "7", [1], "key:7/created")
-    assert recipe(key="null").arrival(Message(b"x"), 10_000).key is None
-    assert recipe(key="body.n").arrival(Message(b'{"n": 5}'), 10_000).key == "key:5"
-    assert recipe().arrival(Message(b"x", number=17), 10_000).key == "offset:17"
+    assert recipe(key="null").to_event(Message(b"x"), 10_000).key is None
+    assert recipe(key="body.n").to_event(Message(b'{"n": 5}'), 10_000).key == "key:5"
+    assert recipe().to_event(Message(b"x", offset=17), 10_000).key == "offset:17"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +111,7 @@ def test_expressions_make_type_subject_data_and_key() -> None:
 )
 def test_what_cannot_become_an_event_says_why(config: dict[str, Any], message: Message, why: str) -> None:
     with pytest.raises(Invalid, match=why):
-        recipe(**config).arrival(message, 10_000)
+        recipe(**config).to_event(message, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +128,7 @@ def test_headers_of_every_kind_are_json() -> None:
     deep: Any = "x"
     for _ in range(1000):
         deep = [deep]
-    shown = plain(
+    shown = to_json_value(
         {1: b"\xff\x00", "t": datetime(2026, 1, 1, tzinfo=UTC), "d": Decimal("1.10"), "n": float("nan"),
          "i": float("-inf"), "o": object, "deep": deep, "none": None, "yes": True}
     )  # fmt: skip
@@ -141,8 +148,8 @@ def test_headers_of_every_kind_are_json() -> None:
      b'{"properties": {"body_encoding": "base64"}, "body": "!"}', b"[" * 5000],
 )  # fmt: skip
 def test_what_is_no_envelope_is_read_as_what_cannot_become_an_event(raw: bytes) -> None:
-    judged = judge(recipe(), [envelope(raw)], "own", 10_000)
-    assert (judged.good, [one.type for one in judged.arrivals]) == ([False], ["source.rejected"])
+    judged = map_messages(recipe(), [parse_envelope(raw)], "own", 10_000)
+    assert (judged.accepted, [one.type for one in judged.events]) == ([False], ["source.rejected"])
 
 
 def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
@@ -157,15 +164,15 @@ def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
         "headers": {"h": 1},
         "properties": told,
     }
-    message = envelope(json_codec.encode(raw))
-    assert (read(message), message.headers) == ({"a": 1}, {"h": 1})
+    message = parse_envelope(json_codec.encode(raw))
+    assert (decode_body(message), message.headers) == ({"a": 1}, {"h": 1})
     assert message.properties == {"exchange": "shop", "routing_key": "a.b", "message_id": "t-1"}
-    assert judge(recipe(), [message], "own", 10_000).arrivals[0].key == "id:t-1"
-    assert judge(recipe(), [message], "shop", 10_000).good == [False]
+    assert map_messages(recipe(), [message], "own", 10_000).events[0].key == "id:t-1"
+    assert map_messages(recipe(), [message], "shop", 10_000).accepted == [False]
 
 
 def test_a_rejected_message_is_told_with_the_beginning_of_its_body() -> None:
-    made = rejected("q", Message(b"\x80" * 10_000, "application/x", properties=ID), "no reader")
+    made = rejection_event("q", Message(b"\x80" * 10_000, "application/x", properties=ID), "no reader")
     assert (made.type, made.subject, made.key) == ("source.rejected", "q", "rejected:m-1")
     assert (made.data["size"], len(made.data["body_base64"])) == (10_000, 5464)
-    assert rejected("q", Message(b"x"), "no id").key is None
+    assert rejection_event("q", Message(b"x"), "no id").key is None

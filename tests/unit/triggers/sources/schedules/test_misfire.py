@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functory.triggers.sources.schedules import GRACE, Calendar, CatchUp, Plan, decide
+from functory.triggers.sources.schedules import MISFIRE_GRACE, Calendar, CatchUp, TickDecision, decide_ticks
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TEN = Calendar(every=timedelta(minutes=10))
@@ -20,11 +20,11 @@ def planned(
     window: timedelta = YEAR,
     limit: int = 100,
     calendar: Calendar = TEN,
-) -> Plan:
+) -> TickDecision:
     fire_at = calendar.next(START)
     assert fire_at is not None
     now = START + timedelta(seconds=seconds)
-    return decide(calendar, "s", fire_at, now, catch_up=catch_up, window=window, limit=limit)
+    return decide_ticks(calendar, "s", fire_at, now, catch_up=catch_up, window=window, limit=limit)
 
 
 CASES = [
@@ -56,12 +56,14 @@ CASES = [
 def test_what_is_fired_and_what_is_missed(
     policy: CatchUp, window: str, seconds: float, fired: list[int], missed: dict[str, int]
 ) -> None:
-    from functory.engine.serialization.durations import seconds as read
+    from functory.engine.serialization.durations import parse as read
 
     plan = planned(seconds, policy, timedelta(seconds=read(window, "window")))
     assert [(tick.time - START).total_seconds() / 60 for tick in plan.ticks] == fired
     assert plan.missed == {"window": 0, "policy": 0} | missed
-    assert plan.next == plan.due == START + timedelta(minutes=10 * (max(0, int(seconds // 600)) + 1))
+    assert (
+        plan.next_time == plan.next_due == START + timedelta(minutes=10 * (max(0, int(seconds // 600)) + 1))
+    )
     assert (plan.last is None) == (not fired and not any(missed.values()))
 
 
@@ -74,7 +76,7 @@ def test_with_seconds_between_the_times_all_that_is_on_time_is_fired() -> None:
 def test_what_does_not_fit_is_left_to_the_next_round_and_is_not_taken_for_the_latest() -> None:
     plan = planned(3660, "latest", limit=4)
     assert plan.ticks == () and plan.missed["policy"] == 4
-    assert plan.due == START + timedelta(minutes=50)
+    assert plan.next_due == START + timedelta(minutes=50)
     assert [tick.time.minute for tick in planned(3660, "all", limit=4).ticks] == [10, 20, 30, 40]
     exact = planned(3660, "latest", limit=6)
     assert [tick.time for tick in exact.ticks] == [START + timedelta(hours=1)] and exact.missed["policy"] == 5
@@ -84,14 +86,14 @@ def test_the_last_time_of_all_ends_the_schedule() -> None:
     calendar = Calendar(at=[START + timedelta(minutes=1), START + timedelta(minutes=2)])
     plan = planned(86400, "latest", calendar=calendar)
     assert [tick.time.minute for tick in plan.ticks] == [2] and plan.missed["policy"] == 1
-    assert plan.next is None and plan.due is None
+    assert plan.next_time is None and plan.next_due is None
 
 
 def test_a_tick_is_due_with_its_jitter_and_its_lateness_counts_from_there() -> None:
     calendar = Calendar(every=timedelta(minutes=10), jitter=timedelta(minutes=5))
-    time, due = next(calendar.dues("s", START))
+    time, due = next(calendar.due_times("s", START))
     before = planned((due - START).total_seconds() - 1, "none", calendar=calendar)
-    assert before.ticks == () and (before.next, before.due) == (time, due)
+    assert before.ticks == () and (before.next_time, before.next_due) == (time, due)
     (tick,) = planned((due - START).total_seconds() + 9, "none", calendar=calendar).ticks
     assert (tick.time, tick.due, tick.late) == (time, due, timedelta(seconds=9)) and tick.on_time
 
@@ -116,21 +118,21 @@ def test_in_pieces_or_at_once_the_decision_is_the_same(
         missed = 0
         fire_at = calendar.next(START)
         while fire_at is not None:
-            plan = decide(calendar, "s", fire_at, end, catch_up=policy, window=length, limit=piece)
+            plan = decide_ticks(calendar, "s", fire_at, end, catch_up=policy, window=length, limit=piece)
             fired += [tick.time for tick in plan.ticks]
             missed += sum(plan.missed.values())
-            if plan.due is None or plan.due > end:
-                return fired, missed, plan.next
-            assert plan.next != fire_at
-            fire_at = plan.next
+            if plan.next_due is None or plan.next_due > end:
+                return fired, missed, plan.next_time
+            assert plan.next_time != fire_at
+            fire_at = plan.next_time
         raise AssertionError("an interval has no end")
 
     fired, missed, following = run(limit)
     assert (fired, missed, following) == run(100_000)
     due = [
         (time, end - due)
-        for time, due in itertools.takewhile(lambda pair: pair[0] <= end, calendar.dues("s", START))
+        for time, due in itertools.takewhile(lambda pair: pair[0] <= end, calendar.due_times("s", START))
         if due <= end
     ]
     assert len(fired) + missed == len(due)
-    assert {time for time, late in due if late <= GRACE} <= set(fired) <= {time for time, _ in due}
+    assert {time for time, late in due if late <= MISFIRE_GRACE} <= set(fired) <= {time for time, _ in due}

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functory.engine.errors import Invalid
-from functory.triggers.sources.registry import find, read
-from functory.triggers.sources.schedules import Calendar, Config
+from functory.triggers.sources.registry import find_plugin, parse_config
+from functory.triggers.sources.schedules import Calendar, ScheduleConfig
 from functory.triggers.sources.schedules import cron as crons
-from functory.triggers.sources.schedules.calendar import delay
+from functory.triggers.sources.schedules.calendar import jitter_delay
 
 BERLIN = "Europe/Berlin"
 NEW_YORK = "America/New_York"
@@ -49,7 +49,7 @@ WITH_SECONDS = [
 def test_cron_at_the_changes_of_daylight_saving(
     text: str, zone: str, begin: str, expected: list[str]
 ) -> None:
-    calendar = Config(cron=text, timezone=zone).calendar
+    calendar = ScheduleConfig(cron=text, timezone=zone).calendar
     start = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     found = [calendar.local(time) for time in itertools.islice(calendar.times(start), len(expected))]
     month = found[0].strftime("%Y-%m-")
@@ -61,7 +61,7 @@ def _seconds(text: str) -> str:
 
 
 def test_a_fixed_time_is_not_named_again_from_within_the_second_of_two_equal_hours() -> None:
-    calendar = Config(cron="30 2 * * *", timezone=BERLIN).calendar
+    calendar = ScheduleConfig(cron="30 2 * * *", timezone=BERLIN).calendar
     # 02:10 for the second time; 02:30 has been, an hour and twenty minutes ago.
     after = datetime(2026, 10, 25, 1, 10, tzinfo=UTC)
     assert calendar.next(after) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
@@ -82,7 +82,7 @@ def test_a_fixed_time_is_not_named_again_from_within_the_second_of_two_equal_hou
     ],
 )
 def test_aliases_stand_for_expressions(text: str, meant: str) -> None:
-    assert Config(cron=text).cron == meant
+    assert ScheduleConfig(cron=text).cron == meant
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_aliases_stand_for_expressions(text: str, meant: str) -> None:
 )
 def test_what_is_refused_and_why(text: str, said: str) -> None:
     with pytest.raises(Invalid) as caught:
-        read(find("schedule"), {"cron": text})
+        parse_config(find_plugin("schedule"), {"cron": text})
     assert said in caught.value.why and "cron: " in caught.value.why
 
 
@@ -144,7 +144,7 @@ def test_what_is_refused_and_why(text: str, said: str) -> None:
 )
 def test_a_wrong_zone_gets_a_hint(zone: object, said: str) -> None:
     with pytest.raises(Invalid) as caught:
-        read(find("schedule"), {"cron": "@daily", "timezone": zone})
+        parse_config(find_plugin("schedule"), {"cron": "@daily", "timezone": zone})
     assert said in caught.value.why and len(caught.value.why) < 400
 
 
@@ -179,12 +179,12 @@ def test_a_wrong_zone_gets_a_hint(zone: object, said: str) -> None:
 )
 def test_a_configuration_that_cannot_be_meant_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(Invalid) as caught:
-        read(find("schedule"), fields)
+        parse_config(find_plugin("schedule"), fields)
     assert said in f"{caught.value.what} {caught.value.why}"
 
 
 def test_a_moment_without_an_offset_is_the_zones_own_and_the_first_of_two() -> None:
-    config = Config(
+    config = ScheduleConfig(
         at=["2026-12-24 18:00", "2026-12-24T17:00:00Z", "2026-10-25T02:30", "2026-12-25"], timezone=BERLIN
     )
     assert config.at == ("2026-10-25T00:30:00Z", "2026-12-24T17:00:00Z", "2026-12-24T23:00:00Z")
@@ -193,8 +193,10 @@ def test_a_moment_without_an_offset_is_the_zones_own_and_the_first_of_two() -> N
 
 def test_equal_lengths_are_equal_configurations_and_data_stays_as_it_is() -> None:
     data = {"none": None, "text": "\ud800\x00", "list": [1.5, {}]}
-    one = read(find("schedule"), {"every": 5400, "data": data}).model_dump(mode="json", exclude_none=True)
-    other = read(find("schedule"), {"every": "1h30m", "data": data}).model_dump(
+    one = parse_config(find_plugin("schedule"), {"every": 5400, "data": data}).model_dump(
+        mode="json", exclude_none=True
+    )
+    other = parse_config(find_plugin("schedule"), {"every": "1h30m", "data": data}).model_dump(
         mode="json", exclude_none=True
     )
     assert one == other and one["every"] == "1h30m" and one["data"] == data
@@ -202,19 +204,19 @@ def test_equal_lengths_are_equal_configurations_and_data_stays_as_it_is() -> Non
 
 def test_an_interval_counts_from_the_epoch_or_its_anchor() -> None:
     after = datetime(2026, 5, 17, 10, 7, 30, tzinfo=UTC)
-    plain = Config(every="15m").calendar
+    plain = ScheduleConfig(every="15m").calendar
     assert plain.next(after) == datetime(2026, 5, 17, 10, 15, tzinfo=UTC)
     assert plain.next(datetime(2026, 5, 17, 10, 15, tzinfo=UTC)) == datetime(2026, 5, 17, 10, 30, tzinfo=UTC)
-    assert Config(every="15m", anchor="2030-01-01T00:04").calendar.next(after) == datetime(
+    assert ScheduleConfig(every="15m", anchor="2030-01-01T00:04").calendar.next(after) == datetime(
         2026, 5, 17, 10, 19, tzinfo=UTC
     )
     # Real time: a day of 23 hours moves it on the clock.
-    local = Config(every="1d", anchor="2026-03-28T12:00", timezone=BERLIN).calendar
+    local = ScheduleConfig(every="1d", anchor="2026-03-28T12:00", timezone=BERLIN).calendar
     assert local.local(local.next(datetime(2026, 3, 29, 0, tzinfo=UTC)) or after).hour == 13
 
 
 def test_start_and_end_bound_the_times_and_belong_to_them() -> None:
-    calendar = Config(cron="0 12 * * *", start="2026-05-02T12:00", end="2026-05-04T12:00").calendar
+    calendar = ScheduleConfig(cron="0 12 * * *", start="2026-05-02T12:00", end="2026-05-04T12:00").calendar
     times = list(calendar.times(datetime(2026, 1, 1, tzinfo=UTC)))
     assert [time.day for time in times] == [2, 3, 4]
 
@@ -262,14 +264,14 @@ CHANGES = st.builds(
 def test_times_grow_and_begun_anywhere_they_are_the_same(
     text: str, zone: str, after: datetime, jitter: str
 ) -> None:
-    calendar = Config(cron=text, timezone=zone, jitter=jitter).calendar
+    calendar = ScheduleConfig(cron=text, timezone=zone, jitter=jitter).calendar
     times = list(itertools.islice(calendar.times(after), 12))
     assert times[0] > after and all(a < b for a, b in itertools.pairwise(times))
     for number, time in enumerate(times[:-1]):
         # A ticker that knows nothing but the last time, and one that was asked in between.
         assert calendar.next(time) == times[number + 1]
         assert calendar.next(time + (times[number + 1] - time) / 3) == times[number + 1]
-    dues = list(itertools.islice(calendar.dues("s", after), 12))
+    dues = list(itertools.islice(calendar.due_times("s", after), 12))
     assert [time for time, _ in dues] == times
     assert all(time <= due for time, due in dues)
     assert all(due < following for (_, due), (following, _) in itertools.pairwise(dues))
@@ -277,7 +279,7 @@ def test_times_grow_and_begun_anywhere_they_are_the_same(
 
 @given(ZONES.filter(lambda zone: zone != "Africa/Cairo"), MOMENTS | CHANGES)
 def test_a_wildcard_is_every_real_minute_that_matches(zone: str, after: datetime) -> None:
-    calendar = Config(cron="*/20 * * * *", timezone=zone).calendar
+    calendar = ScheduleConfig(cron="*/20 * * * *", timezone=zone).calendar
     minute = after.replace(second=0, microsecond=0)
     plain = [
         one
@@ -290,12 +292,12 @@ def test_a_wildcard_is_every_real_minute_that_matches(zone: str, after: datetime
 def test_jitter_depends_on_the_schedule_and_the_time_alone_and_is_spread() -> None:
     calendar = Calendar(every=timedelta(hours=1), jitter=timedelta(minutes=10))
     after = datetime(2026, 1, 1, tzinfo=UTC)
-    first = dict(itertools.islice(calendar.dues("one", after), 500))
-    assert first == dict(itertools.islice(calendar.dues("one", after), 500))
-    assert first != dict(itertools.islice(calendar.dues("two", after), 500))
+    first = dict(itertools.islice(calendar.due_times("one", after), 500))
+    assert first == dict(itertools.islice(calendar.due_times("one", after), 500))
+    assert first != dict(itertools.islice(calendar.due_times("two", after), 500))
     late = sorted((due - time).total_seconds() for time, due in first.items())
     assert late[0] < 30 and late[-1] > 570 and 240 < late[250] < 360
-    assert delay("one", after, timedelta()) == timedelta()
+    assert jitter_delay("one", after, timedelta()) == timedelta()
 
 
 def test_an_expression_that_is_over_in_a_lifetime_ends() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
-from functory.engine.serialization.media_types import Unsupported
+from functory.engine.serialization.media_types import UnsupportedMediaType
 from functory.triggers.sources import registry
-from functory.triggers.sources.webhooks import Request, Webhook
-from functory.triggers.sources.webhooks.event_mapping import Mapping
-from functory.triggers.sources.webhooks.receiver import greeting
+from functory.triggers.sources.webhooks import Request, WebhookSource
+from functory.triggers.sources.webhooks.event_mapping import EventMapping
+from functory.triggers.sources.webhooks.receiver import handshake_response
 from functory.triggers.sources.webhooks.request import content_type, read_body, read_fields
 
 TOKEN = {"type": "token", "secret": "S"}
@@ -24,14 +24,14 @@ HEADERS = (
 )
 
 
-def mapping_of(**config: Any) -> Mapping:
-    made = registry.read(Webhook(), {"auth": TOKEN} | config)
-    Webhook().check(made)
-    return Mapping("orders", made)
+def mapping_of(**config: Any) -> EventMapping:
+    made = registry.parse_config(WebhookSource(), {"auth": TOKEN} | config)
+    WebhookSource().check(made)
+    return EventMapping("orders", made)
 
 
-def made(mapping: Mapping, body: Any = None, *, headers: Any = HEADERS, query: str = "") -> Any:
-    return mapping.make(mapping.variables(Request("POST", headers, query, b""), body))
+def made(mapping: EventMapping, body: Any = None, *, headers: Any = HEADERS, query: str = "") -> Any:
+    return mapping.to_event(mapping.variables(Request("POST", headers, query, b""), body))
 
 
 def test_by_default_the_request_is_the_data_without_what_proves_its_sender() -> None:
@@ -132,9 +132,9 @@ def test_when_lets_through_or_not_and_an_error_is_neither(when: str, body: Any, 
     variables = mapping.variables(Request("POST", HEADERS, "", b""), body)
     if wanted is None:
         with pytest.raises(Invalid, match="when"):
-            mapping.wanted(variables)
+            mapping.accepts(variables)
     else:
-        assert mapping.wanted(variables) is wanted
+        assert mapping.accepts(variables) is wanted
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_expression_cannot_be_made_to_work_hard_by_what_is_sent() -> None:
     mapping = mapping_of(when="body.all(x, body != [x])")
     variables = mapping.variables(Request("POST", HEADERS, "", b""), list(range(50_000)))
     with pytest.raises(Invalid, match="might look at"):
-        mapping.wanted(variables)
+        mapping.accepts(variables)
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,19 @@ def test_known_senders_say_which_delivery_it_is(
 
 
 def test_senders_that_only_ask_whether_somebody_is_there_are_answered() -> None:
-    slack = registry.read(Webhook(), {"auth": {"type": "slack", "secret": "S"}}).auth
-    github = registry.read(Webhook(), {"auth": {"type": "github", "secret": "S"}}).auth
+    slack = registry.parse_config(WebhookSource(), {"auth": {"type": "slack", "secret": "S"}}).auth
+    github = registry.parse_config(WebhookSource(), {"auth": {"type": "github", "secret": "S"}}).auth
     asked = {"type": "url_verification", "challenge": "3eZbrw1a"}
     nothing = Request("POST", [], "", b"")
     ping = Request("POST", [("x-github-event", "ping")], "", b"")
-    answer = greeting(slack, asked, nothing)
+    answer = handshake_response(slack, asked, nothing)
     assert answer is not None and (answer.status, answer.body) == (200, {"challenge": "3eZbrw1a"})
-    answer = greeting(github, {"zen": "Keep it logically awesome."}, ping)
+    answer = handshake_response(github, {"zen": "Keep it logically awesome."}, ping)
     assert answer is not None and answer.status == 200
-    assert greeting(github, asked, nothing) is None and greeting(slack, {"type": "event"}, ping) is None
+    assert (
+        handshake_response(github, asked, nothing) is None
+        and handshake_response(slack, {"type": "event"}, ping) is None
+    )
 
 
 JSON = "application/json"
@@ -265,7 +268,7 @@ def test_a_hundred_levels_are_read() -> None:
 def test_content_types(types: list[str], body: bytes, kind: str | None) -> None:
     request = Request("POST", [("content-type", one) for one in types], "", body)
     if kind is None:
-        with pytest.raises(Unsupported):
+        with pytest.raises(UnsupportedMediaType):
             content_type(request)
     else:
         assert content_type(request) == kind

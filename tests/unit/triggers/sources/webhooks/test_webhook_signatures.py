@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from functory.engine.errors import Invalid
 from functory.triggers.sources import registry
-from functory.triggers.sources.webhooks import Request, Webhook, signatures
+from functory.triggers.sources.webhooks import Request, WebhookSource, signatures
 
 NOW = 1_700_000_000.0
 BODY = b'{"n": 1, "text": "\xc3\xa9"}'
@@ -26,7 +26,7 @@ KEY = "a key of the sender"
 def auth_of(**auth: Any) -> Any:
     if auth["type"] not in ("none",):
         auth.setdefault("secret", "S")
-    return registry.read(Webhook(), {"auth": auth}).auth
+    return registry.parse_config(WebhookSource(), {"auth": auth}).auth
 
 
 def request(*headers: tuple[str, str], body: bytes = BODY) -> Request:
@@ -315,6 +315,6 @@ WRONG: dict[str, tuple[Any, str]] = {
 def test_wrong_configurations_are_refused_with_the_reason(name: str) -> None:
     config, why = WRONG[name]
     with pytest.raises(Invalid) as refused:
-        registry.read(Webhook(), config)
+        registry.parse_config(WebhookSource(), config)
     assert why in str(refused.value)
     assert "hunter2" not in str(refused.value)

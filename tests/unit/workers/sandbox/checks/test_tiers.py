@@ -7,17 +7,17 @@ import os
 
 import pytest
 
-from functory.workers.sandbox.checks.kernel_probes import Trial
-from functory.workers.sandbox.checks.tiers import Facts, container, judge, weaker
+from functory.workers.sandbox.checks.kernel_probes import Probe
+from functory.workers.sandbox.checks.tiers import Facts, choose_tier, container, weaker
 
 
-def refused(**steps: int | str) -> dict[str, Trial]:
+def refused(**steps: int | str) -> dict[str, Probe]:
     """Trials that failed: their errno, or what they said without one. ``_`` in a name stands for a space."""
     found = {}
     for name, how in steps.items():
         step = name.replace("_", " ")
         number = how if isinstance(how, int) else 0
-        found[step] = Trial(step, number, f"{step}: {os.strerror(how)}" if isinstance(how, int) else how)
+        found[step] = Probe(step, number, f"{step}: {os.strerror(how)}" if isinstance(how, int) else how)
     return found
 
 
@@ -35,48 +35,48 @@ NO_MOUNTS = refused(mounts=errno.EACCES)
         (Facts(root=True), "A", []),
         (Facts(), "B", [("it needs root", "run the worker as root")]),
         (
-            Facts(root=True, refused=refused(many_ids="no 257 free ids are mapped")),
+            Facts(root=True, failed_probes=refused(many_ids="no 257 free ids are mapped")),
             "B",
             [("no 257 free ids", "/etc/subuid")],
         ),
         (
-            Facts(root=True, refused=refused(many_ids=errno.EPERM), container="docker"),
+            Facts(root=True, failed_probes=refused(many_ids=errno.EPERM), container="docker"),
             "B",
             [("many ids: Operation not permitted", "SETUID")],
         ),
         (
-            Facts(root=True, container="docker", filtered=True, refused=NO_NAMESPACES),
+            Facts(root=True, container="docker", filtered=True, failed_probes=NO_NAMESPACES),
             "C",
             [("user namespace: Operation not permitted", "seccomp=unconfined")] * 2,
         ),
         (
-            Facts(container="podman", filtered=True, refused=NO_NAMESPACES),
+            Facts(container="podman", filtered=True, failed_probes=NO_NAMESPACES),
             "C",
             [("it needs root", "as root"), ("user namespace", "label=disable")],
         ),
         (
-            Facts(container="kubernetes", filtered=True, refused=NO_NAMESPACES),
+            Facts(container="kubernetes", filtered=True, failed_probes=NO_NAMESPACES),
             "C",
             [("it needs root", "as root"), ("user namespace", "seccompProfile")],
         ),
         (
-            Facts(filtered=True, refused=refused(user_namespace=errno.EPERM)),
+            Facts(filtered=True, failed_probes=refused(user_namespace=errno.EPERM)),
             "C",
             [("it needs root", "as root"), ("Operation not permitted", "RestrictNamespaces=no")],
         ),
         (
-            Facts(root=True, refused=FULL, settings={"user.max_user_namespaces": "0"}),
+            Facts(root=True, failed_probes=FULL, settings={"user.max_user_namespaces": "0"}),
             "C",
             [("No space left", "user.max_user_namespaces=15000 (now 0)")] * 2,
         ),
         (
-            Facts(container="docker", refused=FULL, settings={"user.max_user_namespaces": "0"}),
+            Facts(container="docker", failed_probes=FULL, settings={"user.max_user_namespaces": "0"}),
             "C",
             [("it needs root", "as root"), ("No space left", "on the host")],
         ),
         (
             Facts(
-                refused=refused(user_namespace=errno.EPERM),
+                failed_probes=refused(user_namespace=errno.EPERM),
                 settings={"kernel.unprivileged_userns_clone": "0"},
             ),
             "C",
@@ -84,7 +84,7 @@ NO_MOUNTS = refused(mounts=errno.EACCES)
         ),
         (
             # Ubuntu: the namespace is made, and means nothing.
-            Facts(refused=NO_MOUNTS, settings={"kernel.apparmor_restrict_unprivileged_userns": "1"}),
+            Facts(failed_probes=NO_MOUNTS, settings={"kernel.apparmor_restrict_unprivileged_userns": "1"}),
             "C",
             [
                 ("it needs root", "as root"),
@@ -92,59 +92,63 @@ NO_MOUNTS = refused(mounts=errno.EACCES)
             ],
         ),
         (
-            Facts(root=True, container="docker", refused=NO_MOUNTS),
+            Facts(root=True, container="docker", failed_probes=NO_MOUNTS),
             "C",
             [("mounts: Permission denied", "apparmor=unconfined")] * 2,
         ),
         (
-            Facts(root=True, refused=NO_MOUNTS, settings={"selinux": "1"}),
+            Facts(root=True, failed_probes=NO_MOUNTS, settings={"selinux": "1"}),
             "C",
             [("mounts: Permission denied", "SELinux")] * 2,
         ),
         (
-            Facts(refused=refused(user_namespace=errno.ENOSYS)),
+            Facts(failed_probes=refused(user_namespace=errno.ENOSYS)),
             "C",
             [("it needs root", "as root"), ("Function not implemented", "CONFIG_USER_NS")],
         ),
         (
-            Facts(refused=FULL | refused(landlock=errno.EOPNOTSUPP)),
+            Facts(failed_probes=FULL | refused(landlock=errno.EOPNOTSUPP)),
             "none",
             [("it needs root", ""), ("No space left", ""), ("Operation not supported", "lsm=")],
         ),
         (
-            Facts(refused=FULL | refused(landlock=errno.ENOSYS)),
+            Facts(failed_probes=FULL | refused(landlock=errno.ENOSYS)),
             "none",
             [("it needs root", ""), ("No space left", ""), ("Function not implemented", "5.13")],
         ),
         (
-            Facts(root=True, refused=refused(filter=errno.EINVAL)),
+            Facts(root=True, failed_probes=refused(filter=errno.EINVAL)),
             "none",
             [("filter: Invalid argument", "CONFIG_SECCOMP_FILTER")] * 3,
         ),
         (
-            Facts(root=True, refused={"tier A": Trial("tier A", message="enter the world: it is full")}),
+            Facts(
+                root=True, failed_probes={"tier A": Probe("tier A", message="enter the world: it is full")}
+            ),
             "B",
             [("it is full", "report this")],
         ),
         (
             Facts(
                 root=True,
-                refused=FULL | {"tier C": Trial("tier C", message="os.py cannot be read by user 1879048192")},
+                failed_probes=FULL
+                | {"tier C": Probe("tier C", message="os.py cannot be read by user 1879048192")},
             ),
             "none",
             [("No space left", ""), ("No space left", ""), ("cannot be read", "every user may read")],
         ),
         (
             Facts(
-                root=True, refused={"tier A": Trial("tier A", message="[Errno 1] Operation not permitted")}
+                root=True,
+                failed_probes={"tier A": Probe("tier A", message="[Errno 1] Operation not permitted")},
             ),
             "B",
             [("not permitted", "capabilities CHOWN")],
         ),
         # What really starts decides: a trial may ask for more than is needed.
-        (Facts(root=True, refused=NO_MOUNTS, works="A"), "A", []),
+        (Facts(root=True, failed_probes=NO_MOUNTS, working_tier="A"), "A", []),
         (
-            Facts(root=True, refused=NO_MOUNTS, works="C", container="docker"),
+            Facts(root=True, failed_probes=NO_MOUNTS, working_tier="C", container="docker"),
             "C",
             [("mounts: Permission denied", "apparmor=unconfined")] * 2,
         ),
@@ -153,7 +157,7 @@ NO_MOUNTS = refused(mounts=errno.EACCES)
     ],
 )
 def test_facts_lead_to_a_tier_and_to_what_to_change_for_a_better_one(facts, best, gaps):
-    found = judge(facts)
+    found = choose_tier(facts)
     assert found.best == best
     assert [gap.name for gap in found.gaps] == ["A", "B", "C"][: len(gaps)]
     for gap, (why, try_) in zip(found.gaps, gaps, strict=True):
@@ -165,21 +169,21 @@ def test_facts_lead_to_a_tier_and_to_what_to_change_for_a_better_one(facts, best
     ("facts", "names"),
     [
         (Facts(), []),
-        (Facts(refused=refused(proc=errno.EPERM), container="podman"), ["proc"]),
-        (Facts(refused=refused(landlock=errno.EOPNOTSUPP)), ["landlock"]),
+        (Facts(failed_probes=refused(proc=errno.EPERM), container="podman"), ["proc"]),
+        (Facts(failed_probes=refused(landlock=errno.EOPNOTSUPP)), ["landlock"]),
         (Facts(cgroup="none can be written"), ["cgroup"]),
         # Without namespaces there is no /proc of its own to miss.
-        (Facts(refused=FULL | refused(proc=errno.ENOSPC)), []),
+        (Facts(failed_probes=FULL | refused(proc=errno.ENOSPC)), []),
     ],
 )
 def test_what_lacks_within_the_best_tier_is_noted(facts, names):
-    found = judge(facts)
+    found = choose_tier(facts)
     assert [note.name for note in found.notes] == names
     assert all(note.why and note.try_ for note in found.notes)
 
 
 def test_a_masked_proc_in_podman_names_podmans_option():
-    (note,) = judge(Facts(refused=refused(proc=errno.EPERM), container="podman")).notes
+    (note,) = choose_tier(Facts(failed_probes=refused(proc=errno.EPERM), container="podman")).notes
     assert "unmask=ALL" in note.try_
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functory.workers.sandbox.protocol.frames import (
-    DEPTH,
+    MAX_DEPTH,
     Call,
     Failed,
     Finished,
@@ -22,8 +22,8 @@ from functory.workers.sandbox.protocol.frames import (
     Start,
     decode_guest,
     decode_host,
-    frame,
-    frame_for_guest,
+    encode_for_guest,
+    encode_frame,
     pack,
 )
 from functory.workers.sandbox.protocol.job import Code, Job
@@ -47,7 +47,7 @@ def nested(depth: int):
 @given(json_values)
 def test_any_json_value_travels_unchanged(value):
     assert decode_guest(pack(Finished(value=value, kind="json", warnings=[]))).value == value
-    assert decode_host(frame_for_guest(Reply(id=1, value=value))[4:]).value == value
+    assert decode_host(encode_for_guest(Reply(id=1, value=value))[4:]).value == value
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_any_json_value_travels_unchanged(value):
         FINISHED | {"value": {"a": {None: 2}}},
         FINISHED | {"value": msgspec.msgpack.Ext(1, b"22")},
         FINISHED | {"value": msgspec.msgpack.Ext(-1, b"\0\0\0\1")},
-        FINISHED | {"value": nested(DEPTH + 1)},
+        FINISHED | {"value": nested(MAX_DEPTH + 1)},
         FINISHED | {"value": 1, "kind": "pickle"},
         {"t": "failed", "kind": "code", "error": {"type": "E", "message": "m", "secret": 1}},
     ],
@@ -87,7 +87,7 @@ def test_what_is_not_exactly_a_frame_of_the_child_is_refused(message):
 
 
 def test_nesting_up_to_the_limit_is_accepted_and_far_beyond_does_not_crash():
-    assert decode_guest(msgspec.msgpack.encode(FINISHED | {"value": nested(DEPTH)}))
+    assert decode_guest(msgspec.msgpack.encode(FINISHED | {"value": nested(MAX_DEPTH)}))
     head = msgspec.msgpack.encode(FINISHED | {"value": 1})[:-1]
     with pytest.raises(ProtocolError):
         decode_guest(head + b"\x91" * 200_000 + b"\x01")
@@ -135,18 +135,18 @@ def test_integers_and_text_that_msgpack_cannot_hold_reach_the_child():
     job = Job(
         execution_id="e", function="f", version=1, root_id="r", entry="f@1", codes={"f@1": code}, input=value
     )
-    received = decode_host(frame_for_guest(Start(job=job))[4:])
+    received = decode_host(encode_for_guest(Start(job=job))[4:])
     assert isinstance(received, Start)
     assert received.job == job
     with pytest.raises(OverflowError):
-        frame(Call(id=1, name="f", version=None, args=[2**64], kwargs={}))
+        encode_frame(Call(id=1, name="f", version=None, args=[2**64], kwargs={}))
 
 
 def test_errors_travel_with_their_fields():
     error = ReplyError(
         kind="ExecutionFailed", message="m", state="dead", execution_id="e", error={"type": "V"}
     )
-    reply = decode_host(frame_for_guest(Reply(id=3, error=error))[4:])
+    reply = decode_host(encode_for_guest(Reply(id=3, error=error))[4:])
     assert isinstance(reply, Reply) and reply.error == error
     failed = decode_guest(
         msgspec.msgpack.encode({"t": "failed", "kind": "setup", "error": {"type": "E", "message": "m"}})

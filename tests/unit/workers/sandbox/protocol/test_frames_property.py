@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from functory.engine.errors import Refused
 from functory.workers.sandbox.protocol.frames import (
-    DEPTH,
-    IN_FLIGHT,
+    MAX_DEPTH,
+    MAX_IN_FLIGHT,
     FromGuest,
     GetSecret,
     ProtocolError,
@@ -25,8 +25,8 @@ from functory.workers.sandbox.protocol.frames import (
     pack,
 )
 from functory.workers.sandbox.protocol.job import Code, Job
-from functory.workers.sandbox.supervision.request_handler import Requests
-from functory.workers.sandbox.supervision.spans import Spanbook
+from functory.workers.sandbox.supervision.request_handler import RequestHandler
+from functory.workers.sandbox.supervision.spans import SpanCollector
 from tests.fuzz.target import FRAMES, LIMIT, VALUES, check, framed, judge, mutations, read, seeds
 
 KINDS = typing.get_args(FromGuest)
@@ -171,7 +171,7 @@ def test_a_length_above_the_limit_ends_the_stream_after_the_frames_before_it(sen
     assert refusal is not None and f"{length} bytes" in refusal
 
 
-@given(st.integers(DEPTH + 1, 5000), st.sampled_from([b"\x91", b"\x81\xa1a"]))
+@given(st.integers(MAX_DEPTH + 1, 5000), st.sampled_from([b"\x91", b"\x81\xa1a"]))
 @example(200_000, b"\x91")
 @example(200_000, b"\x81\xa1a")
 def test_nesting_beyond_the_limit_is_refused_however_deep(depth, opening):
@@ -211,9 +211,9 @@ class Nobody:
         raise Refused(f"there is no {name}")
 
 
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=IN_FLIGHT))
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=MAX_IN_FLIGHT))
 def test_ids_of_requests_must_grow(ids):
-    requests = Requests(job(), Nobody(), lambda request, reply: None)  # type: ignore[arg-type]
+    requests = RequestHandler(job(), Nobody(), lambda request, reply: None)  # type: ignore[arg-type]
     highest = 0
     try:
         for id_ in ids:
@@ -238,7 +238,7 @@ spans = st.lists(
 
 @given(spans)
 def test_spans_come_out_in_order_with_known_parents_or_are_refused(steps):
-    book = Spanbook(job())
+    book = SpanCollector(job())
     try:
         for opens, seq, parent, code in steps:
             if opens:

@@ -273,7 +273,7 @@ def test_a_process_lowers_its_own_limits_unless_others_follow_it():
         return resource.getrlimit(resource.RLIMIT_NOFILE)
 
     assert under(CHILD, lower) == (20, 20)
-    assert under(Profile(name="child", repeated=True), lower) == resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert under(Profile(name="child", reusable=True), lower) == resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def test_where_nothing_bounds_signals_a_process_signals_itself_only():

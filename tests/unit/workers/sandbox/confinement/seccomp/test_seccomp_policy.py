@@ -37,8 +37,8 @@ PROFILES = [
     Profile(name="child", signals=False),
     Profile(name="child", subprocess=True),
     Profile(name="child", network=True),
-    Profile(name="child", repeated=True),
-    Profile(name="child", subprocess=True, signals=False, network=True, repeated=True),
+    Profile(name="child", reusable=True),
+    Profile(name="child", subprocess=True, signals=False, network=True, reusable=True),
     Profile(name="child", signals=False, metadata=False),
     Profile(name="zygote"),
     Profile(name="zygote", metadata=False),
@@ -164,7 +164,7 @@ def conditions(profile: Profile, pid: int | None) -> dict[str, list[list[Argumen
     }
     if not zygote and not profile.subprocess:
         found["clone"] = [[Argument(0, thread, new_namespace | parent | thread)]]
-    if profile.repeated:
+    if profile.reusable:
         found["prlimit64"] = [[Argument(0, 0), Argument(2, 0, 0xFFFFFFFFFFFFFFFF)]]
         found["setrlimit"] = []
     if profile.network:
@@ -322,7 +322,7 @@ def test_every_known_call_is_decided_once_and_by_name():
         policy.PROGRAMS,
         policy.SIGNALS,
         policy.CONDITIONAL,
-        frozenset(policy.ANSWERS),
+        frozenset(policy.ERRNO_OVERRIDES),
     ]
     for one, other in itertools.combinations(lists, 2):
         assert not one & other
