@@ -17,12 +17,53 @@ import atexit
 import importlib
 import importlib.util
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from functory._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from functory.client import Functory, Handle
+    from functory.engine.errors import (
+        Conflict,
+        ExecutionFailed,
+        FunctoryError,
+        Invalid,
+        NotFound,
+        Refused,
+        Stale,
+        Unavailable,
+        WaitTimeout,
+    )
+    from functory.engine.settings import Settings
+
+__all__ = [
+    "Conflict",
+    "ExecutionFailed",
+    "Functory",
+    "FunctoryError",
+    "Handle",
+    "Invalid",
+    "NotFound",
+    "Refused",
+    "Settings",
+    "Stale",
+    "Unavailable",
+    "WaitTimeout",
+    "__version__",
+    "call",
+    "close",
+    "emit",
+    "engine_of_process",
+    "gather",
+    "register_function",
+    "register_trigger",
+    "submit",
+    "use",
+]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _default_engine: Functory | None = None
 _lock = threading.Lock()
@@ -77,7 +118,15 @@ def close() -> None:
         engine.close()
 
 
-def register_function(function: Any = None, **declared: Any) -> Any:
+@overload
+def register_function(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
+
+
+@overload
+def register_function(**declared: Any) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
+
+
+def register_function(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Decorator: save a function as an immutable version; see :meth:`Functory.register_function`."""
     return engine_of_process().register_function(function, **declared)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import structlog
 
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from functory.workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Handle:
@@ -167,7 +169,13 @@ class Functory:
             self.runner.close()
         self.database.close()
 
-    def register_function(self, function: Callable[..., Any] | None = None, **declared: Any) -> Any:
+    @overload
+    def register_function(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def register_function(self, **declared: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def register_function(self, function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
         """Decorator: save a function of this file as a version, and leave it an ordinary function.
 
         ``declared`` are the fields of :meth:`functory.engine.functions.registry.Functions.save`; limits may be written

@@ -37,110 +37,131 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(
-        Path(".functory"), description="folder of the embedded database, keys and scratch files"
+        default=Path(".functory"), description="folder of the embedded database, keys and scratch files"
     )
-    database_url: SecretStr | None = Field(None, description="sqlite:///file or postgresql://user@host/name")
+    database_url: SecretStr | None = Field(
+        default=None, description="sqlite:///file or postgresql://user@host/name"
+    )
     broker_url: SecretStr = Field(
-        SecretStr("memory://"), description="memory://, none://, amqp://… or redis://…"
+        default=SecretStr("memory://"), description="memory://, none://, amqp://… or redis://…"
     )
     namespace: str = Field(
-        "functory",
+        default="functory",
         pattern=r"^[a-z][a-z0-9_.-]{0,62}$",
         description="prefix of the exchange and the queues on the broker",
     )
-    secret_key: SecretStr | None = Field(None, description="base64 of 32 bytes that seal stored secrets")
+    secret_key: SecretStr | None = Field(
+        default=None, description="base64 of 32 bytes that seal stored secrets"
+    )
 
-    worker_slots: int = Field(4, ge=1, le=512, description="executions that one worker runs at a time")
-    batch_size: int = Field(100, ge=1, le=1000, description="events that the router takes in one transaction")
-    message_size: int = Field(10, ge=1, le=100, description="execution ids in one Celery message under load")
+    worker_slots: int = Field(
+        default=4, ge=1, le=512, description="executions that one worker runs at a time"
+    )
+    batch_size: int = Field(
+        default=100, ge=1, le=1000, description="events that the router takes in one transaction"
+    )
+    message_size: int = Field(
+        default=10, ge=1, le=100, description="execution ids in one Celery message under load"
+    )
     poll_seconds: float = Field(
-        0.5, gt=0, le=60, description="how often roles look for work without a wake-up"
+        default=0.5, gt=0, le=60, description="how often roles look for work without a wake-up"
     )
     lease_seconds: float = Field(
-        30.0, gt=0, le=3600, description="an attempt without a heartbeat is lost after this"
+        default=30.0, gt=0, le=3600, description="an attempt without a heartbeat is lost after this"
     )
     heartbeat_seconds: float = Field(
-        10.0, gt=0, le=600, description="time between two heartbeats of a worker"
+        default=10.0, gt=0, le=600, description="time between two heartbeats of a worker"
     )
     redispatch_seconds: float = Field(
-        60.0, gt=0, le=3600, description="a queued execution is sent again after this"
+        default=60.0, gt=0, le=3600, description="a queued execution is sent again after this"
     )
     claim_seconds: float = Field(
-        2.0,
+        default=2.0,
         gt=0,
         le=3600,
         description="a worker with a free slot claims by itself what has waited this long for a message",
     )
     stall_seconds: float = Field(
-        60.0,
+        default=60.0,
         gt=0,
         le=3600,
         description="a worker that gets no messages for this long, though they are sent, ends to be started again",
     )
     grace_seconds: float = Field(
-        20.0, ge=0, le=3600, description="how long a role may finish its work on SIGTERM"
+        default=20.0, ge=0, le=3600, description="how long a role may finish its work on SIGTERM"
     )
     receipt_days: float = Field(
-        30.0, ge=1, le=36_500, description="how long sources remember what they have taken in"
+        default=30.0, ge=1, le=36_500, description="how long sources remember what they have taken in"
     )
     keep_days: float | None = Field(
-        None,
+        default=None,
         ge=1,
         le=36_500,
         description="how long a causal tree is kept once all of it has ended; for ever when not set",
     )
     keep_log_days: float | None = Field(
-        None,
+        default=None,
         ge=1,
         le=36_500,
         description="how long log lines are kept once their execution has ended; as long as its tree when not set",
     )
 
     verify_seconds: float = Field(
-        300.0, ge=0, le=86_400, description="how often a scheduler checks the invariants; 0 for never"
+        default=300.0, ge=0, le=86_400, description="how often a scheduler checks the invariants; 0 for never"
     )
 
-    max_depth: int = Field(16, ge=1, le=64, description="longest causal chain")
-    root_budget: int = Field(1000, ge=1, le=1_000_000, description="executions that one root may cause")
+    max_depth: int = Field(default=16, ge=1, le=64, description="longest causal chain")
+    root_budget: int = Field(
+        default=1000, ge=1, le=1_000_000, description="executions that one root may cause"
+    )
     trigger_rate: int = Field(
-        6000,
+        default=6000,
         ge=0,
         le=1_000_000,
         description="firings a minute of one trigger for one subject; 0 for no limit",
     )
     max_event_bytes: int = Field(
-        1_048_576, ge=1024, le=16_777_216, description="largest data of an event or input"
+        default=1_048_576, ge=1024, le=16_777_216, description="largest data of an event or input"
     )
 
     min_tier: Literal["A", "B", "C"] = Field(
-        "C", description="weakest confinement of functions that a worker serves with (A is the strongest)"
+        default="C",
+        description="weakest confinement of functions that a worker serves with (A is the strongest)",
     )
     sandbox_tier: Literal["auto", "A", "B", "C"] = Field(
-        "auto", description="confinement of functions; auto takes the strongest that this machine has"
+        default="auto", description="confinement of functions; auto takes the strongest that this machine has"
     )
     unsafe_no_sandbox: Literal["", "i-understand"] = Field(
-        "",
+        default="",
         description="i-understand: run functions without confinement; for trusted code on other systems only",
     )
     zygotes: int | None = Field(
-        None, ge=1, le=1000, description="fork servers that one worker keeps; four a core when not set"
+        default=None,
+        ge=1,
+        le=1000,
+        description="fork servers that one worker keeps; four a core when not set",
     )
     spares: int = Field(
-        1,
+        default=1,
         ge=0,
         le=64,
         description="children that wait, ready and confined, for the next execution of their kind",
     )
     zygote_executions: int = Field(
-        1000, ge=1, le=10_000_000, description="executions after which a fork server is replaced"
+        default=1000, ge=1, le=10_000_000, description="executions after which a fork server is replaced"
     )
     zygote_seconds: float = Field(
-        600.0, gt=0, le=86_400, description="age at which a fork server is replaced"
+        default=600.0, gt=0, le=86_400, description="age at which a fork server is replaced"
     )
     reuse_calls: int = Field(
-        1000, ge=1, le=10_000_000, description="executions after which a warm runner (reuse=True) is replaced"
+        default=1000,
+        ge=1,
+        le=10_000_000,
+        description="executions after which a warm runner (reuse=True) is replaced",
     )
-    reuse_seconds: float = Field(300.0, gt=0, le=86_400, description="age at which a warm runner is replaced")
+    reuse_seconds: float = Field(
+        default=300.0, gt=0, le=86_400, description="age at which a warm runner is replaced"
+    )
 
     author_grants: list[Literal["secret", "host", "read", "write", "permission", "subprocess"]] | None = (
         Field(
@@ -150,45 +171,47 @@ class Settings(BaseSettings):
         )
     )
     private_networks: list[str] = Field(
-        [], description="private networks (CIDR) that granted hosts may be in, for example 10.1.0.0/16"
+        default=[],
+        description="private networks (CIDR) that granted hosts may be in, for example 10.1.0.0/16",
     )
     refuse_findings: list[str] = Field(
-        [],
+        default=[],
         description="kinds of static findings that refuse a save, for example exec; or danger, warning, info",
     )
     package_index: SecretStr | None = Field(
-        None, description="URL of the one index that packages come from; uv's own default when not set"
+        default=None,
+        description="URL of the one index that packages come from; uv's own default when not set",
     )
     packages_allow: list[str] | None = Field(
-        None,
+        default=None,
         description="the only packages that environments may hold, dependencies included; all when not set",
     )
-    packages_deny: list[str] = Field([], description="packages that no environment may hold")
+    packages_deny: list[str] = Field(default=[], description="packages that no environment may hold")
     packages_newest: str | None = Field(
-        None, description="ignore packages uploaded after this moment, for example 2026-06-01"
+        default=None, description="ignore packages uploaded after this moment, for example 2026-06-01"
     )
     packages_bytes: int = Field(
-        1_073_741_824, ge=1_048_576, description="largest environment, in bytes on the disk"
+        default=1_073_741_824, ge=1_048_576, description="largest environment, in bytes on the disk"
     )
-    packages_count: int = Field(200, ge=1, le=5000, description="most packages in one environment")
+    packages_count: int = Field(default=200, ge=1, le=5000, description="most packages in one environment")
 
-    host: str = Field("127.0.0.1", description="address of the server role")
-    port: int = Field(7400, ge=0, le=65535, description="port of the server role; 0 takes a free one")
+    host: str = Field(default="127.0.0.1", description="address of the server role")
+    port: int = Field(default=7400, ge=0, le=65535, description="port of the server role; 0 takes a free one")
     public_url: str | None = Field(
-        None,
+        default=None,
         pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
         description="address under which others reach the server, for example https://events.example.com",
     )
     events_token: SecretStr | None = Field(
-        None, description="bearer token of POST /events; without it, only this machine may send there"
+        default=None, description="bearer token of POST /events; without it, only this machine may send there"
     )
     metrics_port: int | None = Field(
-        None, ge=0, le=65535, description="port of /metrics of the other roles; 0 takes a free one"
+        default=None, ge=0, le=65535, description="port of /metrics of the other roles; 0 takes a free one"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least level that is logged"
+        default="info", description="least level that is logged"
     )
-    log_json: bool = Field(False, description="one JSON object a log line")
+    log_json: bool = Field(default=False, description="one JSON object a log line")
 
     @field_validator("database_url")
     @classmethod

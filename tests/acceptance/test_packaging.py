@@ -1,0 +1,164 @@
+"""The built distributions: what is in them, and that they work in an environment that has nothing else.
+
+The wheel, and the wheel built from the source distribution, are installed into an empty environment beside an
+application with modules called `engine`, `workers`, `triggers`, `packs` and `migrations` of its own.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = Path(sys.executable).parent
+ROOMS = ("engine", "workers", "triggers", "packs", "migrations")
+
+APPLICATION = """\
+import engine, workers, triggers, packs, migrations
+from functory import Functory, register_function
+
+@register_function(timeout=5)
+def shout(text: str) -> str:
+    return text.upper() + "!"
+
+if __name__ == "__main__":
+    for module in (engine, workers, triggers, packs, migrations):
+        assert module.OWNER == "the application", module
+    with Functory() as functory:
+        print(functory.call("shout", "it works"))
+"""
+
+# A small user's project: the public API with the types that a caller relies on.
+TYPED = """\
+from functory import ExecutionFailed, Functory, Handle, Invalid, Settings, call, emit, gather
+from functory import register_function, register_trigger, submit
+
+
+@register_function
+def parse(text: str) -> list[str]:
+    return text.split()
+
+
+@register_function(timeout=30, retries=3, dependencies=["parse"])
+def count(text: str) -> int:
+    return len(parse(text))
+
+
+def main() -> int:
+    words: list[str] = parse("a b")
+    number: int = count("a b")
+    register_trigger("recount", on={"type": ["text.found"]}, function="count")
+    event_id: str = emit("text.found", {"text": "a b"}, subject="page")
+    handle: Handle = submit("count", "a b")
+    try:
+        gather(handle)
+        call("count", "a b")
+    except (ExecutionFailed, Invalid) as error:
+        print(event_id, error, words, number)
+    with Functory(Settings()) as engine:
+        engine.call("count", "a b")
+    return 0
+"""
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Run a command without the settings of this process; return what it printed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FUNCTORY_", "PYTHON"))}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution, the wheel, and `again/` with the wheel built from the former."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = (SCRIPTS / "uv", "build", "--no-build-isolation", "--python", sys.executable, "--quiet")
+    run(*build, "--sdist", "--wheel", "--out-dir", folder, ROOT, cwd=folder)
+    (sdist,) = folder.glob("*.tar.gz")
+    run(*build, "--wheel", "--out-dir", folder / "again", sdist, cwd=folder)
+    return folder
+
+
+def wheel_of(built: Path, origin: str) -> Path:
+    """The wheel built from the repository, or from the source distribution."""
+    (wheel,) = (built if origin == "repository" else built / "again").glob("*.whl")
+    return wheel
+
+
+def test_the_wheel_brings_one_import_package_with_its_types(built: Path):
+    with zipfile.ZipFile(wheel_of(built, "repository")) as wheel:
+        names = wheel.namelist()
+    top = {name.split("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"functory"}
+    assert "functory/py.typed" in names
+    assert "functory/migrations/script.py.mako" in names
+
+
+def test_both_wheels_hold_the_same_files(built: Path):
+    first, second = (
+        {entry.filename: entry.CRC for entry in zipfile.ZipFile(wheel_of(built, origin)).infolist()}
+        for origin in ("repository", "source distribution")
+    )
+    assert first == second
+
+
+def test_the_source_distribution_leaves_the_links_of_the_repository_out(built: Path):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        members = archive.getmembers()
+    assert [member.name for member in members if member.issym() or member.islnk()] == []
+    assert {member.name.split("/")[1] for member in members} & set(ROOMS) == set()
+
+
+@pytest.mark.parametrize("origin", ["repository", "source distribution"])
+def test_an_application_with_modules_of_the_same_names_runs_a_function(
+    built: Path, tmp_path: Path, origin: str
+):
+    uv, environment = SCRIPTS / "uv", tmp_path / "environment"
+    run(uv, "venv", "--quiet", "--python", sys.executable, environment, cwd=tmp_path)
+    install = (uv, "pip", "install", "--quiet", "--python", environment / "bin" / "python")
+    run(*install, "--require-hashes", "-r", ROOT / "locks" / "run.txt", cwd=tmp_path)
+    run(*install, "--no-deps", wheel_of(built, origin), cwd=tmp_path)
+    application = tmp_path / "application"
+    for name in ("workers", "migrations"):
+        (application / name).mkdir(parents=True)
+        (application / name / "__init__.py").write_text('OWNER = "the application"\n')
+    for name in ("engine", "triggers", "packs"):
+        (application / f"{name}.py").write_text('OWNER = "the application"\n')
+    (application / "main.py").write_text(APPLICATION)
+    assert run(environment / "bin" / "python", "main.py", cwd=application) == "IT WORKS!\n"
+    assert "shout" in run(environment / "bin" / "functory", "function", "list", cwd=application)
+
+
+def test_mypy_in_strict_mode_passes_on_a_project_that_uses_the_public_api(tmp_path: Path):
+    (tmp_path / "project.py").write_text(TYPED)
+    path = {"MYPYPATH": str(ROOT)}
+    strict = (SCRIPTS / "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache")
+    assert "no issues found" in run(*strict, "project.py", cwd=tmp_path, **path)
+
+
+def test_mypy_sees_a_wrong_use_of_a_registered_function(tmp_path: Path):
+    (tmp_path / "project.py").write_text(
+        TYPED.replace('number: int = count("a b")', 'number: str = count("a b")')
+    )
+    with pytest.raises(AssertionError, match="Incompatible types in assignment"):
+        run(
+            SCRIPTS / "mypy",
+            "--strict",
+            "--follow-imports=silent",
+            "project.py",
+            cwd=tmp_path,
+            MYPYPATH=str(ROOT),
+        )
