@@ -165,7 +165,7 @@ class Settings(BaseSettings):
 
     author_grants: list[Literal["secret", "host", "read", "write", "permission", "subprocess"]] | None = (
         Field(
-            None,
+            default=None,
             description="kinds of grants that take effect as declared; others wait for an operator (functory grant). "
             "All when embedded, else secret, host, permission",
         )
