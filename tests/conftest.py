@@ -114,12 +114,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     a deployment of the acceptance suite, else a file. The documentation's pages are long, and on their own.
     """
     for item in items:
+        place = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else Path(item.path.name)
         deployment = getattr(item, "callspec", None) and item.callspec.params.get("functory")
         if deployment:
             item.add_marker(pytest.mark.xdist_group(str(deployment)))
         elif item.path.name != "test_docs.py":
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
-        if item.path.relative_to(TESTS).parts[0] in RERUN:
+            item.add_marker(pytest.mark.xdist_group(str(place)))
+        if place.parts[0] in RERUN:
             item.add_marker(pytest.mark.flaky(reruns=1))
         for service in ("postgres", "redis", "rabbitmq"):
             if f"{service}_server" in getattr(item, "fixturenames", ()):

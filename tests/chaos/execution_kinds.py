@@ -114,7 +114,7 @@ def _files(n: int) -> Task:
 
 
 def _domain(n: int) -> Task:
-    return Task("domain", _made(n, _PLAIN, domain=f"domain-{n % 3}"), ("succeeded",), n * 2)
+    return Task("domain", _made(n, _PLAIN, trust_domain=f"domain-{n % 3}"), ("succeeded",), n * 2)
 
 
 class Sorts:

@@ -57,7 +57,7 @@ def test_a_zygote_is_not_evicted_between_being_chosen_and_being_asked(tmp_path, 
         return time.monotonic()
 
     def run(domain: str) -> None:
-        task = job("def f():\n    return 1", domain=domain)
+        task = job("def f():\n    return 1", trust_domain=domain)
         assert runner.run(task, FakeHost()).result == 1
 
     before = open_files()

@@ -202,7 +202,7 @@ def _child(spec: Spec, confined: Any, number: int, code: str, names: dict[str, A
     try:
         syscalls.close_all_but({0, 1, 2, *confined.descriptors})
         scratch = f"{spec.plan.base}/{number}" if spec.plan.tier in ("C", "none") else ""
-        confined.confine(spec.bounds, number, scratch)
+        confined.confine_child(spec.bounds, number, scratch)
     except (OSError, ValueError) as error:
         say(["not confined", str(error)])
         os._exit(1)

@@ -76,7 +76,7 @@ def test_a_zygote_ends_its_children_also_without_the_right_to_signal(tier: str, 
 import time
 pid = confined.fork()
 if pid == 0:
-    confined.confine(spec.bounds, 1, spec.plan.base)
+    confined.confine_child(spec.bounds, 1, spec.plan.base)
     time.sleep(1000)
 handle = os.pidfd_open(pid)
 confined.kill(pid, handle)

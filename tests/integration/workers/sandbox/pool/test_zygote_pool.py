@@ -122,9 +122,11 @@ def test_a_zygote_is_replaced_when_it_is_old():
 
 def test_too_many_zygotes_end_the_one_that_was_used_the_longest_ago():
     with Runner(options=Options(zygotes=2, spares=0)) as runner:
-        hashes = {name: result(runner, job(HASH, domain=name)) for name in ("one", "two", "three", "four")}
-        assert result(runner, job(HASH, domain="four")) == hashes["four"]
-        assert result(runner, job(HASH, domain="one")) != hashes["one"]
+        hashes = {
+            name: result(runner, job(HASH, trust_domain=name)) for name in ("one", "two", "three", "four")
+        }
+        assert result(runner, job(HASH, trust_domain="four")) == hashes["four"]
+        assert result(runner, job(HASH, trust_domain="one")) != hashes["one"]
 
 
 def test_a_zygote_with_a_running_execution_is_not_ended_for_another():
@@ -136,10 +138,10 @@ def test_a_zygote_with_a_running_execution_is_not_ended_for_another():
         assert go_on.wait(30)
 
     with Runner(options=Options(zygotes=1)) as runner, ThreadPoolExecutor(1) as pool:
-        running = pool.submit(runner.run, job(source, domain="long"), FakeHost(wait=wait))
+        running = pool.submit(runner.run, job(source, trust_domain="long"), FakeHost(wait=wait))
         assert begun.wait(30)
         for name in ("a", "b", "c"):
-            result(runner, job(HASH, domain=name))
+            result(runner, job(HASH, trust_domain=name))
         go_on.set()
         assert running.result(timeout=30).result == "done"
 
@@ -172,7 +174,7 @@ def test_a_warm_runner_serves_one_version_with_one_set_of_grants_and_limits():
             result(runner, job(COUNTER, input={"x": 1}, reuse=True))
         for other in (
             job(code(COUNTER, version=2), input={"x": 1}, reuse=True),
-            job(COUNTER, input={"x": 1}, reuse=True, domain="made"),
+            job(COUNTER, input={"x": 1}, reuse=True, trust_domain="made"),
             job(COUNTER, input={"x": 1}, reuse=True, grants=Grants(read=("/usr/share",))),
             job(COUNTER, input={"x": 1}, reuse=True, limits=Limits(threads=3)),
         ):

@@ -55,7 +55,7 @@ PROGRAMS = [
 
 def title(value: object) -> str | None:
     if isinstance(value, Profile):
-        on = [f for f in ("subprocess", "signals", "network", "repeated", "metadata") if getattr(value, f)]
+        on = [f for f in ("subprocess", "signals", "network", "reusable", "metadata") if getattr(value, f)]
         return "-".join((value.name, *on))
     return None
 
