@@ -157,7 +157,7 @@ class Functory:
     @property
     def health(self) -> dict[str, bool]:
         """Role by role, whether it works; empty for a client."""
-        return self._embedded.healthy if self._embedded is not None else {}
+        return self._embedded.health if self._embedded is not None else {}
 
     def close(self) -> None:
         """Stop the roles and close the database. What still runs is given back, nothing is lost."""

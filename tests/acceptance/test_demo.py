@@ -179,8 +179,8 @@ def test_it_fails_and_says_why_when_a_file_is_told_twice(tmp_path: Path) -> None
     doubled = (
         "import sys\n"
         "from functory.engine.sources.store import Sources\n"
-        "take = Sources.take\n"
-        "Sources.take = lambda self, held, arrivals, **more: take(self, held, [*arrivals, *arrivals], **more)\n"
+        "ingest = Sources.ingest\n"
+        "Sources.ingest = lambda self, held, arrivals, **more: ingest(self, held, [*arrivals, *arrivals], **more)\n"
         "from functory.demo import run\n"
         "sys.exit(run(quiet=True))\n"
     )
@@ -192,7 +192,7 @@ def test_it_fails_and_says_why_when_a_file_is_told_twice(tmp_path: Path) -> None
 def test_it_fails_and_says_why_when_the_guard_does_not_stop_the_loop(tmp_path: Path) -> None:
     without_guards = (
         "import sys, functory.triggers.routing.decision\n"
-        "functory.triggers.routing.decision.trip = lambda *_: None\n"
+        "functory.triggers.routing.decision.check_guards = lambda *_: None\n"
         "from functory.demo import run\n"
         "sys.exit(run(quiet=True))\n"
     )

@@ -107,7 +107,7 @@ def test_a_defect_shows_its_traceback_and_ends_with_1(
     def broken(entry: object) -> None:
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(application, "load", broken)
+    monkeypatch.setattr(application, "load_command", broken)
     assert main(["status"]) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said and "error: ZeroDivisionError: inside" in said
@@ -117,5 +117,5 @@ def test_ctrl_c_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: p
     def interrupted(entry: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(application, "load", interrupted)
+    monkeypatch.setattr(application, "load_command", interrupted)
     assert main(["status"]) == 130
