@@ -188,7 +188,7 @@ def blind(hook: Hook) -> None:
     def nothing(_self: Attempts, _claims: Any) -> LeaseStatus:
         return LeaseStatus()
 
-    for name in ("heartbeat", "wanted"):
+    for name in ("heartbeat", "lease_status"):
         look = getattr(Attempts, name)
         setattr(
             Attempts, name, lambda self, claims, look=look: (nothing if hook.due() else look)(self, claims)

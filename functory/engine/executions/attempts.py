@@ -199,7 +199,7 @@ class Attempts:
                 if declared:
                     missing = grants.pending(declared, self._author_grants, allowed)
                     waiting += grants.warnings(code["name"], code["number"], missing)
-            found.append(replace(claim, grants=has, waiting=waiting) if has or waiting else claim)
+            found.append(replace(claim, grants=has, grant_warnings=waiting) if has or waiting else claim)
         return found
 
     def _sandbox(self, claim: Claim) -> dict[str, Any]:

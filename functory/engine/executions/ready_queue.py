@@ -105,7 +105,7 @@ _IN_FLIGHT = sa.union_all(
         # Not by the column itself: SQLite would read the index of all functions, finished ones included.
         .group_by(execution.c.function.concat(""))
         for kind, conditions in (
-            ("sent", (DISPATCHED, execution.c.dispatched_at > _EVER)),
+            ("dispatched", (DISPATCHED, execution.c.dispatched_at > _EVER)),
             ("running", (RUNNING, execution.c.lease_until > _EVER)),
         )
     )
@@ -143,7 +143,7 @@ _HAS_DUE = sa.select(
 def in_flight(tx: Tx) -> InFlight:
     """What is sent and what is running: one statement over two indexes that hold nothing else."""
     functions: dict[str, int] = defaultdict(int)
-    totals = {"sent": 0, "running": 0}
+    totals = {"dispatched": 0, "running": 0}
     for row in tx.rows(_IN_FLIGHT):
         functions[row["function"]] += row["count"]
         totals[row["kind"]] += row["count"]

@@ -302,7 +302,7 @@ class Executor:
                     )
                 return
             ending = self._attempt_result(claim, outcome, Redactor(host.opened_secrets))
-            self._finish(claim, replace(host.denied_requests.append_to_log(ending), written=written))
+            self._finish(claim, replace(host.denied_requests.append_to_log(ending), file_writes=written))
         except Stale:
             metrics.zombies.inc()
             log.warning(

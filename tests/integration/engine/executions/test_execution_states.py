@@ -138,7 +138,7 @@ def test_a_zombie_can_write_nothing(ready, takeover):
         ready.finish(zombie, result="first")
     before = ready.executions.get(row["id"]), ready.types(), ready.rows(schema.state), ready.executions.list()
     assert ready.worker.heartbeat([(zombie.id, zombie.fence)]).lost == {(zombie.id, zombie.fence)}
-    assert ready.worker.wanted([(zombie.id, zombie.fence)]).lost == {(zombie.id, zombie.fence)}
+    assert ready.worker.lease_status([(zombie.id, zombie.fence)]).lost == {(zombie.id, zombie.fence)}
     assert ready.worker.release([(zombie.id, zombie.fence)]) == 0
     writes = [
         lambda: ready.finish(zombie, result="zombie"),
@@ -171,10 +171,10 @@ def test_a_worker_that_claims_its_own_lost_execution_again_keeps_the_new_attempt
     old, new = (zombie.id, zombie.fence), (again.id, again.fence)
     # Whichever of the two is named last: one is to be killed, and the other is not.
     for held in ([old, new], [new, old]):
-        for pulse in (ready.worker.heartbeat(held), ready.worker.wanted(held)):
+        for pulse in (ready.worker.heartbeat(held), ready.worker.lease_status(held)):
             assert pulse.lost == {old}
     ready.executions.cancel(row["id"])
-    assert ready.worker.heartbeat([old, new]).cancel == {new}
+    assert ready.worker.heartbeat([old, new]).cancel_requested == {new}
 
 
 def test_a_heartbeat_extends_the_lease(ready):
@@ -182,7 +182,7 @@ def test_a_heartbeat_extends_the_lease(ready):
     for _ in range(5):
         ready.advance(LEASE - 1)
         pulse = ready.worker.heartbeat([(claim.id, claim.fence)])
-        assert (pulse.lost, pulse.cancel) == (set(), set())
+        assert (pulse.lost, pulse.cancel_requested) == (set(), set())
         assert lease_recovery.reap(ready.database, cancel_grace=LEASE)["lost"] == 0
     ready.finish(claim)
     check(ready)
@@ -286,7 +286,7 @@ def test_what_never_began_may_be_released_without_end(ready):
     row = ready.start()
     for _ in range(MAX_RELEASES + 5):
         claim = ready.claim(row)
-        assert ready.worker.release([(claim.id, claim.fence)], begun=False) == 1
+        assert ready.worker.release([(claim.id, claim.fence)], started=False) == 1
     assert ready.executions.get(row["id"])["released"] == 0
     check(ready)
 
@@ -304,8 +304,8 @@ def test_a_running_execution_is_cancelled_by_its_worker(ready):
     row = ready.start()
     claim = ready.claim(row)
     assert ready.executions.cancel(row["id"])["state"] == "running"
-    assert ready.worker.wanted([(claim.id, claim.fence)]).cancel == {(claim.id, claim.fence)}
-    assert ready.worker.heartbeat([(claim.id, claim.fence)]).cancel == {(claim.id, claim.fence)}
+    assert ready.worker.lease_status([(claim.id, claim.fence)]).cancel_requested == {(claim.id, claim.fence)}
+    assert ready.worker.heartbeat([(claim.id, claim.fence)]).cancel_requested == {(claim.id, claim.fence)}
     assert ready.finish(claim, "cancelled").state == "cancelled"
     check(ready)
 

@@ -21,7 +21,7 @@ PATH = b"/data/in/a"
 def noted(world: World, content: str = "hash", path: bytes = PATH) -> str:
     """An execution that has left this content."""
     row = world.start()
-    world.finish(world.claim(row), written=[(path, content)])
+    world.finish(world.claim(row), file_writes=[(path, content)])
     return row["id"]
 
 
@@ -58,7 +58,7 @@ def test_the_same_content_much_later_is_somebody_elses(world):
 def test_a_failed_attempt_and_one_that_is_given_up_leave_their_notes_too(world):
     world.function()
     row = world.start()
-    world.finish(world.claim(row), "failed", written=[(PATH, "half")], retryable=False)
+    world.finish(world.claim(row), "failed", file_writes=[(PATH, "half")], retryable=False)
     assert cause(world, "half") == row["id"]
     file_writes.record_writes_of_unfinished(world.database, row["id"], [(PATH, "more")])
     assert cause(world, "more") == row["id"]

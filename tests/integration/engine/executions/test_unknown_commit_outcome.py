@@ -126,8 +126,8 @@ def test_a_claim_that_nobody_knew_of_is_given_back_without_counting(world):
         faults.once("committed", UPDATE)
         world.worker.claim([row["id"]])
     assert world.executions.get(row["id"])["state"] == "running"
-    assert world.worker.settle() == 1
-    assert world.worker.settle() == 0
+    assert world.worker.reconcile() == 1
+    assert world.worker.reconcile() == 0
     found = world.executions.get(row["id"])
     assert (found["state"], found["attempt"], found["released"]) == ("queued", 0, 0)
     assert world.finish(world.claim(row)).state == "succeeded"
@@ -141,7 +141,7 @@ def test_a_claim_that_was_not_carried_out_leaves_another_workers_alone(world):
         world.worker.claim([row["id"]])
     other = world.attempts("other")
     claim = world.claim(row, other)
-    assert world.worker.settle() == 0
+    assert world.worker.reconcile() == 0
     assert other.finish(claim, ended()).state == "succeeded"
 
 
@@ -154,8 +154,8 @@ def test_a_claim_is_given_back_once_the_database_is_there_again(world):
             world.worker.claim([row["id"]])
         faults.once("before", "SELECT attempt")
         with pytest.raises(Unavailable):
-            world.worker.settle()
-    assert world.worker.settle() == 1
+            world.worker.reconcile()
+    assert world.worker.reconcile() == 1
     assert world.executions.get(row["id"])["state"] == "queued"
 
 

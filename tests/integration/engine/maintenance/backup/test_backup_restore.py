@@ -204,7 +204,7 @@ def test_what_is_replaced_comes_back_when_the_restore_fails(
     def fail(*_: Any) -> Any:
         raise Invalid("no")
 
-    monkeypatch.setattr(backup_restore, "settle", fail)
+    monkeypatch.setattr(backup_restore, "recover_in_progress", fail)
     with pytest.raises(Invalid):
         restore(target, world.settings, tmp_path / "b", replace=True)
     assert everything(target) == before
