@@ -23,7 +23,9 @@ def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf
             f'{what}: "90s", "5m", "1h30m" or "2d"',
         )
     if not minimum <= value <= maximum:
-        bounds = f"from {format_duration(minimum)}" + (f" to {format_duration(maximum)}" if maximum < math.inf else " on")
+        bounds = f"from {format_duration(minimum)}" + (
+            f" to {format_duration(maximum)}" if maximum < math.inf else " on"
+        )
         raise Invalid(f"wrong {what} {given!r}", f"it is {bounds}")
     return value
 
