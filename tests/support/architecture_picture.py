@@ -118,7 +118,9 @@ def reduced(below: dict[str, set[str]]) -> list[tuple[str, str]]:
     )
 
 
-def house(name: str, rooms: set[str], edges: dict[tuple[str, str], set[str]], top: int, width: int) -> tuple[str, int]:
+def house(
+    name: str, rooms: set[str], edges: dict[tuple[str, str], set[str]], top: int, width: int
+) -> tuple[str, int]:
     """One house as SVG, and its height in pixels."""
     below = {room: edges.get((name, room), set()) for room in rooms}
     level = levels(rooms, below)
@@ -148,7 +150,9 @@ def house(name: str, rooms: set[str], edges: dict[tuple[str, str], set[str]], to
             f'{end[0]:.1f} {middle:.1f} {end[0]:.1f} {end[1]:.1f}"/>'
         )
     for room, (x, y, wide) in place.items():
-        parts.append(f'<rect class="room" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{BOX_HEIGHT}" rx="5"/>')
+        parts.append(
+            f'<rect class="room" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{BOX_HEIGHT}" rx="5"/>'
+        )
         parts.append(f'<text class="name" x="{x + wide / 2:.1f}" y="{y + 20:.1f}">{escape(room)}</text>')
     return "\n".join(parts), height
 
