@@ -1,6 +1,6 @@
 """Draws docs/explanation/architecture.svg from the imports: ``python -m tests.support.architecture_picture``.
 
-A box is a room (a package or module below one of the four houses), a line an import from the upper room to the lower one.
+A box is a room: a package or module of one house. A line is an import, from the upper room to the lower one.
 Lines that follow from others are left out (the transitive reduction), so the picture stays readable and shows every
 order that holds. A test compares the stored picture with the one that today's imports give.
 """

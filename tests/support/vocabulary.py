@@ -1,7 +1,7 @@
 """Finds the words that docs/explanation/glossary.md replaces: ``python -m tests.support.vocabulary``.
 
-The page's last two sections list them: words of code are looked for in identifiers (`LaneTable` and `lane_of` both hold
-`lane`), words of texts in everything that is read: docstrings, comments, messages and pages. Ends with 1 when one is found.
+The page's last two sections list them. Words of code are searched in identifiers: `LaneTable` and `lane_of` both hold
+`lane`. Words of texts are searched in docstrings, comments, messages and pages. Ends with 1 when one is found.
 """
 
 from __future__ import annotations
