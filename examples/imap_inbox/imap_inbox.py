@@ -5,8 +5,7 @@ import ssl
 
 from pydantic import Field
 
-from functory.engine.events.receipts import IncomingEvent
-from functory.triggers.sources.plugin import SourceConfig, SourcePlugin
+from functory.sources import IncomingEvent, SourceConfig, SourcePlugin
 
 
 class Mailbox(SourceConfig):
@@ -20,27 +19,27 @@ class Mailbox(SourceConfig):
 
 
 class Inbox(SourcePlugin):
-    kind, summary, types, runs = "imap", "letters in a mailbox", ("mail.received",), True
+    kind, summary, types, runs = "imap", "emails in a mailbox", ("mail.received",), True
     Config = Mailbox
 
-    def run(self, desk):
-        config, tls = desk.config, ssl.create_default_context(cafile=desk.config.ca_file)
+    def run(self, context):
+        config, tls = context.config, ssl.create_default_context(cafile=context.config.ca_file)
         with imaplib.IMAP4_SSL(config.host, config.port, ssl_context=tls, timeout=30) as imap:
-            imap.login(config.user, desk.secret(config.password_secret))
-            while not desk.stop_event.is_set():
+            imap.login(config.user, context.secret(config.password_secret))
+            while not context.stop_event.is_set():
                 ok(imap.select(f'"{config.mailbox}"', readonly=True))
                 epoch = int(imap.response("UIDVALIDITY")[1][0])
-                last = desk.cursor[1] if desk.cursor and desk.cursor[0] == epoch else 0
+                last = context.cursor[1] if context.cursor and context.cursor[0] == epoch else 0
                 for uid in sorted(map(int, ok(imap.uid("SEARCH", f"UID {last + 1}:*"))[0].split())):
-                    if uid > last:  # n:* always names the newest letter, even one below n
+                    if uid > last:  # n:* always names the newest email, even one below n
                         found = ok(imap.uid("FETCH", str(uid), "(BODY.PEEK[]<0.100000>)"))
-                        letters = [letter(part[1]) for part in found if isinstance(part, tuple)]
-                        arrivals = [
-                            IncomingEvent("mail.received", data, key=f"{epoch}/{uid}") for data in letters
+                        mails = [read_mail(part[1]) for part in found if isinstance(part, tuple)]
+                        events = [
+                            IncomingEvent("mail.received", data, key=f"{epoch}/{uid}") for data in mails
                         ]
-                        desk.put(arrivals, cursor=[epoch, uid])
-                desk.clear_problem()
-                desk.stop_event.wait(config.every)
+                        context.put(events, cursor=[epoch, uid])
+                context.clear_problem()
+                context.stop_event.wait(config.every)
 
 
 def ok(answer):
@@ -49,7 +48,7 @@ def ok(answer):
     return answer[1]
 
 
-def letter(raw):
+def read_mail(raw):
     try:
         mail = email.message_from_bytes(raw, policy=email.policy.default)
         body = mail.get_body(("plain", "html"))
@@ -57,5 +56,5 @@ def letter(raw):
             name.lower(): str(mail[name] or "") for name in ("From", "To", "Subject", "Date", "Message-ID")
         }
         return heads | {"text": body.get_content() if body else ""}
-    except Exception as error:  # a letter may hold anything; one that cannot be read must not stop the others
+    except Exception as error:  # an email may hold anything; one that cannot be read must not stop the others
         return {"problem": type(error).__name__, "text": raw[:10_000].decode("ascii", "replace")}

@@ -44,7 +44,7 @@ class _InstalledPlugins(Mapping[str, SourcePlugin]):
             if not isinstance(made, SourcePlugin) or made.kind != name:
                 raise Invalid(
                     f"the source plug-in {name} cannot be used",
-                    f"{type(made).__name__} is no Kind with kind = {name!r}",
+                    f"{type(made).__name__} is no SourcePlugin with kind = {name!r}",
                     "see docs/reference/sources.md",
                 )
             self._loaded[name] = made

@@ -7,6 +7,7 @@ wheel. What the kernel says is only a hint where to look: an event is told becau
 the database knows, so that lost, doubled and late notices make no difference.
 """
 
-from functory.triggers.sources.files.plugin import FileSource, FileWatchConfig
+from functory.triggers.sources.files.config import FileWatchConfig
+from functory.triggers.sources.files.plugin import FileSource
 
 __all__ = ["FileWatchConfig", "FileSource"]

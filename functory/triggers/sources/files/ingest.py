@@ -24,9 +24,11 @@ from functory.engine.sources.file_watches import KnownFile
 from functory.engine.telemetry import metrics
 from functory.triggers.sources.files import file_events
 from functory.triggers.sources.files.change_detection import Change, ChangeSet, detect_changes, select_changes
+from functory.triggers.sources.files.config import FileWatchConfig
 from functory.triggers.sources.files.file_facts import FileChanging, read_file, stat_file
 from functory.triggers.sources.files.watch_root import WatchRoot
 from functory.triggers.sources.files.write_settling import SettlingPath, WriteSettling
+from functory.triggers.sources.plugin import SourceContext
 
 # Files are read up to so many bytes for one transaction; the others wait for the next.
 BATCH_BYTES = 64 * 1024 * 1024
@@ -45,8 +47,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class FileIngest:
     """Takes in the files of one watch at one root. ``config`` is the kind's."""
 
-    context: Any
-    config: Any
+    context: SourceContext
+    config: FileWatchConfig
     root: WatchRoot
     settling: WriteSettling
 
@@ -87,7 +89,7 @@ class FileIngest:
         seen: list[KnownFile] = []
         spent = 0
         for path in paths_:
-            if self.context.ending.is_set():
+            if self.context.stop_event.is_set():
                 return
             try:
                 one = read_file(
@@ -112,7 +114,7 @@ class FileIngest:
         found: dict[bytes, KnownFile | None] = {}
         spent = 0
         for path, entry in rested.items():
-            if spent > BATCH_BYTES or self.context.ending.is_set():
+            if spent > BATCH_BYTES or self.context.stop_event.is_set():
                 self.settling.put_back(path, entry, now, 0.0)
                 continue
             try:

@@ -14,12 +14,14 @@ from typing import Any
 
 from functory.engine.sources import file_watches
 from functory.engine.sources.file_watches import KnownFile
+from functory.triggers.sources.files.config import FileWatchConfig
 from functory.triggers.sources.files.directory_walk import DirectoryWalk
 from functory.triggers.sources.files.file_facts import FileFacts, stat_file
 from functory.triggers.sources.files.glob_patterns import GlobFilter
 from functory.triggers.sources.files.ingest import FileIngest
 from functory.triggers.sources.files.watch_root import WatchRoot
 from functory.triggers.sources.files.write_settling import WriteSettling
+from functory.triggers.sources.plugin import SourceContext
 
 
 class PreviousScope:
@@ -34,7 +36,7 @@ class PreviousScope:
         return (self._recursive or b"/" not in path) and self._selection.includes(os.fsdecode(path))
 
 
-def scan_scope(config: Any) -> list[Any]:
+def scan_scope(config: FileWatchConfig) -> list[Any]:
     """What a scan depends on: path, patterns, what is ignored, how deep, whether links are followed."""
     return [
         config.path, list(config.patterns), list(config.ignore), config.recursive, config.follow_symlinks,
@@ -45,8 +47,8 @@ def scan_scope(config: Any) -> list[Any]:
 class Rescan:
     """One scan; ``steps`` is to be iterated to its end."""
 
-    context: Any
-    config: Any
+    context: SourceContext
+    config: FileWatchConfig
     root: WatchRoot
     wants: Callable[[bytes], bool]
     walk: DirectoryWalk

@@ -15,16 +15,23 @@ from typing import Any
 
 from functory.engine.sources import file_watches
 from functory.engine.telemetry import metrics
+from functory.triggers.sources.files.config import FileWatchConfig
 from functory.triggers.sources.files.directory_walk import DirectoryWalk
 from functory.triggers.sources.files.file_facts import stat_file
 from functory.triggers.sources.files.glob_patterns import GlobFilter
 from functory.triggers.sources.files.ingest import FileIngest
 from functory.triggers.sources.files.inotify import InotifyListener, NotificationQueue, PathNotification
-from functory.triggers.sources.files.mounts import polled_file_system
 from functory.triggers.sources.files.rescan import Rescan, scan_scope
 from functory.triggers.sources.files.rescan_schedule import RescanSchedule
-from functory.triggers.sources.files.watch_root import RootMissing, WatchRoot, find_root, root_cursor
+from functory.triggers.sources.files.watch_root import (
+    RootMissing,
+    WatchRoot,
+    find_root,
+    polled_file_system,
+    root_cursor,
+)
 from functory.triggers.sources.files.write_settling import WriteSettling
+from functory.triggers.sources.plugin import SourceContext
 
 # What the kernel's notices may have missed is found in this time; where there are none, this often is looked.
 RESCAN_SECONDS = 60.0
@@ -51,8 +58,8 @@ class FileWatcher:
 
     def __init__(
         self,
-        context: Any,
-        config: Any,
+        context: SourceContext,
+        config: FileWatchConfig,
         *,
         limits: WatchLimits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -71,18 +78,22 @@ class FileWatcher:
         if self._cursor.get("look", scan_scope(self._config))[0] != self._config.path:
             # It looked elsewhere: what it knows is of other files.
             self._context.put([], cursor={}, also=lambda tx, row: file_watches.delete_known(tx, row["id"]))
-        while not self._context.ending.is_set():
+        while not self._context.stop_event.is_set():
             root = find_root(self._config.path, self._cursor)
             if isinstance(root, RootMissing):
-                self._context.troubled(f"{root.problem}; nothing is told as deleted until it is there again")
-                self._context.ending.wait(ROOT_CHECK_SECONDS)
+                self._context.report_problem(
+                    f"{root.problem}; nothing is told as deleted until it is there again"
+                )
+                self._context.stop_event.wait(ROOT_CHECK_SECONDS)
                 continue
             try:
                 _RootSession(self, root).run()
             except OSError as error:
                 # Seen in passing: the root went away, or cannot be read.
-                self._context.troubled(f"{self._config.path} cannot be watched: {error.strerror or error}")
-                self._context.ending.wait(ROOT_CHECK_SECONDS)
+                self._context.report_problem(
+                    f"{self._config.path} cannot be watched: {error.strerror or error}"
+                )
+                self._context.stop_event.wait(ROOT_CHECK_SECONDS)
 
     @property
     def _cursor(self) -> dict[str, Any]:
@@ -127,7 +138,7 @@ class _RootSession:
         walk = self._walk()
         steps: Iterator[None] | None = None
         began = check = self._monotonic()
-        while not self._context.ending.is_set():
+        while not self._context.stop_event.is_set():
             now = self._monotonic()
             if now >= check:
                 if not self._is_here():
@@ -243,9 +254,9 @@ class _RootSession:
             missed = f"{len(walk.unreadable)} folders cannot be read, {shown} for one"
             trouble = f"{trouble}; {missed}" if trouble else missed
         if trouble is not None:
-            self._context.troubled(trouble)
+            self._context.report_problem(trouble)
         else:
-            self._context.well()
+            self._context.clear_problem()
 
     def _wait(self, now: float) -> None:
         due = [self._schedule.due - now]

@@ -13,6 +13,7 @@ from kombu.messaging import Consumer
 
 from functory.engine.events import exchange as event_exchange
 from functory.triggers.sources.plugin import SourceContext
+from functory.triggers.sources.queues.config import QueueConfig
 from functory.triggers.sources.queues.message_mapping import Message, MessageMapping, map_messages
 
 # Seconds that a look at an empty queue takes: how soon the source ends when it is told to.
@@ -25,10 +26,10 @@ HEARTBEAT_SECONDS = 10
 class KombuConsumer:
     """One connection to the broker, and what was delivered through it and is not acknowledged yet."""
 
-    def __init__(self, desk: SourceContext, url: str) -> None:
-        self._context = desk
-        self._config: Any = desk.config
-        self._mapping = MessageMapping(desk.config)
+    def __init__(self, context: SourceContext, url: str) -> None:
+        self._context = context
+        self._config: QueueConfig = context.config
+        self._mapping = MessageMapping(context.config)
         self._connection = connect(url)
         self._delivered: list[Any] = []
 
@@ -101,7 +102,9 @@ def connect(url: str) -> Connection:
     return Connection(url, transport_options=event_exchange.transport_options(url), **more)
 
 
-def declare(channel: Any, config: Any, arguments: Mapping[str, Any] | None = None) -> list[KombuQueue]:
+def declare(
+    channel: Any, config: QueueConfig, arguments: Mapping[str, Any] | None = None
+) -> list[KombuQueue]:
     """The queue, once for each binding; made where the configuration says so. ``arguments`` are a consumer's."""
     exchange = Exchange(config.exchange, type=config.exchange_type, durable=True) if config.exchange else None
     queues = [

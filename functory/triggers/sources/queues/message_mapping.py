@@ -17,8 +17,8 @@ from functory.engine.events import store as event_store
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.serialization import json_codec
 from functory.triggers.expressions.values import ValueExpression, compile_value
+from functory.triggers.sources.queues.config import RECEIVED, QueueConfig
 
-RECEIVED = "queue.received"
 REJECTED = "source.rejected"
 # Of a rejected message, this much of its body goes into the event that tells of it.
 EXCERPT_BYTES = 4096
@@ -49,7 +49,7 @@ class Message:
 class MessageMapping:
     """The compiled expressions of one queue: type, subject, key, data."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: QueueConfig) -> None:
         """Raises :class:`Invalid` for an expression that is not CEL, or that cannot give what it stands for."""
         self.queue: str = config.queue
         self._type = _compiled(config.type, "type")

@@ -16,6 +16,7 @@ import redis
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 from functory.triggers.sources.plugin import SourceContext
+from functory.triggers.sources.queues.config import QueueConfig
 from functory.triggers.sources.queues.kombu_consumer import POLL_SECONDS, connect, declare
 from functory.triggers.sources.queues.message_mapping import Message, MessageMapping, map_messages
 
@@ -26,16 +27,16 @@ PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
 class RedisConsumer:
     """One connection to Redis, and the list of what is in hand."""
 
-    def __init__(self, desk: SourceContext, url: str) -> None:
-        self._context = desk
-        self._config: Any = desk.config
-        self._mapping = MessageMapping(desk.config)
+    def __init__(self, context: SourceContext, url: str) -> None:
+        self._context = context
+        self._config: QueueConfig = context.config
+        self._mapping = MessageMapping(context.config)
         self._url = url
         self._redis: Any = redis.Redis.from_url(
             url, socket_timeout=30, socket_connect_timeout=5, health_check_interval=25
         )
-        self._queues = [f"{desk.config.queue}{priority}" for priority in PRIORITIES]
-        self._taken = f"functory_source_{desk.name}_taken"
+        self._queues = [f"{context.config.queue}{priority}" for priority in PRIORITIES]
+        self._taken = f"functory_source_{context.name}_taken"
 
     def open(self) -> None:
         """Make the queue's bindings, as kombu keeps them."""

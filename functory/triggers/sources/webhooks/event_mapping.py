@@ -15,6 +15,7 @@ from functory.engine.events import store as event_store
 from functory.engine.serialization import json_codec
 from functory.triggers.expressions import values
 from functory.triggers.sources.webhooks.authentication import CREDENTIALS, GitHub, Slack, Standard, Stripe
+from functory.triggers.sources.webhooks.config import WebhookConfig
 from functory.triggers.sources.webhooks.request import Request, read_fields
 
 TYPE = "webhook.received"
@@ -44,12 +45,12 @@ def compile_one(text: str | None, what: str) -> values.ValueExpression | None:
 class EventMapping:
     """The compiled expressions of one webhook."""
 
-    def __init__(self, name: str, config: Any) -> None:
+    def __init__(self, name: str, config: WebhookConfig) -> None:
         """Raises :class:`Invalid` for an expression that is not CEL."""
         self._name = name
         self._auth = config.auth
-        self._hidden = config.auth.hidden | CREDENTIALS
-        self._kept = tuple(dict.fromkeys((*DEFAULT_HEADERS, *config.auth.keeps, *config.headers)))
+        self._hidden = config.auth.credential_headers | CREDENTIALS
+        self._kept = tuple(dict.fromkeys((*DEFAULT_HEADERS, *config.auth.kept_headers, *config.headers)))
         self._type = compile_one(config.type, "type")
         self._subject = compile_one(config.subject, "subject")
         self._data = compile_one(config.data, "data")

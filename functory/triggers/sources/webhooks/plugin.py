@@ -1,83 +1,13 @@
-"""The kind ``webhook`` of sources: its configuration."""
+"""The source plug-in ``webhook``."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from pydantic import Field, field_validator, model_validator
+from typing import ClassVar
 
 from functory.engine.errors import Invalid
-from functory.engine.serialization import durations
-from functory.triggers.sources.plugin import SourceConfig, SourcePlugin
-from functory.triggers.sources.webhooks.authentication import (
-    CREDENTIALS,
-    Authentication,
-    NoAuthentication,
-    header_name,
-)
+from functory.triggers.sources.plugin import SourcePlugin
+from functory.triggers.sources.webhooks.config import WebhookConfig
 from functory.triggers.sources.webhooks.event_mapping import EventMapping
-
-MAX_PERIOD = 86_400.0
-
-
-class RateConfig(SourceConfig):
-    """So many requests become events in a ``period``; ``burst`` of them at once."""
-
-    limit: int = Field(ge=1, le=1_000_000)
-    period: str | float = "1m"
-    burst: int | None = Field(default=None, ge=1, le=1_000_000)
-
-    @field_validator("period")
-    @classmethod
-    def _in_bounds(cls, given: str | float) -> str | float:
-        durations.parse(given, "period", 1, MAX_PERIOD)
-        return given
-
-    @property
-    def effective_burst(self) -> int:
-        """How many may come at once: all of them, unless it is said otherwise."""
-        return self.limit if self.burst is None else self.burst
-
-
-# What anybody may send to a webhook that asks for no proof, unless it is said otherwise.
-UNAUTHENTICATED_RATE = RateConfig(limit=60)
-
-
-class WebhookConfig(SourceConfig):
-    """How a sender proves who it is, what an event is made of, and how much is taken."""
-
-    auth: Authentication
-    type: str | None = None
-    subject: str | None = None
-    data: str | None = None
-    delivery: str | None = None
-    when: str | None = None
-    headers: list[str] = Field([], max_length=50)
-    max_bytes: int | None = Field(None, ge=1, le=16_777_216)
-    rate: RateConfig | None = None
-
-    @field_validator("headers")
-    @classmethod
-    def _names(cls, given: list[str]) -> list[str]:
-        return sorted({header_name(name) for name in given})
-
-    @model_validator(mode="after")
-    def _keeps_no_credentials(self) -> WebhookConfig:
-        shown = sorted(set(self.headers) & (CREDENTIALS | self.auth.credential_headers))
-        if shown:
-            raise ValueError(
-                f"headers: {', '.join(shown)} would put a proof into events, where many can read it"
-            )
-        return self
-
-    @property
-    def effective_rate(self) -> RateConfig | None:
-        """The rate that holds; None for none."""
-        return (
-            UNAUTHENTICATED_RATE
-            if self.rate is None and isinstance(self.auth, NoAuthentication)
-            else self.rate
-        )
 
 
 class WebhookSource(SourcePlugin):
@@ -88,7 +18,7 @@ class WebhookSource(SourcePlugin):
     types: ClassVar[tuple[str, ...]] = ("webhook.received", "*")
     Config = WebhookConfig
 
-    def check(self, config: Any) -> None:
+    def check(self, config: WebhookConfig) -> None:
         """Raise :class:`Invalid` for an expression that is not CEL, or cannot be what it stands for."""
         mapping = EventMapping("check", config)
         wrong = mapping.static_problem()

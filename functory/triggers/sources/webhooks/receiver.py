@@ -27,6 +27,7 @@ from functory.triggers.sources import registry
 from functory.triggers.sources.webhooks import request as requests
 from functory.triggers.sources.webhooks import signatures
 from functory.triggers.sources.webhooks.authentication import GitHub, Slack
+from functory.triggers.sources.webhooks.config import WebhookConfig
 from functory.triggers.sources.webhooks.event_mapping import EventMapping
 from functory.triggers.sources.webhooks.plugin import WebhookSource
 from functory.triggers.sources.webhooks.request import Request
@@ -61,7 +62,7 @@ class WebhookResponse:
 class _CompiledWebhook:
     """A stored webhook, read and compiled."""
 
-    config: Any
+    config: WebhookConfig
     mapping: EventMapping
     rate: WebhookRateLimit | None
 
@@ -230,12 +231,12 @@ class WebhookReceiver:
         )
 
 
-def rate_limit_of(config: Any) -> WebhookRateLimit | None:
+def rate_limit_of(config: WebhookConfig) -> WebhookRateLimit | None:
     """The rate of a configuration, in seconds."""
-    allowed = config.allowed
+    allowed = config.effective_rate
     if allowed is None:
         return None
-    return WebhookRateLimit(allowed.limit, durations.parse(allowed.period, "period"), allowed.at_once)
+    return WebhookRateLimit(allowed.limit, durations.parse(allowed.period, "period"), allowed.effective_burst)
 
 
 def handshake_response(auth: Any, body: Any, request: Request) -> WebhookResponse | None:

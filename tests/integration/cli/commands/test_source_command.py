@@ -13,12 +13,12 @@ from functory.triggers.sources import registry
 from tests.support.source_world import plug_in
 
 GOOD = """
-    from functory.triggers.sources.plugin import Config, Kind
+    from functory.sources import SourceConfig, SourcePlugin
 
-    class Source(Kind):
+    class Source(SourcePlugin):
         kind, summary, types, runs = "tides", "high and low water", ("tide.turned",), True
 
-        class Config(Config):
+        class Config(SourceConfig):
             harbour: str
             height: float | None = None
 """

@@ -145,7 +145,7 @@ def test_a_keeper_that_cannot_renew_stops_before_its_lease_ends(
         def away(*_: Any) -> None:
             raise Unavailable("the database is away")
 
-        monkeypatch.setattr(a.keeper._store, "beat", away)
+        monkeypatch.setattr(a.keeper._store, "renew", away)
         monkeypatch.setattr(a.keeper._store, "release", away)
         world.advance(world.settings.lease_seconds * 0.7)
         with pytest.raises(Unavailable):
@@ -360,18 +360,17 @@ def test_pauses_double_up_to_a_minute_and_are_spread() -> None:
 
 
 COUNTING = """
-    from functory.engine.events.receipts import Arrival
-    from functory.triggers.sources.plugin import Config, Kind
+    from functory.sources import IncomingEvent, SourceConfig, SourcePlugin
 
-    class Source(Kind):
+    class Source(SourcePlugin):
         kind, summary, types, runs = "counting", "counts", ("count.up",), True
-        Config = Config
+        Config = SourceConfig
 
-        def run(self, desk):
-            number = desk.cursor or 0
-            while not desk.ending.wait(0.01):
+        def run(self, context):
+            number = context.cursor or 0
+            while not context.stop_event.wait(0.01):
                 number += 1
-                desk.put([Arrival("count.up", {"number": number}, key=str(number))], cursor=number)
+                context.put([IncomingEvent("count.up", {"number": number}, key=str(number))], cursor=number)
 """
 
 

@@ -135,7 +135,7 @@ def test_a_rebuilt_index_answers_the_same():
 def test_a_generation_that_answers_wrongly_is_not_used(monkeypatch):
     index = index_of({"a": [1]}, {"a": [2]})
     assert index.match({"a": 1}) == [0]
-    monkeypatch.setattr("functory.triggers.index.posting_lists.Table.add", lambda *_: None)
+    monkeypatch.setattr("functory.triggers.index.posting_lists.PostingLists.add", lambda *_: None)
     index.rebuild()
     assert index.stats()["refuted"] == 1
     assert index.match({"a": 1}) == [0]

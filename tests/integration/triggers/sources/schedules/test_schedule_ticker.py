@@ -142,7 +142,7 @@ def _missed() -> float:
 def test_a_long_downtime_is_worked_off_in_pieces_with_the_same_result(
     world: World, monkeypatch: pytest.MonkeyPatch, policy: str, fired: int
 ) -> None:
-    monkeypatch.setattr(tickers, "TIMES", 7)
+    monkeypatch.setattr(tickers, "MAX_TICKS", 7)
     service(world).save("s", cron="* * * * *", catch_up=policy)
     world.advance(4 * 3600 + 30)
     found = tick(world)
@@ -206,7 +206,7 @@ def killed_before_the_commit(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) ->
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(schedules, "write", dying)
+        patch.setattr(schedules, "write_decisions", dying)
         try:
             ticker.tick()
         except Killed:
@@ -593,7 +593,7 @@ def test_a_schedule_that_cannot_be_read_is_told_of_and_stops_nobody_else(
         return made
 
     with monkeypatch.context() as patch:
-        patch.setattr(tickers, "read", refuse)
+        patch.setattr(tickers, "parse_config", refuse)
         assert tick(world) == [at("00:10")]
         assert "timezone: gone" in mine.get("bad")["problem"]
         assert world.ticker.due_in() == 60
@@ -610,7 +610,7 @@ def test_a_schedule_that_cannot_be_read_any_more_can_be_paused_and_deleted(
     def refuse(plugin: Any, config: Any) -> ScheduleConfig:
         raise Invalid("wrong schedule", "timezone: gone")
 
-    monkeypatch.setattr("functory.triggers.sources.registry.read", refuse)
+    monkeypatch.setattr("functory.triggers.sources.registry.parse_config", refuse)
     world.sources.pause("schedule", "bad")
     with pytest.raises(Invalid, match="timezone: gone"):
         world.sources.resume("schedule", "bad")

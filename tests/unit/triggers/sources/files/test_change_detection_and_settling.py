@@ -10,8 +10,8 @@ from functory.engine.sources.file_watches import KnownFile
 from functory.triggers.sources.files.change_detection import detect_changes, select_changes
 from functory.triggers.sources.files.file_facts import FileFacts
 from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE, GlobFilter
-from functory.triggers.sources.files.mounts import polled_file_system
 from functory.triggers.sources.files.rescan_schedule import RescanSchedule
+from functory.triggers.sources.files.watch_root import polled_file_system
 from functory.triggers.sources.files.write_settling import WriteSettling
 
 
@@ -229,7 +229,7 @@ def test_an_unchanged_file_is_not_written_down_again():
 def test_a_file_with_inode_content_and_time_of_one_that_is_gone_was_moved():
     now = {"b": seen("b", inode="1:a"), "a": None}
     assert changes(now, [seen("a")]) == [("moved", "b")]
-    assert changes({"b": seen("b", inode="1:a")}, [], homeless=[seen("a")]) == [("moved", "b")]
+    assert changes({"b": seen("b", inode="1:a")}, [], missing=[seen("a")]) == [("moved", "b")]
     assert verdict(now, [seen("a")]).removed == [b"a"]
 
 

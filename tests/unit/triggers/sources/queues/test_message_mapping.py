@@ -8,6 +8,7 @@ import pytest
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
+from functory.triggers.sources.queues.config import QueueConfig
 from functory.triggers.sources.queues.message_mapping import (
     Message,
     MessageMapping,
@@ -16,7 +17,6 @@ from functory.triggers.sources.queues.message_mapping import (
     rejection_event,
     to_json_value,
 )
-from functory.triggers.sources.queues.plugin import QueueConfig
 from functory.triggers.sources.queues.redis_consumer import parse_envelope
 
 ID = {"message_id": "m-1"}

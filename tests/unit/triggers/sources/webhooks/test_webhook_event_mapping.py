@@ -36,7 +36,7 @@ def made(mapping: EventMapping, body: Any = None, *, headers: Any = HEADERS, que
 
 def test_by_default_the_request_is_the_data_without_what_proves_its_sender() -> None:
     event = made(mapping_of(), {"n": 1}, query="a=1&b=2&b=3&c=")
-    assert (event.type, event.subject, event.delivery) == ("webhook.received", "orders", None)
+    assert (event.type, event.subject, event.delivery_id) == ("webhook.received", "orders", None)
     assert event.data == {
         "webhook": "orders",
         "headers": {"content-type": "application/json", "user-agent": "GitHub-Hookshot/1"},
@@ -58,7 +58,7 @@ def test_expressions_make_type_subject_data_and_delivery() -> None:
         {"action": "created", "customer": "ada", "id": 7},
         query="test=1",
     )
-    assert (event.type, event.subject, event.delivery) == ("shop.push.created", "ada", "delivery:7")
+    assert (event.type, event.subject, event.delivery_id) == ("shop.push.created", "ada", "delivery:7")
     assert event.data == {"id": 7, "method": "POST", "test": True}
 
 
@@ -180,7 +180,7 @@ def test_an_expression_cannot_be_made_to_work_hard_by_what_is_sent() -> None:
 def test_known_senders_say_which_delivery_it_is(
     auth: Any, headers: Any, body: Any, delivery: str | None
 ) -> None:
-    assert made(mapping_of(auth=auth), body, headers=headers).delivery == delivery
+    assert made(mapping_of(auth=auth), body, headers=headers).delivery_id == delivery
 
 
 def test_senders_that_only_ask_whether_somebody_is_there_are_answered() -> None:

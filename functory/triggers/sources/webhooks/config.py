@@ -1,0 +1,76 @@
+"""The configuration of a webhook."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator, model_validator
+
+from functory.engine.serialization import durations
+from functory.triggers.sources.plugin import SourceConfig
+from functory.triggers.sources.webhooks.authentication import (
+    CREDENTIALS,
+    Authentication,
+    NoAuthentication,
+    header_name,
+)
+
+MAX_PERIOD = 86_400.0
+
+
+class RateConfig(SourceConfig):
+    """So many requests become events in a ``period``; ``burst`` of them at once."""
+
+    limit: int = Field(ge=1, le=1_000_000)
+    period: str | float = "1m"
+    burst: int | None = Field(default=None, ge=1, le=1_000_000)
+
+    @field_validator("period")
+    @classmethod
+    def _in_bounds(cls, given: str | float) -> str | float:
+        durations.parse(given, "period", 1, MAX_PERIOD)
+        return given
+
+    @property
+    def effective_burst(self) -> int:
+        """How many may come at once: all of them, unless it is said otherwise."""
+        return self.limit if self.burst is None else self.burst
+
+
+# What anybody may send to a webhook that asks for no proof, unless it is said otherwise.
+UNAUTHENTICATED_RATE = RateConfig(limit=60)
+
+
+class WebhookConfig(SourceConfig):
+    """How a sender proves who it is, what an event is made of, and how much is taken."""
+
+    auth: Authentication
+    type: str | None = None
+    subject: str | None = None
+    data: str | None = None
+    delivery: str | None = None
+    when: str | None = None
+    headers: list[str] = Field([], max_length=50)
+    max_bytes: int | None = Field(None, ge=1, le=16_777_216)
+    rate: RateConfig | None = None
+
+    @field_validator("headers")
+    @classmethod
+    def _names(cls, given: list[str]) -> list[str]:
+        return sorted({header_name(name) for name in given})
+
+    @model_validator(mode="after")
+    def _keeps_no_credentials(self) -> WebhookConfig:
+        shown = sorted(set(self.headers) & (CREDENTIALS | self.auth.credential_headers))
+        if shown:
+            raise ValueError(
+                f"headers: {', '.join(shown)} would put a proof into events, where many can read it"
+            )
+        return self
+
+    @property
+    def effective_rate(self) -> RateConfig | None:
+        """The rate that holds; None for none."""
+        return (
+            UNAUTHENTICATED_RATE
+            if self.rate is None and isinstance(self.auth, NoAuthentication)
+            else self.rate
+        )
