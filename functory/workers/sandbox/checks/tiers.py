@@ -105,7 +105,7 @@ def survey() -> Survey:
             works = tier
             break
         refused[refusal.step] = refusal
-    return choose_tier(msgspec.structs.replace(facts, refused=refused, works=works))
+    return choose_tier(msgspec.structs.replace(facts, failed_probes=refused, working_tier=works))
 
 
 def _try_start(tier: Tier) -> Probe | None:

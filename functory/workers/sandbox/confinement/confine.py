@@ -2,7 +2,7 @@
 
 The process that was executed calls ``contain`` once. It returns in the zygote, in which foreign code may
 run from then on; the calling process stays behind as its ``shim``. The zygote forks with
-``Confinement.fork``; the child puts its descriptors in place and calls ``Confinement.confine``.
+``Confinement.fork``; the child puts its descriptors in place and calls ``Confinement.confine_child``.
 Whatever the kernel refuses is raised as an OSError that names the step: no child goes on with less.
 
 | tier | sees | is kept in by |

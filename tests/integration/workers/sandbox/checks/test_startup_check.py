@@ -59,19 +59,19 @@ def told(mode: str, code: str, *, as_ordinary: bool = False) -> Any:
 SURVEY = """
 import msgspec
 from functory.workers.sandbox.checks import tiers
-print(msgspec.json.encode(tiers.judge(tiers.look())).decode())
+print(msgspec.json.encode(tiers.choose_tier(tiers.collect_facts())).decode())
 """
 
 GATE = """
 import json
 from functory.engine.errors import FunctoryError
 from functory.engine.settings import Settings
-from functory.workers.sandbox.checks.startup import start_gate
+from functory.workers.sandbox.checks.startup import check_startup
 from functory.workers.sandbox.runner import Runner
 settings = Settings(**{})
 try:
-    with Runner.of(settings) as runner:
-        print(json.dumps({{"attacks": len(start_gate(settings, runner)), "tier": runner.tier}}))
+    with Runner.from_settings(settings) as runner:
+        print(json.dumps({{"attacks": len(check_startup(settings, runner)), "tier": runner.tier}}))
 except FunctoryError as error:
     print(json.dumps({{"refused": type(error).__name__, "what": error.what, "why": error.why, "try": error.try_}}))
 """

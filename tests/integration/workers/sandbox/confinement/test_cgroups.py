@@ -125,7 +125,7 @@ def test_what_a_killed_worker_left_is_removed_by_the_next() -> None:
 import os, sys
 from functory.workers.sandbox.confinement.cgroups import Cgroups
 groups = Cgroups.open()
-group = groups.take(1 << 26, 8)
+group = groups.acquire(1 << 26, 8)
 pid = os.fork()
 if pid == 0:
     for fd in group.fds:
@@ -166,7 +166,7 @@ def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: 
 def test_who_may_write_none_gets_none_and_is_told_why() -> None:
     if why := unprivileged.missing():
         pytest.skip(why)
-    code = "from functory.workers.sandbox.confinement import cgroups as c; print(c.Cgroups.open()); print(c.why_not())"
+    code = "from functory.workers.sandbox.confinement import cgroups as c; print(c.Cgroups.open()); print(c.unavailable_reason())"
     said = unprivileged.run([sys.executable, "-c", code]).stdout.splitlines()
     assert said[0] == "None"
     assert "not ours to write" in said[1] or "delegated" in said[1]

@@ -271,7 +271,7 @@ def test_limits_are_those_of_the_bounds(tier: str) -> None:
     bounds = msgspec.structs.replace(BOUNDS, cpu_seconds=2.5, open_files=40, memory_bytes=300 * MIB)
     expected = [[3, 4], [300 * MIB] * 2, [8 * MIB] * 2, [40, 40], [0, 0], [0, 0]]
     assert ask(tier, code, bounds=bounds) == expected
-    repeated = ask(tier, code, bounds=msgspec.structs.replace(bounds, repeated=True))
+    repeated = ask(tier, code, bounds=msgspec.structs.replace(bounds, reusable=True))
     assert repeated[0] != [3, 4]
     assert repeated[1:] == expected[1:]
 

@@ -33,7 +33,7 @@ def enter(*rules):
     for path, rights in rules:
         ruleset.allow(str(path), rights)
     kernel.no_new_privileges()
-    ruleset.enter()
+    ruleset.restrict_self()
     ruleset.close()
 
 def say(value):
@@ -205,4 +205,4 @@ os.waitpid(child, 0)
 def test_a_ruleset_needs_a_process_that_gains_no_privileges(run: Any) -> None:
     if os.geteuid() == 0:
         pytest.skip("who has CAP_SYS_ADMIN may enter without")
-    assert run("ruleset = landlock.Ruleset(); say(attempt(ruleset.enter))") == "EPERM"
+    assert run("ruleset = landlock.Ruleset(); say(attempt(ruleset.restrict_self))") == "EPERM"
