@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import atexit
 import importlib
-import importlib.util
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -159,6 +158,8 @@ def emit(type_: str, data: Any = None, *, subject: str | None = None) -> str:
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
+    import importlib.util  # here, since the zygote, which imports this package too, has no other use for it
+
     # `from functory import cli` asks for the attribute first: that must not open an engine.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
         raise AttributeError(name)

@@ -7,35 +7,46 @@ The values of ``TESTS`` are files and functions, checked to exist; those of ``RE
 from __future__ import annotations
 
 TESTS = {
-    "A59": ["acceptance/test_main_job.py::test_secrets_reach_only_those_who_declare_them_and_are_redacted"],
+    "A59": [
+        "acceptance/test_core_features.py::test_secrets_reach_only_those_who_declare_them_and_are_redacted"
+    ],
     "A88": [
-        "integration/test_environments.py::test_what_unpacks_to_too_much_is_removed",
-        "integration/test_environments.py::test_what_fills_the_disk_is_stopped_on_its_way",
+        "integration/workers/environments/test_package_environments.py::test_what_unpacks_to_too_much_is_removed",
+        "integration/workers/environments/test_package_environments.py"
+        "::test_what_fills_the_disk_is_stopped_on_its_way",
     ],
     "A90": [
-        "integration/test_environments.py::test_no_other_index_is_asked",
-        "integration/test_environments.py::test_nothing_but_names_reaches_uv",
+        "integration/workers/environments/test_package_environments.py::test_no_other_index_is_asked",
+        "integration/workers/environments/test_package_environments.py::test_nothing_but_names_reaches_uv",
     ],
     "A91": [
-        "integration/test_engine_executions.py::test_a_chain_of_calls_is_stopped_exactly_at_the_depth",
-        "acceptance/test_main_job.py::test_endless_calls_end_at_the_depth_limit",
+        "integration/engine/executions/test_execution_states.py"
+        "::test_a_chain_of_calls_is_stopped_exactly_at_the_depth",
+        "acceptance/test_core_features.py::test_endless_calls_end_at_the_depth_limit",
     ],
     "A92": [
-        "integration/test_loops.py::test_a_loop_without_a_revisit_limit_ends_at_the_depth",
-        "integration/test_engine_triggers.py::test_a_cycle_of_triggers_is_stopped_at_the_second_visit",
+        "integration/triggers/routing/test_trigger_cycles_and_storms.py"
+        "::test_a_loop_without_a_revisit_limit_ends_at_the_depth",
+        "integration/engine/triggers/test_routing.py::test_a_cycle_of_triggers_is_stopped_at_the_second_visit",
     ],
     "A93": [
-        "integration/test_runner_requests.py::test_a_secret_that_is_not_declared_is_refused_before_the_host_is_asked",
-        "integration/test_engine_grants.py::test_code_opens_the_secrets_that_it_was_granted_and_no_other",
+        "integration/workers/sandbox/supervision/test_guest_requests.py"
+        "::test_a_secret_that_is_not_declared_is_refused_before_the_host_is_asked",
+        "integration/engine/functions/test_grant_approvals_and_escalation.py"
+        "::test_code_opens_the_secrets_that_it_was_granted_and_no_other",
     ],
     "A94": [
-        "integration/test_engine_secrets.py::test_a_wrong_state_key_is_refused",
-        "integration/test_engine_secrets.py::test_state_is_a_value_by_function_and_key_with_a_version",
+        "integration/engine/access/test_secrets_and_function_state.py::test_a_wrong_state_key_is_refused",
+        "integration/engine/access/test_secrets_and_function_state.py"
+        "::test_state_is_a_value_by_function_and_key_with_a_version",
     ],
     "A95": [
-        "integration/test_network_refused.py::test_a_redirect_to_an_ungranted_host_is_refused",
-        "integration/test_network_refused.py::test_an_answer_that_changes_after_the_check_has_no_effect",
-        "integration/test_network_refused.py::test_a_granted_name_that_leads_to_an_address_that_is_not_public_is_refused",
+        "integration/workers/sandbox/network/test_refused_egress.py"
+        "::test_a_redirect_to_an_ungranted_host_is_refused",
+        "integration/workers/sandbox/network/test_refused_egress.py"
+        "::test_an_answer_that_changes_after_the_check_has_no_effect",
+        "integration/workers/sandbox/network/test_refused_egress.py"
+        "::test_a_granted_name_that_leads_to_an_address_that_is_not_public_is_refused",
     ],
 }
 
