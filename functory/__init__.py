@@ -158,10 +158,10 @@ def emit(type_: str, data: Any = None, *, subject: str | None = None) -> str:
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    import importlib.util  # here, since the zygote, which imports this package too, has no other use for it
+    from importlib.util import find_spec  # here: the zygote, which imports this package too, does without
 
     # `from functory import cli` asks for the attribute first: that must not open an engine.
-    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
+    if name.startswith("_") or find_spec(f"{__name__}.{name}") is not None:
         raise AttributeError(name)
     from functory.engine.errors import NotFound
 

@@ -166,7 +166,10 @@ def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: 
 def test_who_may_write_none_gets_none_and_is_told_why() -> None:
     if why := unprivileged.missing():
         pytest.skip(why)
-    code = "from functory.workers.sandbox.confinement import cgroups as c; print(c.Cgroups.open()); print(c.unavailable_reason())"
+    code = (
+        "from functory.workers.sandbox.confinement import cgroups as c; "
+        "print(c.Cgroups.open()); print(c.unavailable_reason())"
+    )
     said = unprivileged.run([sys.executable, "-c", code]).stdout.splitlines()
     assert said[0] == "None"
     assert "not ours to write" in said[1] or "delegated" in said[1]
