@@ -21,7 +21,6 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.events import routing_queue
 from functory.engine.executions.claim import Claim
 from functory.engine.maintenance import lease_recovery
-from functory.engine.triggers import routing
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from tests.support.flow import TICK
@@ -219,7 +218,7 @@ class Simulation:
     def route(self, one: Event, router: int, killed: bool = False) -> None:
         before = self.executions()
         with self.killed(killed), self.world.database.write() as tx:
-            routing._write(tx, routing_queue.take_one(tx, one.id), self.routers[router]._prepare, 10_000)
+            self.routers[router].route(tx, routing_queue.take_one(tx, one.id))
         if killed:
             assert self.executions() == before and not self._firings(one), "nothing of it is left"
             return

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -39,32 +39,38 @@ BufferKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class BufferState:
-    """A bucket as a match finds it: how many matches and bytes wait in it, this one and those beside it among them."""
-
-    opened_at: datetime
-    due_at: datetime | None
-    count: int
-    bytes: int
-    memory: Any
-
-
-@dataclass(frozen=True)
 class BufferedMatch:
-    """A match that waits. ``due`` says when its bucket is to be looked at, now that this one is in it.
+    """A match that waits in a buffer.
 
     ``kind`` is the control that it waits for, ``parts`` has a bit for each part of a composite that it stands for,
-    ``size`` is its data's in bytes. ``since`` is when it began to wait, if it has waited before.
+    ``size`` is the size of its data in bytes. ``since`` is when it began to wait, if it has waited before.
     """
 
     trigger: Mapping[str, Any]
     key: Key
-    compute_due: Callable[[BufferState, datetime], datetime | None]
     kind: str = "debounce"
     parts: int = 1
     size: int = 0
     controls: Controls = NO_CONTROLS
     since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class LockedBuffer:
+    """A buffer that is locked until the commit, as it is with its new ``matches`` (event row, match).
+
+    ``count`` and ``bytes`` are of all matches in it, the new ones included; ``memory`` is what the last decision left.
+    """
+
+    trigger_id: str
+    key: str
+    opened_at: datetime
+    due_at: datetime | None
+    count: int
+    bytes: int
+    memory: Any
+    round: int
+    matches: Sequence[tuple[Mapping[str, Any], BufferedMatch]]
 
 
 @dataclass(frozen=True)
@@ -82,31 +88,49 @@ class BufferUpdate:
     keep_when_empty: bool = False
 
 
-def put(tx: Tx, matches: Sequence[tuple[Mapping[str, Any], BufferedMatch]]) -> None:
-    """Let the matches of these event rows wait in their buckets."""
+def lock(tx: Tx, matches: Sequence[tuple[Mapping[str, Any], BufferedMatch]]) -> list[LockedBuffer]:
+    """Lock the buffers of these matches (event row, match), and create those that are missing.
+
+    The new matches are counted in. :func:`put` writes them, in the same transaction.
+    """
     groups: dict[BufferKey, list[tuple[Mapping[str, Any], BufferedMatch]]] = defaultdict(list)
     for row, one in matches:
         groups[one.trigger["id"], one.key.hash].append((row, one))
-    places = sorted(groups)
-    rows: list[dict[str, Any]] = []
-    due: list[dict[str, Any]] = []
-    for start in range(0, len(places), CHUNK):
-        for found in _upsert_buffers(tx, [groups[place] for place in places[start : start + CHUNK]]):
-            group = groups[found["trigger_id"], found["key"]]
-            at = found["due_at"]
-            for row, one in group:
-                known = BufferState(found["opened_at"], at, found["count"], found["bytes"], found["memory"])
-                at = one.compute_due(known, tx.now)
-                rows.append(_row(tx, row, one, found["round"]))
-            if at != found["due_at"]:
-                due.append({"t": found["trigger_id"], "k": found["key"], "at": at})
-            if at is not None and (
-                found["due_at"] is None or at < max(found["due_at"], tx.now + WAKE_THRESHOLD)
-            ):
-                tx.wake("flow")
-    tx.insert(hold, rows)
-    if due:
-        tx.execute(_DUE_AT, sorted(due, key=lambda one: (one["t"], one["k"])))
+    keys = sorted(groups)
+    locked: list[LockedBuffer] = []
+    for start in range(0, len(keys), CHUNK):
+        for found in _upsert_buffers(tx, [groups[key] for key in keys[start : start + CHUNK]]):
+            key = found["trigger_id"], found["key"]
+            locked.append(
+                LockedBuffer(
+                    *key,
+                    opened_at=found["opened_at"],
+                    due_at=found["due_at"],
+                    count=found["count"],
+                    bytes=found["bytes"],
+                    memory=found["memory"],
+                    round=found["round"],
+                    matches=groups[key],
+                )
+            )
+    return locked
+
+
+def put(tx: Tx, buffers: Sequence[tuple[LockedBuffer, datetime | None]]) -> None:
+    """Write the new matches of locked buffers, and when each buffer is due from now on."""
+    changed: list[dict[str, Any]] = []
+    for buffer, due_at in buffers:
+        if due_at != buffer.due_at:
+            changed.append({"t": buffer.trigger_id, "k": buffer.key, "at": due_at})
+        if due_at is not None and (
+            buffer.due_at is None or due_at < max(buffer.due_at, tx.now + WAKE_THRESHOLD)
+        ):
+            tx.wake("flow")
+    tx.insert(
+        hold, [_row(tx, row, one, buffer.round) for buffer, _ in buffers for row, one in buffer.matches]
+    )
+    if changed:
+        tx.execute(_DUE_AT, sorted(changed, key=lambda one: (one["t"], one["k"])))
 
 
 def _upsert_buffers(

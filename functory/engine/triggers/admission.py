@@ -8,9 +8,9 @@ The guards that need no rows (own events, revisits, depth) were asked before, by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
@@ -22,19 +22,27 @@ from functory.engine.flow_control.controls import NO_CONTROLS, Controls
 from functory.engine.functions import dependencies, versions
 
 
+class InputTemplate(Protocol):
+    """A compiled template, bound to the events of one firing."""
+
+    def render(self, parameters: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The input for a function with these parameters. Raises :class:`Invalid` when the events do not fit."""
+        ...
+
+
 @dataclass(frozen=True)
 class Fire:
-    """A trigger that matched: start ``function`` with what ``make_input`` makes of its version row.
+    """A trigger that matched: start ``function`` with the input that ``template`` renders.
 
-    ``budget`` is the trigger's own lower limit of the root's budget, ``per_minute`` its rate for one subject
-    (None: no limit). ``events`` are the rows of all events that the firing stands for, when they are several: each
-    gets its firing, and the execution belongs to the tree of the one that it is admitted with. ``step``: it is a step
-    of the executions that caused them, to be undone with what else they did.
+    ``budget`` is the trigger's own limit of the root budget, ``per_minute`` its rate limit for one subject (None: no
+    limit). ``events`` are the rows of all events of a firing that stands for several: each gets a firing, and the
+    execution belongs to the causal tree of the event that it is admitted with. ``is_step``: the execution is a step of
+    the executions that caused the events, and is compensated with their other steps.
     """
 
     trigger: Mapping[str, Any]
     function: str
-    make_input: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    template: InputTemplate
     budget: int | None = None
     per_minute: int | None = None
     controls: Controls = NO_CONTROLS
@@ -97,7 +105,7 @@ def _prepare(
             )
             continue
         try:
-            input_ = fire.make_input(target)
+            input_ = fire.template.render(target["parameters"])
         except FunctoryError as error:
             refused.append((event, Suppress(fire.trigger, "input_error", detail=str(error))))
             continue

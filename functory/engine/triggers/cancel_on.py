@@ -1,14 +1,13 @@
-"""Cancel-on: events that cancel what a trigger has started, or still holds, for events before them.
+"""Cancel-on: events that cancel the open executions and buffered matches of earlier events of a trigger.
 
-A router notes that an event matched one of a trigger's rules, in the transaction that routes it. It is carried out once
-every event before it is routed: only then is everything there that it may have to cancel. What is open and was started
-by an event before it is cancelled (at once, or by its worker where it runs); so is a match that waits in a bucket. What
-the trigger starts for later events is not touched.
+The router records that an event matched a cancel-on rule, in the transaction that routes the event. The cancellation is
+due once every earlier event is routed: only then does everything exist that it may have to cancel. Open executions are
+cancelled at once, or by the worker that runs them; buffered matches are dropped. Later events are not affected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,28 +30,29 @@ class Cancel:
 
 
 @dataclass(frozen=True)
-class CancelCheck:
-    """Whether an event cancels: by rule ``rule`` of a trigger, what the event ``started`` started at ``since``. Events
-    are rows."""
+class DueCancellation:
+    """A recorded :class:`Cancel` whose earlier events are all routed. ``event`` is the row of the cancelling event."""
 
     trigger_id: str
+    event_id: str
     rule: int
     event: Mapping[str, Any]
-    started: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EarlierMatch:
+    """A buffered match or an open execution that an earlier ``event`` (a row) of the trigger started at ``since``.
+
+    ``row`` has ``event_id``, and the match's buffer ``key`` and ``bytes``, or the execution's ``id``.
+    """
+
+    event: Mapping[str, Any]
     since: datetime
-
-
-@dataclass
-class CancelResult:
-    """What a round did: cancellations that are over, executions that were cancelled, matches that no longer wait."""
-
-    processed: int = 0
-    cancelled: int = 0
-    refused: Sequence[SuppressedMatch] = ()
+    row: Mapping[str, Any]
 
 
 def record(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
-    """Remember these events; they are carried out once every event before them has been routed."""
+    """Record cancellations (event row, rule). Each is due once every event before it is routed."""
     tx.insert(
         cancellation,
         [
@@ -65,45 +65,33 @@ def record(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
 
 
 def are_due(tx: Tx) -> bool:
-    """Whether there is any to carry out. A look that locks nothing."""
+    """True when a cancellation is due. Locks nothing."""
     if tx.scalar(_ANY) is None:
         return False
     first = routing_queue.first_unrouted(tx)
     return first is None or tx.scalar(_ANY_BEFORE, {"first": first}) is not None
 
 
-def apply_due(
-    tx: Tx,
-    limit: int,
-    triggers: Callable[[str], Mapping[str, Any] | None],
-    cancels: Callable[[CancelCheck], bool],
-) -> CancelResult:
-    """Carry out up to ``limit`` of them, oldest first.
-
-    ``triggers`` gives the row of a trigger as it is now (None: it is gone), ``cancels`` answers by its rule. The
-    caller writes the firings of what is ``refused``, in the same transaction.
-    """
+def take_due(tx: Tx, limit: int) -> list[DueCancellation]:
+    """Lock up to ``limit`` cancellations that are due, oldest first, with their events."""
     first = routing_queue.first_unrouted(tx)
     given = {"limit": limit}
-    noted = tx.rows(_DUE, given) if first is None else tx.rows(_DUE_BEFORE, {**given, "first": first})
-    by_id = _events(tx, [one["event_id"] for one in noted])
-    deeds = [
-        _Cancellation(tx, trigger, one["rule"], by_id[one["event_id"]], cancels)
-        for one in noted
-        if (trigger := triggers(one["trigger_id"])) is not None
+    rows = tx.rows(_DUE, given) if first is None else tx.rows(_DUE_BEFORE, {**given, "first": first})
+    events = _events(tx, [row["event_id"] for row in rows])
+    return [
+        DueCancellation(row["trigger_id"], row["event_id"], row["rule"], events[row["event_id"]])
+        for row in rows
     ]
-    # Buckets before executions, and in their order: as everybody locks them.
-    _lock_buffers(tx, deeds)
-    done = CancelResult(processed=len(noted))
-    done.refused = [refused for deed in deeds for refused in deed.drop_buffered()]
-    done.cancelled = sum(deed.cancel_executions() for deed in deeds)
-    if noted:
-        keys = [(one["trigger_id"], one["event_id"], one["rule"]) for one in noted]
+
+
+def delete(tx: Tx, done: Sequence[DueCancellation]) -> None:
+    """Delete cancellations that are finished."""
+    if done:
+        keys = [(one.trigger_id, one.event_id, one.rule) for one in done]
         tx.execute(sa.delete(cancellation).where(sa.tuple_(*cancellation.primary_key.columns).in_(keys)))
-    return done
 
 
-# Asked in every turn of flow control: built once.
+# Run in every round of the release role: built once.
 _BEFORE = cancellation.c.event_id < sa.bindparam("first", type_=Id)
 _ANY = sa.select(sa.literal(1)).select_from(cancellation).limit(1)
 _ANY_BEFORE = _ANY.where(_BEFORE)
@@ -121,68 +109,67 @@ def _events(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in rows}
 
 
-def _lock_buffers(tx: Tx, deeds: Sequence[_Cancellation]) -> None:
-    """Lock the buckets in which there is something that may have to be taken out."""
-    if tx.dialect != "postgresql" or not deeds:
+def lock_buffers(tx: Tx, cancellations: Sequence[DueCancellation]) -> None:
+    """Lock the buffers that have matches which these may drop."""
+    if tx.dialect != "postgresql" or not cancellations:
         return
-    held = sa.or_(*(sa.and_(*deed.earlier_matches) for deed in deeds))
-    keys = tx.connection.execute(sa.select(hold.c.trigger_id, hold.c.key).distinct().where(held)).all()
+    earlier = sa.or_(*(sa.and_(*_earlier(one)) for one in cancellations))
+    keys = tx.connection.execute(sa.select(hold.c.trigger_id, hold.c.key).distinct().where(earlier)).all()
     if keys:
         mine = sa.tuple_(bucket.c.trigger_id, bucket.c.key).in_([tuple(key) for key in keys])
         order = (bucket.c.trigger_id, bucket.c.key)
         tx.rows(sa.select(*order).where(mine).order_by(*order).with_for_update())
 
 
-@dataclass(frozen=True)
-class _Cancellation:
-    """One event that cancels by one rule."""
+def load_earlier_matches(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
+    """The trigger's buffered matches of events before the cancelling one, oldest first."""
+    rows = tx.rows(sa.select(hold).where(*_earlier(by)).order_by(hold.c.event_id))
+    events = _events(tx, [row["event_id"] for row in rows])
+    return [EarlierMatch(events[row["event_id"]], row["time"], row) for row in rows]
 
-    tx: Tx
-    trigger: Mapping[str, Any]
-    rule: int
-    event: Mapping[str, Any]
-    cancels: Callable[[CancelCheck], bool]
 
-    @property
-    def earlier_matches(self) -> list[sa.ColumnElement[bool]]:
-        """The matches that wait in a bucket and came before."""
-        return [hold.c.trigger_id == self.trigger["id"], hold.c.event_id < self.event["id"]]
-
-    def drop_buffered(self) -> list[SuppressedMatch]:
-        """Take the matches that the rule answers yes for out of their buckets."""
-        waiting = self.tx.rows(sa.select(hold).where(*self.earlier_matches).order_by(hold.c.event_id))
-        started = _events(self.tx, [row["event_id"] for row in waiting])
-        refused: list[SuppressedMatch] = []
-        for row in waiting:
-            one = started[row["event_id"]]
-            if not self._applies_to(one, row["time"]):
-                continue
-            mine = hold.c.trigger_id == self.trigger["id"], hold.c.event_id == row["event_id"]
-            self.tx.execute(sa.delete(hold).where(*mine))
-            # It is looked at again: it may be empty by now.
-            self.tx.execute(
-                sa.update(bucket)
-                .where(bucket.c.trigger_id == self.trigger["id"], bucket.c.key == row["key"])
-                .values(count=bucket.c.count - 1, bytes=bucket.c.bytes - row["bytes"], due_at=self.tx.now)
-            )
-            refused.append((one, Suppress(self.trigger, "cancelled", detail=f"by event {self.event['id']}")))
-        return refused
-
-    def cancel_executions(self) -> int:
-        """Cancel the open executions that the rule answers yes for. Returns how many."""
-        open_ = self.tx.rows(
-            sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
-            .where(
-                execution.c.trigger_id == self.trigger["id"],
-                execution.c.state.in_(execution_store.OPEN),
-                execution.c.event_id < self.event["id"],
-            )
-            .order_by(execution.c.id)
+def drop_matches(
+    tx: Tx, trigger: Mapping[str, Any], by: DueCancellation, matches: Sequence[EarlierMatch]
+) -> list[SuppressedMatch]:
+    """Delete buffered matches. The caller writes the firings of those that are returned, in the same transaction."""
+    for match in matches:
+        row = match.row
+        tx.execute(
+            sa.delete(hold).where(hold.c.trigger_id == by.trigger_id, hold.c.event_id == row["event_id"])
         )
-        started = _events(self.tx, [row["event_id"] for row in open_])
-        because = f"trigger {self.trigger['name']}, by event {self.event['id']}"
-        asked = [row["id"] for row in open_ if self._applies_to(started[row["event_id"]], row["created_at"])]
-        return sum(execution_store.cancel_open(self.tx, id_, because) is not None for id_ in asked)
+        # The buffer is due now: it may be empty.
+        tx.execute(
+            sa.update(bucket)
+            .where(bucket.c.trigger_id == by.trigger_id, bucket.c.key == row["key"])
+            .values(count=bucket.c.count - 1, bytes=bucket.c.bytes - row["bytes"], due_at=tx.now)
+        )
+    stop = Suppress(trigger, "cancelled", detail=f"by event {by.event_id}")
+    return [(match.event, stop) for match in matches]
 
-    def _applies_to(self, started: Mapping[str, Any], since: datetime) -> bool:
-        return self.cancels(CancelCheck(self.trigger["id"], self.rule, self.event, started, since))
+
+def load_open_executions(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
+    """The trigger's open executions of events before the cancelling one, in the order of their ids."""
+    rows = tx.rows(
+        sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
+        .where(
+            execution.c.trigger_id == by.trigger_id,
+            execution.c.state.in_(execution_store.OPEN),
+            execution.c.event_id < by.event_id,
+        )
+        .order_by(execution.c.id)
+    )
+    events = _events(tx, [row["event_id"] for row in rows])
+    return [EarlierMatch(events[row["event_id"]], row["created_at"], row) for row in rows]
+
+
+def cancel_executions(
+    tx: Tx, trigger: Mapping[str, Any], by: DueCancellation, executions: Sequence[EarlierMatch]
+) -> int:
+    """Cancel open executions: at once, or by the worker that runs them. Returns the number of those cancelled."""
+    because = f"trigger {trigger['name']}, by event {by.event_id}"
+    return sum(execution_store.cancel_open(tx, one.row["id"], because) is not None for one in executions)
+
+
+def _earlier(by: DueCancellation) -> list[sa.ColumnElement[bool]]:
+    """The buffered matches of events before the cancelling one."""
+    return [hold.c.trigger_id == by.trigger_id, hold.c.event_id < by.event_id]

@@ -209,6 +209,11 @@ def _origin(cause: Cause | None) -> str:
     return "user" if cause is None else "agent"
 
 
+def set_version(tx: Tx) -> int:
+    """The version of the trigger set: unchanged means that no trigger has changed."""
+    return counters.read(tx, counters.TRIGGERS)
+
+
 def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
     """The triggers that changed after ``version`` of the set (the counter's value), with their definitions.
 

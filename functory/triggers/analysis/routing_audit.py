@@ -15,7 +15,6 @@ from functory.engine.database.connection import Database
 from functory.engine.events import store as event_store
 from functory.engine.maintenance.invariants.routed_events import RoutedEvent, routed_events
 from functory.engine.settings import Settings
-from functory.triggers.definition import CompiledTrigger
 from functory.triggers.routing.decision import TriggerEvaluator
 from functory.triggers.routing.trigger_set import TriggerSet
 
@@ -59,19 +58,15 @@ def _audit_event(
     judge: TriggerEvaluator, triggers: TriggerSet, one: RoutedEvent, found: RoutingAudit, examples: int
 ) -> None:
     event = event_store.envelope(one.row)
-    parts: dict[str, tuple[CompiledTrigger, list[int]]] = {}
-    for place in triggers.matching(event):
-        if place.role == "cancel":
-            continue
-        numbers = parts.setdefault(place.compiled.id, (place.compiled, []))[1]
-        if place.role == "part":
-            numbers.append(place.number)
     moment = one.row["routed_at"]
-    for compiled, numbers in parts.values():
+    for match in triggers.matching(event):
+        compiled = match.compiled
+        if not match.fires:
+            continue
         if compiled.row["updated_at"] > moment - MARGIN:
             found.skipped += 1
             continue
-        if judge.decide(compiled, one.row, event, moment, sorted(numbers)) is None:
+        if judge.decide(compiled, one.row, event, moment, match.parts) is None:
             continue
         found.matches += 1
         if compiled.id in one.triggers:

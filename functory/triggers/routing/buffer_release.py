@@ -25,9 +25,10 @@ from functory.engine.events import store as event_store
 from functory.engine.flow_control import buffers
 from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate
 from functory.engine.settings import Settings
-from functory.engine.triggers import kill_switch, routing
+from functory.engine.triggers import firings, kill_switch
+from functory.engine.triggers import store as trigger_store
 from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch
-from functory.engine.triggers.routing import RoutingResult
+from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import (
     BufferDecision,
@@ -36,8 +37,10 @@ from functory.triggers.flow_control.buffered_match import (
     SilencePeriod,
     WaitingMatch,
 )
-from functory.triggers.routing.counters import count_firings
+from functory.triggers.routing import buffering
 from functory.triggers.routing.decision import TriggerEvaluator, matching_parts, with_waiting_start
+from functory.triggers.routing.firing_metrics import count_firings
+from functory.triggers.routing.isolation import in_isolation
 from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.flow")
@@ -83,19 +86,17 @@ class BufferRelease:
         with self._database.read() as tx:
             if kill_switch.is_thrown(tx, kill_switch.TRIGGERS):
                 return False
-            changed = routing.trigger_set_version(tx) != self._checked_version
+            changed = trigger_store.set_version(tx) != self._checked_version
             if not changed and not buffers.are_due(tx, buffers.routed_until(tx)):
                 return False
-        done = RoutingResult()
         try:
-            more = self._release_due(done)
+            counts, more = self._release_due()
         except Unavailable:
             raise
         except Exception:
-            log.exception("round failed; its buckets are decided about one by one")
-            done = RoutingResult()
-            more = self._one_by_one(done)
-        count_firings(done)
+            log.exception("buffer release failed, buffers are decided one by one")
+            counts, more = self._release_one_by_one()
+        count_firings(counts)
         return more
 
     def is_current(self, version: int) -> bool:
@@ -108,77 +109,76 @@ class BufferRelease:
             first = buffers.next_due(tx)
             return None if first is None else max(CATCH_UP_SECONDS, (first - tx.now).total_seconds())
 
-    def _release_due(self, done: RoutingResult) -> bool:
+    def _release_due(self) -> tuple[FiringCounts, bool]:
         with self._database.write() as tx:
             self._triggers.refresh(tx)
             version = self._triggers.version
-            # Before the buckets: what has been routed up to then is in them.
-            known = buffers.routed_until(tx)
+            # Before the buffers: every event routed until then is in them.
+            routed_until = buffers.routed_until(tx)
             rows: list[dict[str, Any]] = []
             if version != self._checked_version:
                 buffers.create_missing(tx, [one.row for one in self._triggers if _is_armed(one)])
                 rows = buffers.lock_changed(tx, BATCH)
-            swept = not rows
-            rows = rows or buffers.lock_due(tx, known, BATCH)
-            more = self._decide(tx, rows, known, done)
-        if swept:
+            checked_all = not rows
+            rows = rows or buffers.lock_due(tx, routed_until, BATCH)
+            counts, more = self._release(tx, rows, routed_until)
+        if checked_all:
             self._checked_version = version
-        return more or not swept
+        return counts, more or not checked_all
 
-    def _one_by_one(self, done: RoutingResult) -> bool:
+    def _release_one_by_one(self) -> tuple[FiringCounts, bool]:
+        total = FiringCounts()
+
+        def release_alone(key: BufferKey) -> None:
+            with self._database.write() as tx:
+                self._triggers.refresh(tx)
+                counts, _ = self._release(tx, buffers.lock_one(tx, key), buffers.routed_until(tx))
+            total.add(counts)
+
+        def postpone(key: BufferKey, error: Exception) -> None:
+            log.error(
+                "buffer cannot be decided, retrying later", trigger=key[0], key=key[1], error=str(error)
+            )
+            with self._database.write() as tx:
+                buffers.postpone(tx, [key], tx.now + RETRY_AFTER)
+
         with self._database.write() as tx:
-            known = buffers.routed_until(tx)
-            rows = buffers.lock_due(tx, known, BATCH) or buffers.lock_changed(tx, BATCH)
-        places = sorted((row["trigger_id"], row["key"]) for row in rows)
-        for place in places:
-            one = RoutingResult()
-            try:
-                with self._database.write() as tx:
-                    self._triggers.refresh(tx)
-                    self._decide(tx, buffers.lock_one(tx, place), buffers.routed_until(tx), one)
-            except Unavailable:
-                raise
-            except Exception as error:
-                log.error("bucket cannot be decided about", trigger=place[0], key=place[1], error=str(error))
-                with self._database.write() as tx:
-                    buffers.postpone(tx, [place], tx.now + RETRY_AFTER)
-            else:
-                done.add(one)
-        return len(places) >= BATCH
+            rows = buffers.lock_due(tx, buffers.routed_until(tx), BATCH) or buffers.lock_changed(tx, BATCH)
+        in_isolation(sorted((row["trigger_id"], row["key"]) for row in rows), release_alone, postpone)
+        return total, len(rows) >= BATCH
 
-    def _decide(self, tx: Tx, rows: Sequence[dict[str, Any]], known: datetime, done: RoutingResult) -> bool:
-        """Decide about locked buckets. True when some of them are still to be decided about."""
+    def _release(
+        self, tx: Tx, rows: Sequence[dict[str, Any]], routed_until: datetime
+    ) -> tuple[FiringCounts, bool]:
+        """Decide about locked buffers and write what follows. True when some of them are still to be decided."""
         taken = _bounded(rows)
-        waiting = buffers.load_matches(tx, [(row["trigger_id"], row["key"]) for row in taken])
-        full = _Events(tx)
-        plan = _ReleaseBatch()
+        matches = buffers.load_matches(tx, [(row["trigger_id"], row["key"]) for row in taken])
+        events = _Events(tx)
+        batch = _ReleaseBatch()
         broken: list[BufferKey] = []
         decided: list[tuple[CompiledTrigger, dict[str, Any], list[dict[str, Any]], BufferDecision]] = []
         for row in taken:
-            place = (row["trigger_id"], row["key"])
-            line = waiting[place]
+            key = (row["trigger_id"], row["key"])
             compiled = self._triggers.get(row["trigger_id"])
             if row["state"] == "deleted":
-                self._suppress_all(row, line, plan)
+                self._suppress_all(row, matches[key], batch)
             elif compiled is None:
-                broken.append(place)
+                broken.append(key)
             else:
-                line = self._reevaluate(tx, compiled, row, line, full, plan)
-                control = compiled.buffer_policy
-                outcome = (
-                    BufferDecision() if control is None else _decide_buffer(control, row, line, tx.now, known)
-                )
-                decided.append((compiled, row, line, outcome))
-        full.load(id_ for _, _, _, outcome in decided for firing in outcome.fired for id_ in firing.ids)
-        for compiled, row, line, outcome in decided:
-            self._apply_decision(tx, compiled, row, line, outcome, full, plan)
-        event_store.append(tx, plan.new_events)
-        buffers.write_decisions(tx, plan.done_ids, plan.buffer_updates)
-        buffers.put(tx, plan.buffered)
+                line = self._reevaluate(tx, compiled, row, matches[key], events, batch)
+                decision = _decide_buffer(compiled.buffer_policy, row, line, tx.now, routed_until)
+                decided.append((compiled, row, line, decision))
+        events.load(id_ for *_, decision in decided for firing in decision.fired for id_ in firing.ids)
+        for compiled, row, line, decision in decided:
+            self._apply_decision(tx, compiled, row, line, decision, events, batch)
+        event_store.append(tx, batch.new_events)
+        buffers.write_decisions(tx, batch.done_ids, batch.buffer_updates)
+        buffering.put(tx, self._triggers, batch.buffered)
         buffers.postpone(tx, broken, tx.now + RETRY_AFTER)
-        if plan.fires or plan.refused:
-            routing.write_firings(tx, plan.fires, plan.refused, self._settings.root_budget, done)
-        return len(rows) >= BATCH or len(taken) < len(rows)
+        counts = FiringCounts()
+        if batch.fires or batch.refused:
+            counts = firings.write(tx, batch.fires, batch.refused, self._settings.root_budget)
+        return counts, len(rows) >= BATCH or len(taken) < len(rows)
 
     def _suppress_all(self, row: dict[str, Any], line: Sequence[Row], plan: _ReleaseBatch) -> None:
         """The trigger is deleted: nothing of its bucket fires."""
@@ -294,8 +294,10 @@ def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _decide_buffer(
-    control: BufferPolicy, row: Row, line: Sequence[Row], now: datetime, known: datetime
+    policy: BufferPolicy | None, row: Row, line: Sequence[Row], now: datetime, routed_until: datetime
 ) -> BufferDecision:
+    if policy is None:
+        return BufferDecision()
     state = BufferMemory(row["opened_at"], row["armed_at"], row["memory"])
     waiting = [
         WaitingMatch(
@@ -308,7 +310,7 @@ def _decide_buffer(
         )
         for one in line
     ]
-    return control.decide(state, waiting, known if control.kind == buffers.EVENT_TIME_KIND else now)
+    return policy.decide(state, waiting, routed_until if policy.kind == buffers.EVENT_TIME_KIND else now)
 
 
 def _buffer_update(row: Row, rest: Sequence[Row], outcome: BufferDecision, kind: str) -> BufferUpdate:

@@ -12,11 +12,12 @@ from functory.engine.flow_control import concurrency, rate_limits
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
-from functory.engine.triggers import cancel_on, idempotency, routing
-from functory.engine.triggers.cancel_on import CancelCheck
-from functory.engine.triggers.routing import RoutingResult
+from functory.engine.triggers import cancel_on, firings, idempotency
+from functory.engine.triggers import store as trigger_store
+from functory.engine.triggers.admission import SuppressedMatch
+from functory.engine.triggers.cancel_on import DueCancellation, EarlierMatch
 from functory.triggers.definition import CompiledTrigger
-from functory.triggers.routing.counters import count_firings
+from functory.triggers.routing.firing_metrics import count_firings
 from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.flow")
@@ -45,7 +46,7 @@ class ConcurrencyRelease:
         with self._database.read() as tx:
             cancel = cancel_on.are_due(tx)
             # With a changed limit there may be room that the rows do not show yet.
-            changed = routing.trigger_set_version(tx) != self._limits_version and bool(
+            changed = trigger_store.set_version(tx) != self._limits_version and bool(
                 concurrency.waiting_trigger_ids(tx)
             )
             grant = changed or concurrency.can_assign_slots(tx)
@@ -61,32 +62,28 @@ class ConcurrencyRelease:
     def _cancel(self) -> bool:
         with self._database.write() as tx:
             self._triggers.refresh(tx)
-            done = cancel_on.apply_due(
-                tx,
-                BATCH,
-                lambda id_: found.row if (found := self._triggers.get(id_)) else None,
-                lambda asked: self._rule_matches(asked, tx.now),
-            )
-            routed = RoutingResult()
-            routing.write_firings(tx, [], done.refused, self._settings.root_budget, routed)
-        count_firings(routed)
-        if done.cancelled:
-            log.info("cancelled by events", executions=done.cancelled)
-        return done.processed >= BATCH
-
-    def _rule_matches(self, asked: CancelCheck, now: datetime) -> bool:
-        compiled = self._triggers.get(asked.trigger_id)
-        if compiled is None or asked.rule >= len(compiled.flow.cancel_on):
-            return False
-        rule = compiled.flow.cancel_on[asked.rule]
-        if rule.timeout is not None and asked.event["time"] - asked.since > timedelta(seconds=rule.timeout):
-            return False
-        verdict = rule.evaluate(event_store.envelope(asked.event), event_store.envelope(asked.started), now)
-        if verdict.problem is not None:
-            metrics.condition_errors.labels(
-                metrics.trigger_label(compiled.name), verdict.kind or "error"
-            ).inc()
-        return verdict.matched
+            due = cancel_on.take_due(tx, BATCH)
+            cancellations = [
+                (one, compiled) for one in due if (compiled := self._triggers.get(one.trigger_id)) is not None
+            ]
+            # Buffers before executions, and in the order of their keys: every transaction locks them so.
+            cancel_on.lock_buffers(tx, [one for one, _ in cancellations])
+            refused: list[SuppressedMatch] = []
+            for one, compiled in cancellations:
+                matches = cancel_on.load_earlier_matches(tx, one)
+                dropped = [match for match in matches if _rule_matches(compiled, one, match, tx.now)]
+                refused += cancel_on.drop_matches(tx, compiled.row, one, dropped)
+            cancelled = 0
+            for one, compiled in cancellations:
+                open_ = cancel_on.load_open_executions(tx, one)
+                wanted = [match for match in open_ if _rule_matches(compiled, one, match, tx.now)]
+                cancelled += cancel_on.cancel_executions(tx, compiled.row, one, wanted)
+            cancel_on.delete(tx, due)
+            counts = firings.write(tx, [], refused, self._settings.root_budget)
+        count_firings(counts)
+        if cancelled:
+            log.info("executions cancelled by events", executions=cancelled)
+        return len(due) >= BATCH
 
     def _grant(self) -> bool:
         with self._database.write() as tx:
@@ -119,6 +116,21 @@ class ConcurrencyRelease:
             rate_limits.delete_expired(
                 tx, tx.now - timedelta(seconds=RATE_LIMIT_RETENTION_SECONDS), SWEEP_ROWS
             )
+
+
+def _rule_matches(
+    compiled: CompiledTrigger, cancellation: DueCancellation, started: EarlierMatch, now: datetime
+) -> bool:
+    """Whether the rule of a cancellation holds for something that an earlier event started."""
+    if cancellation.rule >= len(compiled.flow.cancel_on):
+        return False
+    rule, event = compiled.flow.cancel_on[cancellation.rule], cancellation.event
+    if rule.timeout is not None and event["time"] - started.since > timedelta(seconds=rule.timeout):
+        return False
+    result = rule.evaluate(event_store.envelope(event), event_store.envelope(started.event), now)
+    if result.problem is not None:
+        metrics.condition_errors.labels(metrics.trigger_label(compiled.name), result.kind or "error").inc()
+    return result.matched
 
 
 def _capacities(compiled: CompiledTrigger) -> dict[int, int]:

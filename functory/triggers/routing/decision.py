@@ -8,13 +8,13 @@ rows is the engine's (``engine.triggers.idempotency``, ``engine.flow_control.buf
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
-from functory.engine.flow_control.buffers import BufferedMatch, BufferState
+from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
@@ -22,11 +22,26 @@ from functory.engine.telemetry import metrics
 from functory.engine.triggers.admission import Fire, Suppress
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.expressions.conditions import ConditionResult
-from functory.triggers.flow_control.buffered_match import BufferMemory, BufferPolicy, WaitingMatch
+from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.flow_control.debounce_batch import Batch, Debounce, key_of_event
 from functory.triggers.routing.guards import Guards, check_guards, effective_guards
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FiringInput:
+    """The input of one firing: the trigger's template with the deciding event (its envelope), and the rows of all
+    events where the function gets a list (None: it gets the one event)."""
+
+    compiled: CompiledTrigger
+    event: Row
+    rows: Sequence[Row] | None
+
+    def render(self, parameters: Sequence[Row]) -> Row:
+        """See :class:`functory.engine.triggers.admission.InputTemplate`."""
+        events = None if self.rows is None else [event_store.envelope(row) for row in self.rows]
+        return self.compiled.make_input(self.event, parameters, events)
 
 
 class TriggerEvaluator:
@@ -154,35 +169,19 @@ def _make_buffered_match(
     parts: int = 1,
 ) -> BufferedMatch:
     size = len(json_codec.encode(row["data"])) if control.delivers_list else 0
-
-    def due(found: BufferState, now: datetime) -> datetime | None:
-        match = WaitingMatch(row["id"], min(row["time"], now), now, parts, size)
-        # The moment at which its trigger was armed matters to a decision only.
-        moment = control.due_at(
-            BufferMemory(found.opened_at, found.opened_at, found.memory), found.count, found.bytes, match, now
-        )
-        if control.kind == "composite" and found.due_at is not None and moment is not None:
-            return min(found.due_at, moment)
-        return moment
-
-    return BufferedMatch(compiled.row, key, due, control.kind, parts, size, controls)
+    return BufferedMatch(compiled.row, key, control.kind, parts, size, controls)
 
 
 def _fire(
     compiled: CompiledTrigger, limits: Guards, rows: Sequence[Row], event: Row, controls: Controls
 ) -> Fire:
-    """The execution of these rows; ``event`` is the envelope of the deciding one."""
+    """The execution of these event rows; ``event`` is the envelope of the deciding one."""
     control = compiled.buffer_policy
     listed = control is not None and control.delivers_list
-
-    def make_input(target: Row) -> Row:
-        several = [event_store.envelope(row) for row in rows] if listed else None
-        return compiled.make_input(event, target["parameters"], several)
-
     return Fire(
         compiled.row,
         compiled.function,
-        make_input,
+        FiringInput(compiled, event, rows if listed else None),
         budget=limits.budget,
         per_minute=limits.rate or None,
         controls=controls,

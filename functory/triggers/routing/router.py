@@ -1,35 +1,66 @@
-"""The router: takes pending events, decides which triggers fire, and has the engine write it.
+"""The router: takes pending events, decides which triggers fire, and writes what follows.
 
-One batch is one transaction (``functory.engine.triggers.routing``). The set of triggers is compiled once and refreshed
-inside that transaction when its counter has moved, so each event meets exactly the triggers that are
-enabled as of its routing. Any number of routers may run: rows are claimed.
+One batch is one transaction: either every match of its events left its firing, or nothing happened. The trigger set is
+compiled once and refreshed inside that transaction when its version has changed, so each event meets exactly the
+triggers that are enabled when it is routed. Any number of routers may run: they lock the events that they take.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import structlog
 
 from functory.engine.database.connection import Database, Tx
+from functory.engine.errors import Unavailable
+from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
+from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
-from functory.engine.triggers import routing
+from functory.engine.triggers import cancel_on, firings, idempotency, kill_switch
+from functory.engine.triggers.admission import Fire, Suppress
 from functory.engine.triggers.cancel_on import Cancel
-from functory.engine.triggers.routing import Decide, Decision, RoutingResult
-from functory.triggers.definition import CompiledTrigger
-from functory.triggers.routing.counters import count_firings
+from functory.engine.triggers.firings import FiringCounts
+from functory.triggers.routing import buffering
 from functory.triggers.routing.decision import TriggerEvaluator
+from functory.triggers.routing.firing_metrics import count_firings
+from functory.triggers.routing.isolation import in_isolation
 from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
 
+Decision = Fire | Suppress | BufferedMatch | Cancel
+
+
+@dataclass
+class RoutingResult(FiringCounts):
+    """Counts of one batch. ``events`` were routed, ``matched`` of them by a trigger; ``failed`` are (id, new state).
+
+    ``depths`` are the causal depths of the events, ``oldest_age`` is the age of the oldest one in seconds.
+    """
+
+    events: int = 0
+    matched: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    oldest_age: float = 0.0
+
+    def add_batch(self, other: RoutingResult) -> None:
+        """Add the counts of another transaction."""
+        self.add(other)
+        self.events += other.events
+        self.matched += other.matched
+        self.depths += other.depths
+        self.oldest_age = max(self.oldest_age, other.oldest_age)
+
 
 class Router:
-    """Routes batches until nothing is pending; see ``functory.roles.services`` for the loop around it."""
+    """Routes batches until nothing is pending; ``functory.roles.services`` has the loop around it."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -38,50 +69,90 @@ class Router:
         self._triggers = TriggerSet()
 
     def route_batch(self) -> RoutingResult:
-        """Route up to one batch of pending events. Raises :class:`Unavailable`."""
-        done = routing.route(
-            self._database, self._settings.batch_size, self._settings.root_budget, self._prepare
-        )
-        self._record_metrics(done)
-        return done
+        """Route up to one batch of pending events. Raises :class:`Unavailable`.
 
-    def _prepare(self, tx: Tx) -> Decide:
+        When the batch fails, its events are routed one by one. An event that fails alone is retried with a backoff, and
+        quarantined at its fifth failure.
+        """
+        try:
+            with self._database.write() as tx:
+                if kill_switch.is_thrown(tx, kill_switch.TRIGGERS):
+                    return RoutingResult()
+                result = self.route(tx, routing_queue.take_pending(tx, self._settings.batch_size))
+        except Unavailable:
+            raise
+        except Exception:
+            result = self._route_one_by_one()
+        _record_metrics(result)
+        return result
+
+    def route(self, tx: Tx, events: Sequence[Mapping[str, Any]]) -> RoutingResult:
+        """Decide about locked event rows and write all that follows from it: the whole of routing, in its order."""
+        if not events:
+            return RoutingResult()
         self._triggers.refresh(tx)
-        return lambda row: self.decide(row, tx)
+        decided = [(event, decision) for event in events for decision in self.decide(event, tx.now)]
+        suppressed = [(event, one) for event, one in decided if isinstance(one, Suppress)]
+        passed, dropped = idempotency.check(
+            tx, [(event, one) for event, one in decided if isinstance(one, Fire | BufferedMatch)]
+        )
+        buffering.put(
+            tx, self._triggers, [(event, one) for event, one in passed if isinstance(one, BufferedMatch)]
+        )
+        cancel_on.record(tx, [(event, one) for event, one in decided if isinstance(one, Cancel)])
+        fires = [(event, one) for event, one in passed if isinstance(one, Fire)]
+        counts = firings.write(tx, fires, suppressed + dropped, self._settings.root_budget)
+        routing_queue.mark_routed(tx, [event["id"] for event in events])
+        return RoutingResult(
+            counts.fired,
+            counts.suppressed,
+            events=len(events),
+            matched=len({event["id"] for event, _ in decided}),
+            depths=[event["depth"] for event in events],
+            oldest_age=max(0.0, (tx.now - min(event["time"] for event in events)).total_seconds()),
+        )
 
-    def decide(self, row: Mapping[str, Any], tx: Tx) -> list[Decision]:
-        """What every trigger that matches does about one event row: fires, is suppressed, or nothing."""
+    def decide(self, row: Mapping[str, Any], now: datetime) -> list[Decision]:
+        """The decision of every trigger that an event row matches. Reads and writes nothing."""
         start = time.perf_counter()
         event = event_store.envelope(row)
         decisions: list[Decision] = []
-        parts: dict[str, tuple[CompiledTrigger, list[int]]] = {}
-        for place in self._triggers.matching(event):
-            compiled = place.compiled
-            if place.role == "cancel":
-                decisions.append(Cancel(compiled.row, place.number))
-            elif place.role == "part":
-                parts.setdefault(compiled.id, (compiled, []))[1].append(place.number)
-            else:
-                decision = self._evaluator.decide(compiled, row, event, tx.now)
-                if decision is not None:
-                    decisions.append(decision)
-        for compiled, numbers in parts.values():
-            decision = self._evaluator.decide(compiled, row, event, tx.now, sorted(numbers))
-            if decision is not None:
-                decisions.append(decision)
+        for match in self._triggers.matching(event):
+            decisions += [Cancel(match.compiled.row, rule) for rule in match.cancel_rules]
+            if match.fires:
+                decision = self._evaluator.decide(match.compiled, row, event, now, match.parts)
+                decisions += [] if decision is None else [decision]
         metrics.router_match.observe(time.perf_counter() - start)
         return decisions
 
-    @staticmethod
-    def _record_metrics(done: RoutingResult) -> None:
-        for id_, state in done.failed:
-            metrics.router_events.labels("error").inc()
-            log.error("event cannot be routed", event_id=id_, state=state)
-        if not done.events:
-            return
-        metrics.router_lag.set(done.oldest_age)
-        metrics.router_events.labels("matched").inc(done.matched)
-        metrics.router_events.labels("unmatched").inc(done.events - done.matched)
-        for depth in done.depths:
-            metrics.causation_depth.observe(depth)
-        count_firings(done)
+    def _route_one_by_one(self) -> RoutingResult:
+        total = RoutingResult()
+
+        def route_alone(id_: str) -> None:
+            with self._database.write() as tx:
+                result = self.route(tx, routing_queue.take_one(tx, id_))
+            total.add_batch(result)
+
+        def put_back(id_: str, error: Exception) -> None:
+            with self._database.write() as tx:
+                state = routing_queue.mark_failed(tx, id_, f"{type(error).__name__}: {error}")
+            total.failed.append((id_, state))
+
+        with self._database.read() as tx:
+            ids = routing_queue.pending_ids(tx, self._settings.batch_size)
+        in_isolation(ids, route_alone, put_back)
+        return total
+
+
+def _record_metrics(result: RoutingResult) -> None:
+    for id_, state in result.failed:
+        metrics.router_events.labels("error").inc()
+        log.error("event cannot be routed", event_id=id_, state=state)
+    if not result.events:
+        return
+    metrics.router_lag.set(result.oldest_age)
+    metrics.router_events.labels("matched").inc(result.matched)
+    metrics.router_events.labels("unmatched").inc(result.events - result.matched)
+    for depth in result.depths:
+        metrics.causation_depth.observe(depth)
+    count_firings(result)

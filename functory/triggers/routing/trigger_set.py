@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import structlog
 
 from functory.engine.database.connection import Tx
-from functory.engine.triggers import routing
+from functory.engine.triggers import store as trigger_store
 from functory.triggers.definition import CompiledTrigger, compile_definition
+from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.index import Index
 from functory.triggers.patterns import Pattern
 
@@ -35,6 +36,17 @@ class IndexedPattern:
         return self.compiled.id if self.role == "on" else f"{self.compiled.id}/{self.role}/{self.number}"
 
 
+@dataclass
+class TriggerMatch:
+    """A trigger that an event matches: by the pattern that fires it or by these ``parts`` of a composite (``fires``),
+    and by these ``cancel_rules``. Numbers are in ascending order."""
+
+    compiled: CompiledTrigger
+    fires: bool = False
+    parts: list[int] = field(default_factory=list)
+    cancel_rules: list[int] = field(default_factory=list)
+
+
 class TriggerSet:
     """Compiled triggers as of one counter value, in an index of their patterns."""
 
@@ -47,10 +59,10 @@ class TriggerSet:
 
     def refresh(self, tx: Tx) -> None:
         """Load and compile what changed since the last time, and only that."""
-        version = routing.trigger_set_version(tx)
+        version = trigger_store.set_version(tx)
         if version == self.version:
             return
-        for row in routing.changed_since(tx, self.version):
+        for row in trigger_store.changed_since(tx, self.version):
             self._update(row)
         self.version = version
 
@@ -84,14 +96,32 @@ class TriggerSet:
         if places:
             self._keys[row["id"]] = [place.key for place in places]
 
-    def matching(self, event: Mapping[str, Any]) -> list[IndexedPattern]:
-        """Where an event matches triggers, in the order of their names."""
-        found = [self._patterns[key] for key in self._index.match(event)]
-        return sorted(found, key=lambda place: (place.compiled.name, place.key)) if len(found) > 1 else found
+    def matching(self, event: Mapping[str, Any]) -> list[TriggerMatch]:
+        """The triggers that an event (its envelope) matches, in the order of their names."""
+        matches: dict[str, TriggerMatch] = {}
+        for key in self._index.match(event):
+            pattern = self._patterns[key]
+            match = matches.setdefault(pattern.compiled.id, TriggerMatch(pattern.compiled))
+            if pattern.role == "cancel":
+                match.cancel_rules.append(pattern.number)
+                continue
+            match.fires = True
+            if pattern.role == "part":
+                match.parts.append(pattern.number)
+        for match in matches.values():
+            match.parts.sort()
+            match.cancel_rules.sort()
+        return sorted(matches.values(), key=lambda match: match.compiled.name)
 
     def get(self, trigger_id: str) -> CompiledTrigger | None:
         """A trigger as of the last refresh."""
         return self._compiled.get(trigger_id)
+
+    def buffer_policy(self, trigger_id: str) -> BufferPolicy:
+        """The control that the buffered matches of a trigger wait for; it must have one as of the last refresh."""
+        policy = self._compiled[trigger_id].buffer_policy
+        assert policy is not None
+        return policy
 
     def __iter__(self) -> Iterator[CompiledTrigger]:
         return iter(self._compiled.values())

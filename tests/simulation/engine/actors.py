@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from random import Random
 from typing import Any
 
 from functory.engine.access import grants
-from functory.engine.database.transaction import Tx
 from functory.engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
 from functory.engine.events import retention
 from functory.engine.events.store import Events
@@ -23,9 +23,8 @@ from functory.engine.executions.store import Executions
 from functory.engine.maintenance import compensator
 from functory.engine.maintenance.compensator import Compensations
 from functory.engine.maintenance.reaper import Reaper
-from functory.engine.triggers.routing import Decision
 from functory.triggers.routing.release import Release
-from functory.triggers.routing.router import Router
+from functory.triggers.routing.router import Decision, Router
 from functory.workers.dispatcher import Dispatcher
 from functory.workers.execution.host_functions import EngineHost, Services
 from tests.simulation.engine.scenario import POISON
@@ -90,10 +89,10 @@ class SimulatedRouter(Router):
 
     world: World
 
-    def decide(self, row: Mapping[str, Any], tx: Tx) -> list[Decision]:
+    def decide(self, row: Mapping[str, Any], now: datetime) -> list[Decision]:
         if row["type"] == POISON and not self.world.deck.cured(self.world):
             raise RuntimeError("a decision that raises")
-        return super().decide(row, tx)
+        return super().decide(row, now)
 
 
 def router(world: World) -> Process:
@@ -191,7 +190,6 @@ def undoer(world: World) -> Process:
 
 def forgetter(world: World) -> Process:
     """Forgets what sources have taken in."""
-    from datetime import timedelta
 
     return Role(
         world,

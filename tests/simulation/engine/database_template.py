@@ -106,7 +106,7 @@ class Template:
         while router.route_batch().events:
             pass
         with database.read() as tx:
-            router._prepare(tx)
+            router._triggers.refresh(tx)
         deck.triggers = router._triggers
         with database.write() as tx:
             tx.execute(schema.outbox.delete())

@@ -116,7 +116,7 @@ class Deck:
         """Spare a new router the compilation of what has not changed since the template was made."""
         if self.triggers is not None:
             found.version = self.triggers.version
-            for name in ("_compiled", "_places", "_keys"):
+            for name in ("_compiled", "_patterns", "_keys"):
                 getattr(found, name).update(getattr(self.triggers, name))
             for key, place in self.triggers._patterns.items():
                 found._index.add(key, place.pattern)

@@ -311,7 +311,7 @@ def test_a_turn_that_is_killed_before_its_commit_has_done_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("functory.engine.flow_control.buffers.settle", killed)
+        patched.setattr("functory.engine.flow_control.buffers.write_decisions", killed)
         with pytest.raises(KeyboardInterrupt):
             world.turn.run_once()
     assert world.rows(schema.hold) == before and not world.rows(schema.firing)
@@ -349,7 +349,7 @@ def test_one_bucket_that_cannot_be_decided_does_not_stop_the_others(
 def test_a_crowded_key_gives_up_all_but_the_newest_before_it_is_quiet(
     world: World, flow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("functory.triggers.flow_control.debounce_batch.CROWD", 20)
+    monkeypatch.setattr("functory.triggers.flow_control.debounce_batch.MAX_DEBOUNCED", 20)
     flow(debounce={"period": "1h"})
     emit(world, *range(25))
     settle(world)

@@ -15,7 +15,6 @@ from functory.client import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Invalid, Stale, Unavailable
 from functory.engine.events import routing_queue
-from functory.engine.triggers import routing
 from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
 from tests.support.world import World
 
@@ -300,7 +299,7 @@ def test_a_deleted_trigger_cancels_nothing_more(world: World) -> None:
 def route_one(world: World, id_: str) -> None:
     """Route one event before those that came earlier, as a second router may."""
     with world.database.write() as tx:
-        routing._write(tx, routing_queue.take_one(tx, id_), world.router._prepare, 1000)
+        world.router.route(tx, routing_queue.take_one(tx, id_))
 
 
 @pytest.mark.parametrize("flow", [{"concurrency": {"limit": 1}}, {"overlap": "buffer_all"}])
@@ -331,10 +330,10 @@ def test_an_event_that_cannot_be_routed_does_not_hold_up_the_line_for_ever(
     emit(world, 2)
     decide = world.router.decide
 
-    def fail(row: Any, tx: Any) -> Any:
+    def fail(row: Any, now: Any) -> Any:
         if row["type"] == "broken":
             raise Invalid("broken")
-        return decide(row, tx)
+        return decide(row, now)
 
     monkeypatch.setattr(world.router, "decide", fail)
     settle(world)

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, NotFound, Unavailable
+from functory.engine.events import routing_queue
 from functory.engine.executions import root_budget
 from functory.engine.executions.claim import Claim
 from functory.engine.functions import versions
-from functory.engine.triggers import routing
 from functory.triggers import definition
 from functory.triggers.analysis.explain import explain
 
@@ -365,10 +365,10 @@ class Poison(Exception):
 def test_a_poison_event_is_set_aside_and_the_others_flow(shop, monkeypatch, kind):
     real = shop.router.decide
 
-    def decide(row: dict[str, Any], tx: Any) -> Any:
+    def decide(row: dict[str, Any], now: Any) -> Any:
         if row["data"] == "poison":
             raise kind("poison")
-        return real(row, tx)
+        return real(row, now)
 
     monkeypatch.setattr(shop.router, "decide", decide)
     events = [shop.events.emit("order.created", data) for data in ("a", "poison", "b")]
@@ -421,7 +421,7 @@ def test_a_database_that_is_away_is_no_fault_of_an_event(shop, monkeypatch):
 
 
 def test_a_batch_that_fails_while_it_is_written_leaves_no_half(shop, monkeypatch):
-    real, calls = routing.routing_queue.mark_routed, []
+    real, calls = routing_queue.mark_routed, []
 
     def breaks(tx: Any, ids: Any) -> None:
         calls.append(ids)
@@ -429,7 +429,7 @@ def test_a_batch_that_fails_while_it_is_written_leaves_no_half(shop, monkeypatch
             raise Poison
         real(tx, ids)
 
-    monkeypatch.setattr(routing.routing_queue, "mark_routed", breaks)
+    monkeypatch.setattr(routing_queue, "mark_routed", breaks)
     for n in range(4):
         shop.events.emit("order.created", n)
     assert shop.router.route_batch().events == 4

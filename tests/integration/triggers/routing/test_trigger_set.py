@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
-from functory.engine.triggers import routing
+from functory.engine.triggers import store as trigger_store
 from functory.triggers.routing.trigger_set import TriggerSet
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def shop(world: "World") -> "World":
 def refreshed(world: "World", known: TriggerSet) -> list[str]:
     """Refresh a set; the names of the triggers that were loaded for it."""
     with world.database.read() as tx:
-        loaded = [row["name"] for row in routing.changed_since(tx, known.version)]
+        loaded = [row["name"] for row in trigger_store.changed_since(tx, known.version)]
         known.refresh(tx)
     return sorted(loaded)
 

@@ -1,12 +1,12 @@
-"""What decisions come to in the metrics."""
+"""Counts firings, suppressions and guard blocks in the metrics, after their transaction is committed."""
 
 from __future__ import annotations
 
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import suppressions
-from functory.engine.triggers.routing import RoutingResult
+from functory.engine.triggers.firings import FiringCounts
 
-# Reasons of flow control, by the result that they are in the count of firings.
+# The label `result` of the firings metric, for each reason of flow control.
 RESULT_BY_REASON = {
     "idempotent": "deduplicated",
     "rate_limited": "throttled",
@@ -20,11 +20,11 @@ RESULT_BY_REASON = {
 }
 
 
-def count_firings(done: RoutingResult) -> None:
+def count_firings(counts: FiringCounts) -> None:
     """Count the firings of one transaction."""
-    for name in done.fired:
+    for name in counts.fired:
         metrics.trigger_fires.labels(metrics.trigger_label(name), "fired").inc()
-    for name, reason in done.suppressed:
+    for name, reason in counts.suppressed:
         label = metrics.trigger_label(name)
         metrics.trigger_fires.labels(label, RESULT_BY_REASON.get(reason, "blocked")).inc()
         if reason in RESULT_BY_REASON:

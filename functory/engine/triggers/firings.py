@@ -1,0 +1,92 @@
+"""Firings: one row for each (trigger, event) match that fired or was suppressed, written with its execution.
+
+The caller has decided and holds the transaction (``functory.triggers.routing``). In that transaction matches become
+executions, firings and ``trigger.suppressed`` events: a match leaves one firing, and one execution if it fired, or
+nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from functory.engine.database.schema import firing
+from functory.engine.database.transaction import Tx
+from functory.engine.events import store as event_store
+from functory.engine.triggers import launch, suppressions
+from functory.engine.triggers.admission import Fire, SuppressedMatch, admit
+
+
+@dataclass
+class FiringCounts:
+    """What fired and what was suppressed, for metrics and logs: trigger names, and (trigger name, reason)."""
+
+    fired: list[str] = field(default_factory=list)
+    suppressed: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, other: FiringCounts) -> None:
+        """Add the counts of another transaction."""
+        self.fired += other.fired
+        self.suppressed += other.suppressed
+
+
+def write(
+    tx: Tx,
+    fires: Sequence[tuple[Mapping[str, Any], Fire]],
+    suppressed: Sequence[SuppressedMatch],
+    root_budget: int,
+) -> FiringCounts:
+    """Write the executions and firings of ``fires`` (event row, decision), and the firings of ``suppressed``.
+
+    ``root_budget`` is the number of executions that one root event may cause. Admission and flow control may suppress
+    more of ``fires``. Returns the counts of both kinds.
+    """
+    admitted, refused = admit(tx, fires, root_budget)
+    launched, late = launch.start(tx, admitted)
+    rows = [
+        _firing(tx, event, one.admitted.fire.trigger)
+        | {"execution_id": one.row["id"], "joint": len(one.admitted.fire.events) > 1}
+        for one in launched
+        for event in one.admitted.fire.events or (one.admitted.event,)
+    ]
+    stopped = [*suppressed, *_for_each_event(fires, [*refused, *late])]
+    new_events, recorded = suppressions.record(tx, stopped)
+    tx.insert(firing, rows + [_firing(tx, event, stop.trigger) | more for event, stop, more in recorded])
+    event_store.append(tx, new_events)
+    return FiringCounts(
+        [one.admitted.fire.trigger["name"] for one in launched],
+        [(stop.trigger["name"], stop.reason) for _, stop in stopped],
+    )
+
+
+def _for_each_event(
+    fires: Sequence[tuple[Mapping[str, Any], Fire]], refused: Sequence[SuppressedMatch]
+) -> list[SuppressedMatch]:
+    """One suppressed match for each event of a firing that stands for several."""
+    if not refused:
+        return []
+    several = {(fire.trigger["id"], event["id"]): fire.events for event, fire in fires if fire.events}
+    return [
+        (each, stop)
+        for event, stop in refused
+        for each in several.get((stop.trigger["id"], event["id"]), (event,))
+    ]
+
+
+def _firing(tx: Tx, event: Mapping[str, Any], trigger: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "trigger_id": trigger["id"],
+        "event_id": event["id"],
+        "trigger_version": trigger["version"],
+        "decision": "fired",
+        "reason": None,
+        "limit_value": None,
+        "actual_value": None,
+        "detail": None,
+        "chain": list(event["chain"]),
+        "execution_id": None,
+        "joint": False,
+        "root_id": event["root_id"],
+        "time": tx.now,
+    }
