@@ -38,12 +38,12 @@ sys.exit(main())
 STEPS = {
     "before the handlers are taken over": (
         "functory.workers.processes.shutdown_signals",
-        "module.Orders",
+        "module.ShutdownSignals",
         "install",
         False,
     ),
     "before its database is opened": ("functory.workers.execution.executor", "module.Executor", "open", True),
-    "before its sandbox is tried": ("functory.workers.execution.executor", "module", "start_gate", False),
+    "before its sandbox is tried": ("functory.workers.execution.executor", "module", "check_startup", False),
     "before it polls": ("functory.workers.execution.poller", "module.Poller", "start", False),
 }
 CASES = [
