@@ -33,7 +33,7 @@ LOOKED_AT = (
     "trigger_id",
     "event_id",
     "state",
-    "held",
+    "waiting_for_slot",
     "attempt",
     "run_at",
     "started_at",
@@ -238,7 +238,7 @@ class Simulation:
         else:
             return
         open_ = [
-            (row["n"], not row["held"])
+            (row["n"], not row["waiting_for_slot"])
             for row in before
             if row["k"] == one.k and row["state"] in ("queued", "running")
         ]
@@ -258,10 +258,14 @@ class Simulation:
         assert now_cancelled == already | cancelled
 
     def turn(self, which: int, killed: bool = False) -> bool:
-        before = {row["id"] for row in self.executions() if row["held"] and row["state"] == "queued"}
+        before = {
+            row["id"] for row in self.executions() if row["waiting_for_slot"] and row["state"] == "queued"
+        }
         with self.killed(killed):
             more = self.turns[which].run_once()
-            self._check_order([row for row in self.executions() if row["id"] in before and not row["held"]])
+            self._check_order(
+                [row for row in self.executions() if row["id"] in before and not row["waiting_for_slot"]]
+            )
             return more
         return False
 
@@ -288,7 +292,7 @@ class Simulation:
                 if (
                     waits
                     and waits["state"] == "queued"
-                    and waits["held"]
+                    and waits["waiting_for_slot"]
                     and place[other.n] < place[row["n"]]
                 ):
                     assert waits["run_at"] > self.world.clock.now(), f"{row['n']} overtook {other.n}"
@@ -316,7 +320,7 @@ class Simulation:
         active = [
             row
             for row in self.executions()
-            if row["state"] == "running" or (row["state"] == "queued" and not row["held"])
+            if row["state"] == "running" or (row["state"] == "queued" and not row["waiting_for_slot"])
         ]
         for number, flow in enumerate(self.flows):
             limits = flow.get("concurrency", [])
@@ -382,12 +386,15 @@ class Simulation:
         """When nothing is pending and turns have nothing to do, each that is due waits for somebody."""
         rows = self.executions()
         active = sum(
-            row["state"] == "running" or (row["state"] == "queued" and not row["held"]) for row in rows
+            row["state"] == "running" or (row["state"] == "queued" and not row["waiting_for_slot"])
+            for row in rows
         )
         due = [
             row
             for row in rows
-            if row["held"] and row["state"] == "queued" and row["run_at"] <= self.world.clock.now()
+            if row["waiting_for_slot"]
+            and row["state"] == "queued"
+            and row["run_at"] <= self.world.clock.now()
         ]
         assert active or not due
 

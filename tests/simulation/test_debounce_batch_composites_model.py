@@ -151,7 +151,7 @@ class Stage:
             world = self.worlds[round_ % 2]
             while self.turn(round_ % 2):
                 pass
-            if not world.rows(schema.hold):
+            if not world.rows(schema.buffered_match):
                 break
             self.clock.advance(world.turn.due_in() or 0)
         else:

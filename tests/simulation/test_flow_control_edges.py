@@ -72,22 +72,22 @@ def test_each_flow_control_holds_at_its_edge(memory: World, name: str) -> None:
 WRONG: dict[str, tuple[str, Edit]] = {
     "a burst of one more": (
         "throttle with a burst",
-        Edit("functory.engine.flow_control.rate_limits", "reserve", "pace.burst - 1", "pace.burst"),
+        Edit("functory.engine.flow_control.rate_limits", "reserve", "limit.burst - 1", "limit.burst"),
     ),
     "what is dropped counts": (
         "rate limit",
         Edit(
             "functory.engine.flow_control.rate_limits",
-            "Paces.conforms",
-            "return False",
-            "state.next_at = following\n        return False",
+            "RateLimits.acquire",
+            "state.dropped += 1",
+            "state.next_allowed_at = following",
         ),
     ),
     "a window is longer by an instant": (
         "idempotency",
         Edit(
             "functory.engine.triggers.idempotency",
-            "_Keys.first",
+            "_IdempotencyKeys.used_by",
             "expires_at > self._tx.now",
             "expires_at >= self._tx.now",
         ),
@@ -96,12 +96,12 @@ WRONG: dict[str, tuple[str, Edit]] = {
         "idempotency",
         Edit(
             "functory.engine.triggers.idempotency",
-            "enter",
+            "check",
             'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
-            'seen.use(trigger["id"], controls.once, row["id"]); refused.append((row, Suppress(trigger, "idempotent")))',
+            'seen.use(trigger["id"], controls.idempotency, row["id"]); refused.append((row, Suppress(trigger, "idempotent")))',
         ),
     ),
-    "one too many in a lane": (
+    "one too many in a concurrency group": (
         "two at a time",
         Edit(
             "functory.engine.flow_control.concurrency",
@@ -118,8 +118,8 @@ WRONG: dict[str, tuple[str, Edit]] = {
         "one at a time",
         Edit(
             "functory.engine.flow_control.concurrency",
-            "grant",
-            "first = events.first_unrouted(tx)",
+            "assign_slots",
+            "first = routing_queue.first_unrouted(tx)",
             "first = None",
         ),
     ),
@@ -127,16 +127,16 @@ WRONG: dict[str, tuple[str, Edit]] = {
         "one at a time",
         Edit(
             "functory.engine.flow_control.concurrency",
-            "leave",
-            'tx.execute(_LEFT, {"id": execution_id})',
+            "release",
+            'tx.execute(_RELEASE, {"id": execution_id})',
             "pass",
         ),
     ),
-    "whoever waits for a retry keeps its place": (
+    "a wait for a retry keeps its slot": (
         "one at a time",
         Edit(
             "functory.engine.flow_control.concurrency",
-            "step_back",
+            "release_for_retry",
             ".values(taken_at=None)",
             ".values(taken_at=slot.c.taken_at)",
         ),

@@ -389,13 +389,16 @@ OFF_BY_ONE = {
         "spent + taken[root] > limit",
     ),
     "rate": Edit(
-        "functory.engine.flow_control.circuit_breaker",
-        "conform",
-        "moment - now <= burst",
-        "moment - now <= burst + step",
+        "functory.engine.flow_control.rate_limits",
+        "reserve",
+        "limit.burst - 1",
+        "limit.burst",
     ),
     "breaker_open": Edit(
-        "functory.engine.flow_control.circuit_breaker", "trip", "if trips == TRIPS", "if trips == TRIPS + 1"
+        "functory.engine.flow_control.circuit_breaker",
+        "record_violation",
+        "if trips == VIOLATIONS_TO_OPEN",
+        "if trips == VIOLATIONS_TO_OPEN + 1",
     ),
 }
 

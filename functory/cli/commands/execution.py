@@ -82,8 +82,8 @@ def show(id_: Id, json: AsJson = False) -> None:
         out.value(
             json_fields.execution(row)
             | {
-                "held": row["held"] and row["state"] == "queued",
-                "lanes": [json_fields.without_execution_id(place) for place in places],
+                "waiting_for_slot": row["waiting_for_slot"] and row["state"] == "queued",
+                "slots": [json_fields.without_execution_id(place) for place in places],
                 "events": [event["id"] for event in found["events"]],
                 "attempts": [json_fields.without_execution_id(a) for a in attempts],
                 "spans": [json_fields.without_execution_id(s) for s in spans],
@@ -400,7 +400,7 @@ def _depth(rows: list[dict[str, Any]], row: Mapping[str, Any]) -> int:
 
 
 def _slot_request_text(request: Mapping[str, Any]) -> str:
-    """The lane that an execution waits for."""
+    """The slot that an execution waits for."""
     from functory.engine.flow_control.concurrency import UNLIMITED
 
     room = (
@@ -408,7 +408,7 @@ def _slot_request_text(request: Mapping[str, Any]) -> str:
         if request["capacity"] < UNLIMITED
         else "no limit any more"
     )
-    return f"a place in {request['lane']} ({room}, {request['ahead']} before it)"
+    return f"a slot of {request['group']} ({room}, {request['ahead']} before it)"
 
 
 def _print_attempt(out: CommandOutput, attempt: Mapping[str, Any]) -> None:

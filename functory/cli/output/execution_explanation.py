@@ -172,7 +172,7 @@ def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
         )
     elif row["run_at"] > row["created_at"]:
         said.append(f"It does not start before {format_time(row['run_at'])}.")
-    if row.get("held"):
+    if row.get("waiting_for_slot"):
         name = row["chain"][-1]["name"] if row["chain"] else ""
         said.append(
             f"It stands in line, for its trigger lets so many run at a time: functory trigger debug {name}"

@@ -281,7 +281,7 @@ def _executions(inspection: TriggerInspection) -> Iterator[Section]:
     words = {
         "running": "running",
         "ready": "ready",
-        "held": "waiting for a slot",
+        "waiting_for_slot": "waiting for a slot",
         "delayed": "waiting for their time",
     }
     summary = ", ".join(
@@ -295,7 +295,7 @@ def _executions(inspection: TriggerInspection) -> Iterator[Section]:
         elif row["run_at"] > now:
             said = f"starts {format_until(row['run_at'], now)} at the soonest"
         else:
-            said = "waits for a slot" if row["held"] else "is ready for a worker"
+            said = "waits for a slot" if row["waiting_for_slot"] else "is ready for a worker"
         if row["expires_at"] is not None and row["state"] == "queued":
             said += f", expires {format_until(row['expires_at'], now)}"
         lines.append(f"{row['id']}  {said}")

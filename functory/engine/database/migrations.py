@@ -24,17 +24,30 @@ from functory.engine.errors import Conflict, Unavailable
 log = structlog.get_logger("functory.migrate")
 
 # The newest revision; looked at before Alembic is imported, which costs more than the check.
-HEAD = "0006"
+HEAD = "0007"
 
 # The oldest schema whose code works on this one as well: it is raised by a revision that takes something away, or
 # that wants something which older code does not write.
-OLDEST_COMPATIBLE = "0003"
+OLDEST_COMPATIBLE = "0007"
 # Where that is written down for code that does not know this schema; the name ends with the schema it speaks of.
 _OLDEST_COMPATIBLE_KEY = "oldest code for schema "
 
 # A revision that PostgreSQL ended because it and a role waited for each other is tried again so often, after a pause.
 DEADLOCK_TRIES = 20
 DEADLOCK_PAUSE = 0.5
+
+# Tables that schemas before 0007 have under these names.
+FORMER_TABLES = (
+    "lane",
+    "once",
+    "hold",
+    "bucket",
+    "widening",
+    "receipt",
+    "file_written",
+    "pace",
+    "rate",
+)
 
 # PostgreSQL: one migration at a time, whoever else starts (an arbitrary, fixed number).
 _LOCK = 7_402_026

@@ -1,8 +1,8 @@
-"""Rows that are locked to decide something by them, and made when they are not there yet.
+"""Row locks: rows that are locked until the commit, and inserted first when they are missing.
 
-What does not exist cannot be locked, and what is no longer needed may be swept away between the look and the lock; so
-both are asked for until they are there. Rows are locked in the order of their keys: two who want the same ones wait
-for each other in a line, never in a circle.
+A row that does not exist cannot be locked, and a sweep may delete a row between the insert and the lock. Insert and
+lock are repeated until all rows are there. Rows are locked in the order of their keys, which rules out deadlocks
+between transactions that lock the same rows.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import sqlalchemy as sa
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Unavailable
 
-# The moment of a row that was made only to be locked: over by everybody's clock.
+# Timestamp of a row that was inserted only to be locked: in the past by every clock.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A sweep may take a row away once or twice; after that something is wrong.
+# A sweep may delete a row once or twice; after that something is wrong.
 TRIES = 5
 
 
 def lock(
     tx: Tx, table: sa.Table, rows: Sequence[dict[str, Any]], *, key_share: bool = False
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The rows of ``table`` with the primary keys of ``rows`` by their keys, locked until the commit.
+    """Lock the rows of ``table`` with the primary keys of ``rows`` until the commit. Returns them by key.
 
-    Those that are missing are made as ``rows`` has them. With ``keep`` they are only kept from being deleted, beside
-    others that lock them. Raises :class:`Unavailable` when they vanish again and again.
+    Missing rows are inserted as ``rows`` has them, with all columns. With ``key_share`` other transactions may lock
+    them as well, and only deletion waits. Raises :class:`Unavailable` when rows keep vanishing.
     """
     columns = list(table.primary_key.columns)
     wanted = {tuple(row[column.name] for column in columns): row for row in rows}
@@ -37,13 +37,24 @@ def lock(
         return {}
     keys = sorted(wanted)
     asked = {"keys": keys if len(columns) > 1 else [key[0] for key in keys]}
+    if tx.dialect == "sqlite":
+        # One writer at a time: rows neither vanish nor appear beside this transaction.
+        found = _by_key(columns, tx.rows(_locking(table, key_share), asked))
+        missing = {key: dict(wanted[key]) for key in keys if key not in found}
+        tx.insert(table, list(missing.values()))
+        return found | missing
     for _ in range(TRIES):
         tx.insert_missing(table, [wanted[key] for key in keys])
-        rows = tx.rows(_locking(table, key_share), asked)
-        found = {tuple(row[column.name] for column in columns): row for row in rows}
+        found = _by_key(columns, tx.rows(_locking(table, key_share), asked))
         if len(found) == len(wanted):
             return found
     raise Unavailable(f"rows of {table.name} vanish while they are being locked", try_="it is tried again")
+
+
+def _by_key(
+    columns: Sequence[sa.Column[Any]], rows: Sequence[dict[str, Any]]
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    return {tuple(row[column.name] for column in columns): row for row in rows}
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import receipt
+from functory.engine.database.schema import delivery_receipt
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
@@ -65,12 +65,12 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
         if one.key is not None:
             fresh.setdefault(_stored_key(one.key), row["id"])
     new = tx.insert_returning(
-        receipt,
+        delivery_receipt,
         [
             {"source_id": source_id, "key": key, "event_id": id_, "time": tx.now}
             for key, id_ in sorted(fresh.items())
         ],
-        receipt.c.event_id,
+        delivery_receipt.c.event_id,
     )
     taken: list[str | None] = [
         row["id"] if one.key is None or row["id"] in new else None
@@ -83,8 +83,8 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
 def find_event_id(tx: Tx, source_id: str, key: str) -> str | None:
     """The event that the arrival with ``key`` became, if it has come before."""
     return tx.scalar(
-        sa.select(receipt.c.event_id).where(
-            receipt.c.source_id == source_id, receipt.c.key == _stored_key(key)
+        sa.select(delivery_receipt.c.event_id).where(
+            delivery_receipt.c.source_id == source_id, delivery_receipt.c.key == _stored_key(key)
         )
     )
 

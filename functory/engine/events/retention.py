@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import Instant, receipt, schedule_tick
+from functory.engine.database.schema import Instant, delivery_receipt, schedule_tick
 
 # Rows of one transaction, which stays short whatever has piled up.
 BATCH = 1000
@@ -27,7 +27,7 @@ def _any_before(table: sa.Table) -> sa.Select[Any]:
 def delete_expired(database: Database, older_than: timedelta, batch: int = BATCH) -> dict[str, int]:
     """Delete up to ``batch`` receipts and as many ticks that are ``older``. Returns how many of each."""
     done: dict[str, int] = {}
-    for table in (receipt, schedule_tick):
+    for table in (delivery_receipt, schedule_tick):
         keys = list(table.primary_key.columns)
         with database.read() as tx:
             # Most rounds find nothing: they should not take the one writer of SQLite.

@@ -41,7 +41,7 @@ _CLAIMED = (
     .where(
         execution.c.id.in_(_IDS),
         execution.c.state == "queued",
-        sa.not_(execution.c.held),
+        sa.not_(execution.c.waiting_for_slot),
         sa.or_(execution.c.run_at <= _NOW, execution.c.dispatched_at.is_not(None)),
         sa.or_(
             execution.c.expires_at.is_(None),

@@ -68,7 +68,7 @@ def finish(
     changed = tx.execute(_FINISHED, own | values).rowcount
     if not changed:
         raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
-    if claim.row["laned"]:
+    if claim.row["has_concurrency"]:
         (concurrency.release if final else concurrency.release_for_retry)(tx, claim.id)
     tx.execute(
         _ENDED,

@@ -80,7 +80,7 @@ _UNCLAIMED = (
     sa.select(execution.c.id, execution.c.dispatched_at, execution.c.dispatch_count)
     .where(
         DISPATCHED,
-        sa.not_(execution.c.held),
+        sa.not_(execution.c.waiting_for_slot),
         execution.c.dispatched_at < sa.bindparam("until", type_=Instant),
     )
     .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from functory.engine.access.grants import Grants
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import attempt, execution, file_written
+from functory.engine.database.schema import attempt, execution, file_write
 from functory.engine.database.transaction import Tx
 from functory.engine.events.causation import Cause
 from functory.engine.sources.file_watches import _key
@@ -36,15 +36,15 @@ def record_writes(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]])
     if not found:
         return
     tx.insert_missing(
-        file_written,
+        file_write,
         [
             {"path_sha256": key, "content": content, "execution_id": execution_id, "time": tx.now}
             for key, content in sorted({(_key(path), content) for path, content in found})
         ],
     )
-    old = sa.select(file_written.c.time).where(file_written.c.time < tx.now - WRITE_RECORD_AGE).limit(1)
+    old = sa.select(file_write.c.time).where(file_write.c.time < tx.now - WRITE_RECORD_AGE).limit(1)
     if tx.scalar(old) is not None:
-        tx.execute(sa.delete(file_written).where(file_written.c.time < tx.now - WRITE_RECORD_AGE))
+        tx.execute(sa.delete(file_write).where(file_write.c.time < tx.now - WRITE_RECORD_AGE))
 
 
 def record_writes_of_unfinished(
@@ -66,14 +66,14 @@ def find_causes(
     wanted = {_key(path): path for path in contents}
     statement = (
         sa.select(
-            file_written.c.path_sha256.label("path_key"),
-            file_written.c.content,
-            file_written.c.time.label("noted_at"),
+            file_write.c.path_sha256.label("path_key"),
+            file_write.c.content,
+            file_write.c.time.label("noted_at"),
             execution,
         )
-        .join(execution, execution.c.id == file_written.c.execution_id)
-        .where(file_written.c.path_sha256.in_(sorted(wanted)))
-        .order_by(file_written.c.time, file_written.c.execution_id)
+        .join(execution, execution.c.id == file_write.c.execution_id)
+        .where(file_write.c.path_sha256.in_(sorted(wanted)))
+        .order_by(file_write.c.time, file_write.c.execution_id)
     )
     # They must not be pruned before the events that they caused are there.
     statement = statement.with_for_update(read=True, key_share=True, of=execution)

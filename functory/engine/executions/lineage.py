@@ -17,11 +17,11 @@ from functory.engine.database import prune_watermarks
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import (
     budget,
+    buffered_match,
     compensation,
     event,
     execution,
     firing,
-    hold,
     log,
     outbox,
     span,
@@ -221,7 +221,7 @@ class Lineage:
             "unpublished events": _counted(event, event.c.id.in_(sa.select(outbox.c.event_id)), root_id),
             "queued executions": _counted(execution, execution.c.state == "queued", root_id),
             "running executions": _counted(execution, execution.c.state == "running", root_id),
-            "waiting matches": _counted(hold, sa.true(), root_id),
+            "waiting matches": _counted(buffered_match, sa.true(), root_id),
             "open compensations": _open_compensations(root_id),
         }
         with self._database.read() as tx:

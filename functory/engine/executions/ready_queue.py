@@ -25,7 +25,7 @@ from functory.engine.database.transaction import Tx
 
 # As the partial index has it: SQLite would not find it by `held = 0`.
 UNDISPATCHED = sa.text(
-    "execution.state = 'queued' AND NOT execution.held AND execution.dispatched_at IS NULL"
+    "execution.state = 'queued' AND NOT execution.waiting_for_slot AND execution.dispatched_at IS NULL"
 )
 DISPATCHED = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
 RUNNING = execution.c.state == "running"
@@ -228,7 +228,7 @@ def _lock(tx: Tx, ids: Sequence[str]) -> list[str]:
 
 
 _OF_PRIORITY = """
-    execution.state = 'queued' AND NOT execution.held AND execution.dispatched_at IS NULL
+    execution.state = 'queued' AND NOT execution.waiting_for_slot AND execution.dispatched_at IS NULL
     AND execution.priority = :priority"""
 
 _DUE = "execution.queue_at <= :horizon AND execution.run_at <= :until"

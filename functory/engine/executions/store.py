@@ -104,8 +104,8 @@ def new_row(
         "priority": limit.priority if priority is None else priority,
         "run_at": tx.now + timedelta(seconds=delay),
         "queue_at": tx.now + timedelta(seconds=delay),
-        "held": False,
-        "laned": False,
+        "waiting_for_slot": False,
+        "has_concurrency": False,
         "expires_at": tx.now + timedelta(seconds=limit.expires) if limit.expires else None,
         "dispatched_at": tx.now if dispatched else None,
         "dispatch_count": 0,
@@ -281,7 +281,7 @@ class Executions:
         """
         found = self.get(id_)
         with self._database.read() as tx:
-            return concurrency.slots_of_execution(tx, found["id"]) if found["laned"] else []
+            return concurrency.slots_of_execution(tx, found["id"]) if found["has_concurrency"] else []
 
     def _parts(self, table: sa.Table, id_: str, *order: sa.Column[Any]) -> list[dict[str, Any]]:
         found = self.get(id_)
@@ -409,7 +409,7 @@ def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
         )
     ).rowcount
     if changed:
-        if found["laned"]:
+        if found["has_concurrency"]:
             concurrency.release(tx, found["id"])
         data = completion.event_data(found, "cancelled") | {"author": author}
         event_store.append(tx, [completion.execution_event(tx, found, "execution.cancelled", data)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from functory.engine.database import counters
-from functory.engine.database.schema import bucket, cancellation, counter, execution
+from functory.engine.database.schema import cancellation, counter, execution, match_buffer
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.concurrency import WAITING_FOR_SLOT
 
@@ -26,7 +26,7 @@ _VERSION = sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS)
 # Asked in every turn: built once.
 _ACTIVITY = sa.select(
     sa.func.coalesce(_VERSION, 0).label("version"),
-    sa.exists(sa.select(bucket.c.key)).label("buckets"),
+    sa.exists(sa.select(match_buffer.c.key)).label("buckets"),
     sa.or_(
         sa.exists(sa.select(cancellation.c.rule)),
         sa.exists(sa.select(execution.c.id).where(WAITING_FOR_SLOT)),

@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import Id, Instant, bucket, event, hold, trigger
+from functory.engine.database.schema import Id, Instant, buffered_match, event, match_buffer, trigger
 from functory.engine.database.transaction import Tx, insert_for
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
 
@@ -127,7 +127,8 @@ def put(tx: Tx, buffers: Sequence[tuple[LockedBuffer, datetime | None]]) -> None
         ):
             tx.wake("flow")
     tx.insert(
-        hold, [_row(tx, row, one, buffer.round) for buffer, _ in buffers for row, one in buffer.matches]
+        buffered_match,
+        [_row(tx, row, one, buffer.round) for buffer, _ in buffers for row, one in buffer.matches],
     )
     if changed:
         tx.execute(_DUE_AT, sorted(changed, key=lambda one: (one["t"], one["k"])))
@@ -165,18 +166,18 @@ def _upsert_buffers(
 
 @functools.cache
 def _entering(dialect: str) -> Any:
-    statement = insert_for(dialect)(bucket)
+    statement = insert_for(dialect)(match_buffer)
     new = statement.excluded
-    begun_again = sa.or_(bucket.c.count == 0, bucket.c.opened_at > new.opened_at)
+    begun_again = sa.or_(match_buffer.c.count == 0, match_buffer.c.opened_at > new.opened_at)
     statement = statement.on_conflict_do_update(
-        index_elements=[bucket.c.trigger_id, bucket.c.key],
+        index_elements=[match_buffer.c.trigger_id, match_buffer.c.key],
         set_={
-            "count": bucket.c.count + new["count"],
-            "bytes": bucket.c.bytes + new["bytes"],
-            "opened_at": sa.case((begun_again, new.opened_at), else_=bucket.c.opened_at),
+            "count": match_buffer.c.count + new["count"],
+            "bytes": match_buffer.c.bytes + new["bytes"],
+            "opened_at": sa.case((begun_again, new.opened_at), else_=match_buffer.c.opened_at),
         },
     )
-    return statement.returning(bucket)
+    return statement.returning(match_buffer)
 
 
 def _row(tx: Tx, row: Mapping[str, Any], one: BufferedMatch, round_: int) -> dict[str, Any]:
@@ -249,7 +250,7 @@ def create_missing(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
         }
         for row in triggers
     ]
-    tx.insert_missing(bucket, sorted(rows, key=lambda row: row["trigger_id"]))
+    tx.insert_missing(match_buffer, sorted(rows, key=lambda row: row["trigger_id"]))
 
 
 def load_matches(tx: Tx, places: Sequence[BufferKey]) -> dict[BufferKey, list[dict[str, Any]]]:
@@ -316,7 +317,7 @@ def postpone(tx: Tx, places: Sequence[BufferKey], until: datetime) -> None:
 
 
 _COLUMNS = (
-    *bucket.c,
+    *match_buffer.c,
     trigger.c.name,
     trigger.c.version,
     trigger.c.state,
@@ -327,7 +328,9 @@ _COLUMNS = (
 
 def _live(*what: Any) -> sa.Select[Any]:
     """Of the buckets whose trigger decides: not those of a paused one, which wait until it is resumed or deleted."""
-    statement: Any = sa.select(*what).select_from(bucket).join(trigger, trigger.c.id == bucket.c.trigger_id)
+    statement: Any = (
+        sa.select(*what).select_from(match_buffer).join(trigger, trigger.c.id == match_buffer.c.trigger_id)
+    )
     return statement.where(trigger.c.state.in_(("enabled", "deleted")))
 
 
@@ -335,8 +338,8 @@ def _live(*what: Any) -> sa.Select[Any]:
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 _IDS = sa.bindparam("ids", expanding=True, type_=Id)
 _AT = sa.bindparam("at", type_=Instant)
-_OF = hold.c.trigger_id == sa.bindparam("t", type_=Id)
-_PLACE = (bucket.c.trigger_id == sa.bindparam("t", type_=Id), bucket.c.key == sa.bindparam("k"))
+_OF = buffered_match.c.trigger_id == sa.bindparam("t", type_=Id)
+_PLACE = (match_buffer.c.trigger_id == sa.bindparam("t", type_=Id), match_buffer.c.key == sa.bindparam("k"))
 
 _FIRST_PENDING = (
     sa.select(event.c.time)
@@ -345,45 +348,57 @@ _FIRST_PENDING = (
     .limit(1)
 )
 # Not min(): the index gives the first without reading the others.
-_NEXT_DUE = _live(bucket.c.due_at).where(bucket.c.due_at.is_not(None)).order_by(bucket.c.due_at).limit(1)
+_NEXT_DUE = (
+    _live(match_buffer.c.due_at)
+    .where(match_buffer.c.due_at.is_not(None))
+    .order_by(match_buffer.c.due_at)
+    .limit(1)
+)
 
 # The moment is said twice: with the first the index finds them, with the second it leaves out those too early.
 _DUE = (
-    bucket.c.due_at <= sa.bindparam("now", type_=Instant),
-    sa.or_(bucket.c.kind != EVENT_TIME_KIND, bucket.c.due_at <= sa.bindparam("known", type_=Instant)),
+    match_buffer.c.due_at <= sa.bindparam("now", type_=Instant),
+    sa.or_(
+        match_buffer.c.kind != EVENT_TIME_KIND, match_buffer.c.due_at <= sa.bindparam("known", type_=Instant)
+    ),
 )
 _ANY_DUE = _live(sa.literal(1)).where(*_DUE).limit(1)
 _TAKE_DUE = (
     _live(*_COLUMNS)
     .where(*_DUE)
-    .order_by(bucket.c.due_at, bucket.c.trigger_id, bucket.c.key)
+    .order_by(match_buffer.c.due_at, match_buffer.c.trigger_id, match_buffer.c.key)
     .limit(_LIMIT)
-    .with_for_update(of=bucket, skip_locked=True)
+    .with_for_update(of=match_buffer, skip_locked=True)
 )
 _TAKE_CHANGED = (
     _live(*_COLUMNS)
-    .where(bucket.c.changed < trigger.c.changed)
-    .order_by(bucket.c.trigger_id, bucket.c.key)
+    .where(match_buffer.c.changed < trigger.c.changed)
+    .order_by(match_buffer.c.trigger_id, match_buffer.c.key)
     .limit(_LIMIT)
-    .with_for_update(of=bucket)
+    .with_for_update(of=match_buffer)
 )
-_TAKE_ONE = _live(*_COLUMNS).where(*_PLACE).with_for_update(of=bucket, skip_locked=True)
+_TAKE_ONE = _live(*_COLUMNS).where(*_PLACE).with_for_update(of=match_buffer, skip_locked=True)
 _MATCHES = (
     sa.select(
-        *(hold.c[name] for name in ("trigger_id", "key", "trigger_version", "parts", "bytes", "round")),
-        hold.c.event_time,
-        hold.c.time.label("since"),
+        *(
+            buffered_match.c[name]
+            for name in ("trigger_id", "key", "trigger_version", "parts", "bytes", "round")
+        ),
+        buffered_match.c.event_time,
+        buffered_match.c.time.label("since"),
         *(event.c[name] for name in _LIGHT),
     )
-    .join(event, event.c.id == hold.c.event_id)
-    .where(hold.c.trigger_id.in_(_IDS), hold.c.key.in_(sa.bindparam("keys", expanding=True)))
-    .order_by(hold.c.event_id)
+    .join(event, event.c.id == buffered_match.c.event_id)
+    .where(
+        buffered_match.c.trigger_id.in_(_IDS), buffered_match.c.key.in_(sa.bindparam("keys", expanding=True))
+    )
+    .order_by(buffered_match.c.event_id)
 )
 _WHOLE = sa.select(event).where(event.c.id.in_(_IDS))
 
-_DUE_AT = sa.update(bucket).where(*_PLACE).values(due_at=_AT)
-_OVER = sa.delete(hold).where(_OF, hold.c.event_id.in_(_IDS))
-_EMPTIED = sa.delete(bucket).where(*_PLACE)
+_DUE_AT = sa.update(match_buffer).where(*_PLACE).values(due_at=_AT)
+_OVER = sa.delete(buffered_match).where(_OF, buffered_match.c.event_id.in_(_IDS))
+_EMPTIED = sa.delete(match_buffer).where(*_PLACE)
 _UPDATE_PARAMETERS = {
     "due_at": "due",
     "memory": "what",
@@ -394,18 +409,23 @@ _UPDATE_PARAMETERS = {
     "changed": "seen",
 }
 _DECIDED = (
-    sa.update(bucket)
+    sa.update(match_buffer)
     .where(*_PLACE)
     .values(
-        round=bucket.c.round + 1,
-        **{name: sa.bindparam(key, type_=bucket.c[name].type) for name, key in _UPDATE_PARAMETERS.items()},
+        round=match_buffer.c.round + 1,
+        **{
+            name: sa.bindparam(key, type_=match_buffer.c[name].type)
+            for name, key in _UPDATE_PARAMETERS.items()
+        },
     )
 )
 _POSTPONED = (
-    sa.update(bucket)
+    sa.update(match_buffer)
     .where(*_PLACE)
     .values(
         due_at=_AT,
-        changed=sa.select(trigger.c.changed).where(trigger.c.id == bucket.c.trigger_id).scalar_subquery(),
+        changed=sa.select(trigger.c.changed)
+        .where(trigger.c.id == match_buffer.c.trigger_id)
+        .scalar_subquery(),
     )
 )

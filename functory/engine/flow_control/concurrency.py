@@ -26,7 +26,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import row_locks
-from functory.engine.database.schema import Id, Instant, execution, lane, slot
+from functory.engine.database.schema import Id, Instant, concurrency_group, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
 from functory.engine.flow_control.controls import Controls, Key
@@ -42,7 +42,7 @@ _LATEST = 253_402_300_799_000
 
 _OPEN = execution.c.state.in_(("queued", "running"))
 # What stands in line; as the partial index has it.
-WAITING_FOR_SLOT = sa.text("execution.held AND execution.state = 'queued'")
+WAITING_FOR_SLOT = sa.text("execution.waiting_for_slot AND execution.state = 'queued'")
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,14 @@ def lock_groups(tx: Tx, wanted: Iterable[SlotRequest], *, keep: bool = False) ->
     rows = {
         one.group_key: {"key": one.group_key, "text": one.text, "capacity": one.capacity} for one in wanted
     }
-    found = row_locks.lock(tx, lane, list(rows.values()), key_share=keep)
+    found = row_locks.lock(tx, concurrency_group, list(rows.values()), key_share=keep)
     for key in sorted(rows):
         if found[key,]["capacity"] != rows[key]["capacity"]:
-            tx.execute(sa.update(lane).where(lane.c.key == key).values(capacity=rows[key]["capacity"]))
+            tx.execute(
+                sa.update(concurrency_group)
+                .where(concurrency_group.c.key == key)
+                .values(capacity=rows[key]["capacity"])
+            )
 
 
 def enqueue(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], SlotRequest, datetime, bool]]) -> None:
@@ -103,7 +107,7 @@ def enqueue(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], SlotRequest, datet
         slot,
         [
             {
-                "lane": place.group_key,
+                "group_key": place.group_key,
                 "execution_id": row["id"],
                 "rule": place.rule,
                 "capacity": place.capacity,
@@ -131,7 +135,7 @@ def release_for_retry(tx: Tx, execution_id: str) -> None:
         .values(taken_at=None)
     ).rowcount
     if freed:
-        tx.execute(sa.update(execution).where(execution.c.id == execution_id).values(held=True))
+        tx.execute(sa.update(execution).where(execution.c.id == execution_id).values(waiting_for_slot=True))
     tx.wake("flow")
 
 
@@ -207,26 +211,26 @@ def _find_candidates(tx: Tx, first: str | None, limit: int) -> list[_Candidate]:
     rows = tx.rows(_FREE, given) if first is None else tx.rows(_FREE_BEFORE, {**given, "first": first})
     found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for row in rows:
-        found[row["execution_id"]].append((row["lane"], row["taken"], row["capacity"]))
+        found[row["execution_id"]].append((row["group_key"], row["taken"], row["capacity"]))
     return [_Candidate(id_, tuple(lanes)) for id_, lanes in found.items()]
 
 
 def _free(*, behind: bool) -> Any:
     """The statement of :func:`_waiters`; with ``behind`` some events are not routed."""
     load = (
-        sa.select(slot.c.lane, sa.func.count().label("taken"))
+        sa.select(slot.c.group_key, sa.func.count().label("taken"))
         .where(sa.text("slot.taken_at IS NOT NULL"))
-        .group_by(slot.c.lane)
+        .group_by(slot.c.group_key)
         .cte("load")
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     taken = sa.func.coalesce(load.c.taken, 0)
     # Most lanes are full most of the time: who stands in one of them need not be looked at.
     room = (
-        sa.select(slot.c.lane)
-        .outerjoin(load, load.c.lane == slot.c.lane)
+        sa.select(slot.c.group_key)
+        .outerjoin(load, load.c.group_key == slot.c.group_key)
         .where(sa.text("slot.taken_at IS NULL"))
-        .group_by(slot.c.lane, load.c.taken)
+        .group_by(slot.c.group_key, load.c.taken)
         .having(sa.func.max(slot.c.capacity) > taken)
         .cte("room")
         .prefix_with("MATERIALIZED", dialect="postgresql")
@@ -234,7 +238,7 @@ def _free(*, behind: bool) -> Any:
     needed = slot.alias("needed")
     due = [
         sa.text("slot.taken_at IS NULL"),
-        slot.c.lane.in_(sa.select(room.c.lane)),
+        slot.c.group_key.in_(sa.select(room.c.group_key)),
         WAITING_FOR_SLOT,
         execution.c.run_at <= _NOW,
         sa.or_(
@@ -248,17 +252,17 @@ def _free(*, behind: bool) -> Any:
     line = (
         sa.select(
             slot.c.execution_id,
-            slot.c.lane,
+            slot.c.group_key,
             slot.c.queue_at,
             slot.c.position,
             slot.c.capacity,
             taken.label("taken"),
             sa.func.row_number()
-            .over(partition_by=slot.c.lane, order_by=(slot.c.queue_at, slot.c.position))
+            .over(partition_by=slot.c.group_key, order_by=(slot.c.queue_at, slot.c.position))
             .label("place"),
         )
         .join(execution, execution.c.id == slot.c.execution_id)
-        .outerjoin(load, load.c.lane == slot.c.lane)
+        .outerjoin(load, load.c.group_key == slot.c.group_key)
         .where(*due)
         .cte("line")
         .prefix_with("MATERIALIZED", dialect="postgresql")
@@ -282,9 +286,9 @@ def _free(*, behind: bool) -> Any:
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     return (
-        sa.select(line.c.execution_id, line.c.lane, line.c.taken, line.c.capacity)
+        sa.select(line.c.execution_id, line.c.group_key, line.c.taken, line.c.capacity)
         .join(free, free.c.execution_id == line.c.execution_id)
-        .order_by(line.c.queue_at, line.c.position, line.c.lane)
+        .order_by(line.c.queue_at, line.c.position, line.c.group_key)
     )
 
 
@@ -317,20 +321,20 @@ _ENDED = sa.delete(slot).where(
         .limit(_LIMIT)
     )
 )
-_USED = sa.exists(sa.select(slot.c.lane).where(slot.c.lane == lane.c.key))
+_USED = sa.exists(sa.select(slot.c.group_key).where(slot.c.group_key == concurrency_group.c.key))
 _EMPTY = (
-    sa.select(lane.c.key)
+    sa.select(concurrency_group.c.key)
     .where(sa.not_(_USED))
-    .order_by(lane.c.key)
+    .order_by(concurrency_group.c.key)
     .limit(_LIMIT)
     .with_for_update(skip_locked=True)
 )
 _NEXT_DUE = sa.select(sa.func.min(execution.c.run_at)).where(WAITING_FOR_SLOT, execution.c.run_at > _NOW)
 _TRIGGERS = sa.select(execution.c.trigger_id).distinct().where(WAITING_FOR_SLOT)
 _LOCKED = (
-    sa.select(lane.c.key)
-    .where(lane.c.key.in_(sa.bindparam("keys", expanding=True)))
-    .order_by(lane.c.key)
+    sa.select(concurrency_group.c.key)
+    .where(concurrency_group.c.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(concurrency_group.c.key)
     .with_for_update(key_share=True, skip_locked=True)
 )
 _LOCK_WAITING = (
@@ -342,7 +346,7 @@ _LOCK_WAITING = (
 _ASSIGN_SLOTS = (
     sa.update(slot).where(slot.c.execution_id.in_(_IDS), slot.c.taken_at.is_(None)).values(taken_at=_NOW)
 )
-_MARK_READY = sa.update(execution).where(execution.c.id.in_(_IDS)).values(held=False)
+_MARK_READY = sa.update(execution).where(execution.c.id.in_(_IDS)).values(waiting_for_slot=False)
 
 
 def update_capacities(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
@@ -363,7 +367,9 @@ def sweep(tx: Tx, limit: int) -> int:
     keys = list(tx.execute(_EMPTY, {"limit": limit}).scalars())
     if keys:
         # Asked again under the locks: somebody may have come in before them.
-        done += tx.execute(sa.delete(lane).where(lane.c.key.in_(keys), sa.not_(_USED))).rowcount
+        done += tx.execute(
+            sa.delete(concurrency_group).where(concurrency_group.c.key.in_(keys), sa.not_(_USED))
+        ).rowcount
     return done
 
 
@@ -383,7 +389,7 @@ def slots_of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
         sa.select(sa.func.count())
         .select_from(other)
         .where(
-            other.c.lane == slot.c.lane,
+            other.c.group_key == slot.c.group_key,
             other.c.taken_at.is_(None),
             sa.tuple_(other.c.queue_at, other.c.position) < sa.tuple_(slot.c.queue_at, slot.c.position),
         )
@@ -392,18 +398,18 @@ def slots_of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
     inside = (
         sa.select(sa.func.count())
         .select_from(other)
-        .where(other.c.lane == slot.c.lane, other.c.taken_at.is_not(None))
+        .where(other.c.group_key == slot.c.group_key, other.c.taken_at.is_not(None))
         .scalar_subquery()
     )
     return tx.rows(
         sa.select(
-            lane.c.text.label("lane"),
+            concurrency_group.c.text.label("group"),
             slot.c.capacity,
             slot.c.taken_at,
             before.label("ahead"),
             inside.label("running"),
         )
-        .join(lane, lane.c.key == slot.c.lane)
+        .join(concurrency_group, concurrency_group.c.key == slot.c.group_key)
         .where(slot.c.execution_id == execution_id)
         .order_by(slot.c.rule)
     )

@@ -1,8 +1,10 @@
-"""Throttle and rate limit: GCRA by key, as rows, so that both are exact with any number of routers.
+"""Rate limits by key, stored as rows and therefore exact with any number of processes.
 
-GCRA (ITU-T I.371; the "virtual scheduling" form) keeps one moment a key: when the next one is expected. One that comes
-at the earliest ``burst - 1`` steps before it conforms, and moves it by a step of ``period / limit``. A rate limit drops
-what does not conform; a throttle lets it wait until it does.
+GCRA (ITU-T I.371, "virtual scheduling") keeps one timestamp a key: ``next_allowed_at``, when the next one is expected.
+One that comes up to ``burst - 1`` intervals of ``period / limit`` before it conforms, and moves it on by one interval.
+
+Four controls share the table ``rate_limit``. A trigger's rate limit and rate guard drop what does not conform, its
+throttle delays it, and a webhook refuses it with the seconds to wait.
 """
 
 from __future__ import annotations
@@ -16,41 +18,47 @@ from typing import Literal
 import sqlalchemy as sa
 
 from functory.engine.database import row_locks
-from functory.engine.database.schema import pace as table
+from functory.engine.database.schema import rate_limit as table
 from functory.engine.database.transaction import Tx
-from functory.engine.flow_control.controls import RateLimit
+from functory.engine.flow_control.controls import NO_KEY, Key, RateLimit
+from functory.engine.serialization import json_codec
 
-RateLimitKind = Literal["throttle", "rate_limit"]
+RateLimitControl = Literal["throttle", "rate_limit", "rate_guard", "webhook"]
+
+
+def guard_limit(subject: str | None, per_minute: int) -> RateLimit:
+    """The rate guard of a trigger for one event subject: ``per_minute`` firings at once, then one each interval."""
+    key = NO_KEY if subject is None else Key(json_codec.digest(subject)[:32], subject[:200])
+    return RateLimit(key, per_minute, 60.0, burst=per_minute)
 
 
 def emission_interval(limit: RateLimit) -> timedelta:
-    """The time between two, rounded up to the microsecond: a limit is never exceeded by rounding."""
+    """The time between two, rounded up to the microsecond: rounding never exceeds a limit."""
     return timedelta(microseconds=math.ceil(limit.period * 1_000_000 / limit.limit))
 
 
 def reserve(next_allowed_at: datetime | None, now: datetime, limit: RateLimit) -> tuple[datetime, datetime]:
-    """When one more may start, at the earliest now, and the new moment. A pure function."""
+    """GCRA as a pure function: when one more may start, ``now`` or later, and the new ``next_allowed_at``."""
+    interval = emission_interval(limit)
     expected = max(next_allowed_at or now, now)
-    return max(now, expected - emission_interval(limit) * (limit.burst - 1)), expected + emission_interval(
-        limit
-    )
+    return max(now, expected - interval * (limit.burst - 1)), expected + interval
 
 
-_OLD = (
-    sa.select(table.c.trigger_id, table.c.control, table.c.key)
-    .where(table.c.next_at < sa.bindparam("before", type_=table.c.next_at.type))
+_EXPIRED = (
+    sa.select(*table.primary_key.columns)
+    .where(table.c.next_allowed_at < sa.bindparam("before", type_=table.c.next_allowed_at.type))
     .order_by(*table.primary_key.columns)
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True)
 )
-_UPDATE_RATE_LIMIT = (
+_UPDATE = (
     sa.update(table)
     .where(
-        table.c.trigger_id == sa.bindparam("t", type_=table.c.trigger_id.type),
+        table.c.owner_id == sa.bindparam("o", type_=table.c.owner_id.type),
         table.c.control == sa.bindparam("c"),
         table.c.key == sa.bindparam("k"),
     )
-    .values(next_at=sa.bindparam("at", type_=table.c.next_at.type), dropped=sa.bindparam("n"))
+    .values(next_allowed_at=sa.bindparam("at", type_=table.c.next_allowed_at.type), dropped=sa.bindparam("n"))
 )
 
 
@@ -61,71 +69,77 @@ class _State:
 
 
 class RateLimits:
-    """The moments of some keys of one control, locked until the commit; :meth:`write` stores what became of them."""
+    """Some keys of one control, locked until the commit. :meth:`write` stores what has changed."""
 
-    def __init__(self, tx: Tx, control: RateLimitKind, wanted: Iterable[tuple[str, RateLimit]]) -> None:
-        """``wanted`` are triggers' ids with what they ask for."""
+    def __init__(self, tx: Tx, control: RateLimitControl, requested: Iterable[tuple[str, RateLimit]]) -> None:
+        """``requested`` has the owner of each limit, the id of a trigger or of a webhook's source, and the limit."""
         self._tx = tx
         self._control = control
         rows = [
             {
-                "trigger_id": trigger,
+                "owner_id": owner,
                 "control": control,
-                "key": pace.key.hash,
-                "text": pace.key.text,
-                "next_at": row_locks.EPOCH,
+                "key": limit.key.hash,
+                "text": limit.key.text,
+                "next_allowed_at": row_locks.EPOCH,
                 "dropped": 0,
             }
-            for trigger, pace in wanted
+            for owner, limit in requested
         ]
-        self._known = {
-            (key[0], key[2]): _State(row["next_at"], row["dropped"])
+        self._states = {
+            (key[0], key[2]): _State(row["next_allowed_at"], row["dropped"])
             for key, row in row_locks.lock(tx, table, rows).items()
         }
         self._changed: set[tuple[str, str]] = set()
 
-    def reserve(self, trigger_id: str, limit: RateLimit) -> datetime:
-        """The moment at which one more may start."""
-        state = self._of(trigger_id, limit)
-        moment, state.next_allowed_at = reserve(state.next_allowed_at, self._tx.now, limit)
-        return moment
+    def reserve(self, owner_id: str, limit: RateLimit) -> datetime:
+        """Take one, now or in advance. Returns when it may start."""
+        state = self._state(owner_id, limit)
+        start, state.next_allowed_at = reserve(state.next_allowed_at, self._tx.now, limit)
+        return start
 
-    def try_acquire(self, trigger_id: str, limit: RateLimit) -> bool:
-        """Whether one more may start now; one that may not is counted as dropped."""
-        state = self._of(trigger_id, limit)
-        moment, following = reserve(state.next_allowed_at, self._tx.now, limit)
-        if moment > self._tx.now:
+    def acquire(self, owner_id: str, limit: RateLimit) -> float:
+        """Take one now. Returns 0.0, or the seconds until one is allowed; then it is counted as dropped."""
+        state = self._state(owner_id, limit)
+        start, following = reserve(state.next_allowed_at, self._tx.now, limit)
+        if start > self._tx.now:
             state.dropped += 1
-            return False
+            return (start - self._tx.now).total_seconds()
         state.next_allowed_at = following
-        return True
+        return 0.0
+
+    def try_acquire(self, owner_id: str, limit: RateLimit) -> bool:
+        """Take one now. False when none is allowed; then it is counted as dropped."""
+        return not self.acquire(owner_id, limit)
 
     def write(self) -> None:
-        """Store the moments and counts that have changed."""
+        """Store the timestamps and counts that have changed."""
         if self._changed:
             self._tx.execute(
-                _UPDATE_RATE_LIMIT,
+                _UPDATE,
                 [
                     {
-                        "t": key[0],
+                        "o": key[0],
                         "c": self._control,
                         "k": key[1],
-                        "at": self._known[key].next_allowed_at,
-                        "n": self._known[key].dropped,
+                        "at": self._states[key].next_allowed_at,
+                        "n": self._states[key].dropped,
                     }
                     for key in sorted(self._changed)
                 ],
             )
 
-    def _of(self, trigger_id: str, limit: RateLimit) -> _State:
-        self._changed.add((trigger_id, limit.key.hash))
-        return self._known[trigger_id, limit.key.hash]
+    def _state(self, owner_id: str, limit: RateLimit) -> _State:
+        self._changed.add((owner_id, limit.key.hash))
+        return self._states[owner_id, limit.key.hash]
 
 
 def delete_expired(tx: Tx, before: datetime, limit: int) -> int:
-    """Delete keys whose moment was ``before``: they are as good as new. Returns how many."""
-    rows = tx.execute(_OLD, {"before": before, "limit": limit}).all()
-    if rows:
-        keys = [tuple(row) for row in rows]
+    """Delete up to ``limit`` keys with ``next_allowed_at`` before ``before``: their limit is whole again.
+
+    Returns their number.
+    """
+    keys = [tuple(row) for row in tx.execute(_EXPIRED, {"before": before, "limit": limit}).all()]
+    if keys:
         tx.execute(sa.delete(table).where(sa.tuple_(*table.primary_key.columns).in_(keys)))
-    return len(rows)
+    return len(keys)

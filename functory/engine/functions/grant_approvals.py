@@ -17,7 +17,7 @@ from functory.engine.access.grants import NOTHING, Grants
 from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database import audit, counters
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import counter, function, function_version, widening
+from functory.engine.database.schema import counter, function, function_version, grant_approval
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.events import store as event_store
@@ -61,7 +61,7 @@ class GrantApprovals:
             counters.bump(tx, counters.GRANTS)
             version = _version(tx, name, number)
             key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
-            count = sa.select(sa.func.count()).select_from(widening).where(*_of(version))
+            count = sa.select(sa.func.count()).select_from(grant_approval).where(*_of(version))
             if int(tx.scalar(count)) >= MAX_APPROVALS:
                 raise Invalid(
                     f"{name} v{version['number']} has {MAX_APPROVALS} grants already",
@@ -69,7 +69,7 @@ class GrantApprovals:
                     f"functory grant list {name}",
                 )
             row = key | {"id": tx.new_id(), "author": author, "reason": reason, "created_at": tx.now}
-            created = tx.insert_new(widening, row)
+            created = tx.insert_new(grant_approval, row)
             if created:
                 _record_change(tx, "allow", version, kind, value, author, reason)
         return key | {"version": version["number"], "created": created}
@@ -89,7 +89,9 @@ class GrantApprovals:
             counters.bump(tx, counters.GRANTS)
             version = _version(tx, name, number)
             removed = tx.execute(
-                sa.delete(widening).where(*_of(version), widening.c.kind == kind, widening.c.value == value)
+                sa.delete(grant_approval).where(
+                    *_of(version), grant_approval.c.kind == kind, grant_approval.c.value == value
+                )
             ).rowcount
             declared = (kind, value) in Grants.declared(version).only(self._kinds).items()
             if removed:
@@ -196,7 +198,7 @@ def load(tx: Tx, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
     """What was granted to each of these (function, hash)."""
     found: dict[VersionKey, list[tuple[str, str]]] = {key: [] for key in keys}
     names = sorted({name for name, _ in found})
-    for row in tx.rows(sa.select(widening).where(widening.c.function.in_(names))):
+    for row in tx.rows(sa.select(grant_approval).where(grant_approval.c.function.in_(names))):
         key = (row["function"], row["sha256"])
         if key in found:
             found[key].append((row["kind"], row["value"]))
@@ -208,22 +210,24 @@ def _allowed(tx: Tx, version: Mapping[str, Any] | None, name: str | None) -> lis
     newest = (
         sa.select(sa.func.max(function_version.c.number))
         .join(function, function.c.id == function_version.c.function_id)
-        .where(function.c.name == widening.c.function, function_version.c.sha256 == widening.c.sha256)
+        .where(
+            function.c.name == grant_approval.c.function, function_version.c.sha256 == grant_approval.c.sha256
+        )
         .scalar_subquery()
     )
-    statement = sa.select(widening, newest.label("version"))
+    statement = sa.select(grant_approval, newest.label("version"))
     if version is not None:
         statement = statement.where(*_of(version))
     elif name is not None:
-        statement = statement.where(widening.c.function == name)
+        statement = statement.where(grant_approval.c.function == name)
     return [
         {key: value for key, value in row.items() if key != "id"}
-        for row in tx.rows(statement.order_by(widening.c.id))
+        for row in tx.rows(statement.order_by(grant_approval.c.id))
     ]
 
 
 def _of(version: Mapping[str, Any]) -> Sequence[Any]:
-    return widening.c.function == version["name"], widening.c.sha256 == version["sha256"]
+    return grant_approval.c.function == version["name"], grant_approval.c.sha256 == version["sha256"]
 
 
 def _version(tx: Tx, name: str, number: int | None) -> dict[str, Any]:

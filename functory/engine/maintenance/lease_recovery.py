@@ -165,7 +165,7 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
         .values(state=state, fence=execution.c.fence + 1, finished_at=tx.now, lease_until=None, error=error)
     ).rowcount
     if changed:
-        if row["laned"]:
+        if row["has_concurrency"]:
             concurrency.release(tx, row["id"])
         if row["state"] == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)

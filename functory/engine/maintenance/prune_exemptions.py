@@ -10,12 +10,12 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Tx
 from functory.engine.database.schema import (
+    buffered_match,
     cancellation,
     compensation,
     event,
     execution,
     firing,
-    hold,
     outbox,
     slot,
 )
@@ -34,7 +34,7 @@ _REASON_PRIORITY = {
             "a match waits",
             "an event is not published",
             "a cancellation waits",
-            "a place in a lane is taken",
+            "a concurrency slot is taken",
             "a compensation is open",
             "it fired together with what is young",
             "it is young",
@@ -55,11 +55,11 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
         _why("an execution is open", execution.c.root_id, own_execution, execution.c.state.in_(OPEN)),
         _why("an event is pending", event.c.root_id, own_event, event.c.state == "pending"),
         _why("an event is quarantined", event.c.root_id, own_event, event.c.state == "quarantined"),
-        _why("a match waits", hold.c.root_id, hold.c.root_id.in_(roots)),
+        _why("a match waits", buffered_match.c.root_id, buffered_match.c.root_id.in_(roots)),
         _why("an event is not published", event.c.root_id, own_event, outbox.c.event_id == event.c.id),
         _why("a cancellation waits", event.c.root_id, own_event, cancellation.c.event_id == event.c.id),
         _why(
-            "a place in a lane is taken",
+            "a concurrency slot is taken",
             execution.c.root_id,
             own_execution,
             slot.c.execution_id == execution.c.id,

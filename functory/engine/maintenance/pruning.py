@@ -30,7 +30,7 @@ from functory.engine.database.schema import (
     compensation,
     event,
     execution,
-    file_written,
+    file_write,
     firing,
     log,
     span,
@@ -331,7 +331,7 @@ def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter
         )
         for root, count in tx.pairs(counted).items():
             tx.execute(sa.update(budget).where(budget.c.root_id == root).values(used=budget.c.used - count))
-        for table in (span, log, attempt, file_written):
+        for table in (span, log, attempt, file_write):
             gone[table.name] += _remove(tx, table, table.c.execution_id.in_(executions))
         gone["compensation"] += _remove(
             tx,

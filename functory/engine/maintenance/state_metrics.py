@@ -10,10 +10,10 @@ from prometheus_client.registry import Collector
 
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import (
-    bucket,
     event,
     execution,
     function,
+    match_buffer,
     outbox,
     source,
     verification,
@@ -50,7 +50,11 @@ class StateCollector(Collector):
                     sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted")
                 )
                 workers = tx.scalar(sa.select(sa.func.count()).select_from(worker))
-                held = tx.pairs(sa.select(bucket.c.kind, sa.func.sum(bucket.c.count)).group_by(bucket.c.kind))
+                held = tx.pairs(
+                    sa.select(match_buffer.c.kind, sa.func.sum(match_buffer.c.count)).group_by(
+                        match_buffer.c.kind
+                    )
+                )
                 held |= concurrency.count_waiting(tx)
                 troubled = tx.pairs(
                     sa.select(source.c.kind, sa.func.count(source.c.problem))

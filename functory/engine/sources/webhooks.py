@@ -1,4 +1,4 @@
-"""Rows of webhooks: the source that a request is for, its rate, and the event that the request becomes."""
+"""Rows of webhooks: the source of a request, its rate limit, and the event that the request becomes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,22 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import pace, source
+from functory.engine.database.schema import source
 from functory.engine.database.transaction import Tx
 from functory.engine.events import receipts
 from functory.engine.events.receipts import IncomingEvent
+from functory.engine.flow_control.controls import RateLimit
+from functory.engine.flow_control.rate_limits import RateLimits
 from functory.engine.sources import store as source_store
 from functory.engine.telemetry import metrics
 
-CONTROL = "webhook"
-# The source's row says when it last brought an event, to this precision: not every request rewrites it.
+# Precision of ``last_event_at`` in the source's row: not every request rewrites the row.
 LAST_EVENT_PRECISION = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class WebhookRateLimit:
-    """``limit`` events in ``period`` seconds, ``burst`` of them at once."""
-
-    limit: int
-    period: float
-    burst: int
-
-
-@dataclass(frozen=True)
 class WebhookResult:
-    """What a request came to: its event, new or ``duplicate``; or the seconds after which one is taken again."""
+    """The result of a request: its event, new or ``duplicate``, or the seconds until the next one is allowed."""
 
     event_id: str = ""
     duplicate: bool = False
@@ -41,33 +33,33 @@ class WebhookResult:
 
 
 class Webhooks:
-    """Webhooks as the server asks for them; :class:`functory.engine.sources.store.Sources` keeps what is configured."""
+    """Webhooks for the server; :class:`functory.engine.sources.store.Sources` stores their configuration."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # When each webhook's row was written here last, and which problem was cleared then.
+        # By webhook: when this process last wrote its row, and the time of the problem that it cleared.
         self._noted: dict[str, tuple[datetime, datetime | None]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """The rows of all webhooks that are not deleted, paused ones too."""
+        """The rows of all webhooks that are not deleted, including paused ones."""
         with self._database.read() as tx:
             return tx.rows(sa.select(source).where(source.c.kind == "webhook", source.c.state != "deleted"))
 
     def generation(self) -> int:
-        """A number that is another one after a change of sources or secrets that this process has heard of."""
+        """A number that changes after each change of sources or secrets that reaches this process."""
         return self._database.wakeup.generation("sources")
 
     def ingest(
-        self, row: Mapping[str, Any], arrival: IncomingEvent, rate_limit: WebhookRateLimit | None
+        self, row: Mapping[str, Any], arrival: IncomingEvent, rate_limit: RateLimit | None
     ) -> WebhookResult:
-        """Write the event of a request, once for each key, within the rate. Returns when it is durable.
+        """Write the event of a request, once for each key, within the rate limit. Returns when it is durable.
 
-        What has come before is answered with its event, and costs nothing of the rate. Raises :class:`Unavailable`.
+        A repeated key is answered with its event and does not count towards the limit. Raises :class:`Unavailable`.
         """
         if rate_limit is None:
             taken = self._database.group_commit(lambda tx: self._ingest(tx, row, arrival, None))
         else:
-            # Alone: a shared transaction would hold the rates of several webhooks, locked in any order.
+            # Alone: a shared transaction would lock the rate limits of several webhooks in any order.
             with self._database.write() as tx:
                 taken = self._ingest(tx, row, arrival, rate_limit)
         if taken.event_id and not taken.duplicate:
@@ -75,7 +67,7 @@ class Webhooks:
         return taken
 
     def set_problem(self, source_id: str, problem: str) -> None:
-        """Note why a request was not taken; the next one that is taken clears it."""
+        """Store why a request was refused; the next accepted one clears it."""
         with self._database.write() as tx:
             tx.execute(
                 sa.update(source)
@@ -84,15 +76,17 @@ class Webhooks:
             )
 
     def _ingest(
-        self, tx: Tx, row: Mapping[str, Any], arrival: IncomingEvent, rate: WebhookRateLimit | None
+        self, tx: Tx, row: Mapping[str, Any], arrival: IncomingEvent, limit: RateLimit | None
     ) -> WebhookResult:
-        if rate is not None:
+        if limit is not None:
             before = None if arrival.key is None else receipts.find_event_id(tx, row["id"], arrival.key)
             if before is not None:
                 return WebhookResult(before, duplicate=True)
-            wait = _acquire_one(tx, row, rate)
-            if wait > 0:
-                return WebhookResult(retry_after=wait)
+            limits = RateLimits(tx, "webhook", [(row["id"], limit)])
+            retry_after = limits.acquire(row["id"], limit)
+            limits.write()
+            if retry_after:
+                return WebhookResult(retry_after=retry_after)
         (event_id,) = receipts.ingest(tx, row["id"], source_store.event_source(row), [arrival])
         if event_id is None:
             return WebhookResult(
@@ -107,7 +101,7 @@ class Webhooks:
         return WebhookResult(event_id)
 
     def _worth_noting(self, now: datetime, row: Mapping[str, Any]) -> bool:
-        """Whether the row is to say that an event came: not each time, and at once when it tells of a problem."""
+        """True when the row needs a new ``last_event_at``: now and then, and at once when the row has a problem."""
         written, cleared = self._noted.get(row["id"], (row["last_event_at"], None))
         if (
             written is not None
@@ -117,33 +111,3 @@ class Webhooks:
             return False
         self._noted[row["id"]] = (now, row["problem_at"])
         return True
-
-
-def seconds_until_allowed(
-    next_allowed_at: datetime | None, now: datetime, limit: WebhookRateLimit
-) -> tuple[float, datetime]:
-    """GCRA (ITU-T I.371, virtual scheduling) for one request: the seconds until it conforms, 0 when it does, and
-    the moment that is kept then."""
-    step = limit.period / limit.limit
-    moment = max(next_allowed_at or now, now)
-    wait = (moment - now).total_seconds() - step * (limit.burst - 1)
-    # A microsecond is what the database keeps of a moment.
-    return (wait, moment) if wait > 1e-6 else (0.0, moment + timedelta(seconds=step))
-
-
-def _acquire_one(tx: Tx, row: Mapping[str, Any], limit: WebhookRateLimit) -> float:
-    """Take one from the webhook's rate, or say how long there is nothing to take."""
-    place = (pace.c.trigger_id == row["id"], pace.c.control == CONTROL, pace.c.key == "")
-    statement = sa.select(pace.c.next_at).where(*place).with_for_update()
-    next_at = tx.scalar(statement)
-    if next_at is None:
-        first = {"trigger_id": row["id"], "control": CONTROL, "key": "", "text": row["name"], "dropped": 0}
-        # Another server may write the row first: then it is waited for here.
-        tx.insert_missing(pace, [first | {"next_at": tx.now}])
-        next_at = tx.scalar(statement)
-    wait, moment = seconds_until_allowed(next_at, tx.now, limit)
-    if wait > 0:
-        tx.execute(sa.update(pace).where(*place).values(dropped=pace.c.dropped + 1))
-    else:
-        tx.execute(sa.update(pace).where(*place).values(next_at=moment))
-    return wait

@@ -18,7 +18,8 @@ from functory.engine.events import store as event_store
 from functory.engine.executions import root_budget
 from functory.engine.executions.compensation import steps
 from functory.engine.flow_control import circuit_breaker
-from functory.engine.flow_control.controls import NO_CONTROLS, Controls
+from functory.engine.flow_control.controls import NO_CONTROLS, Controls, RateLimit
+from functory.engine.flow_control.rate_limits import RateLimits, guard_limit
 from functory.engine.functions import dependencies, versions
 
 
@@ -160,20 +161,18 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
     if not limited:
         return list(ready), []
     broken = circuit_breaker.open_breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
-    wanted: dict[tuple[str, str], tuple[int, int]] = {}
-    for item in limited:
-        if item.fire.trigger["id"] not in broken and item.fire.per_minute is not None:
-            place = circuit_breaker.subject_key(item.fire.trigger["id"], item.event["subject"])
-            wanted[place] = (wanted.get(place, (0, 0))[0] + 1, item.fire.per_minute)
-    allowed = {place: allowance.granted for place, allowance in circuit_breaker.acquire(tx, wanted).items()}
+    closed = [item for item in limited if item.fire.trigger["id"] not in broken]
+    guarded = {item.fire.trigger["id"] for item in closed}
+    rate_guard = RateLimits(
+        tx, "rate_guard", [(item.fire.trigger["id"], _guard_limit(item)) for item in closed]
+    )
     kept: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     for item in ready:
         trigger, limit = item.fire.trigger, item.fire.per_minute
-        place = circuit_breaker.subject_key(trigger["id"], item.event["subject"])
-        if limit is None or allowed.get(place, 0) > 0:
-            if limit is not None:
-                allowed[place] -= 1
+        if limit is None or (
+            trigger["id"] in guarded and rate_guard.try_acquire(trigger["id"], _guard_limit(item))
+        ):
             kept.append(item)
             continue
         until = broken.get(trigger["id"])
@@ -199,7 +198,13 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
         if opened is not None:
             broken[trigger["id"]] = opened
             event_store.append(tx, [_breaker_opened_event(tx, trigger, opened.isoformat(timespec="seconds"))])
+    rate_guard.write()
     return kept, refused
+
+
+def _guard_limit(item: Admitted) -> RateLimit:
+    assert item.fire.per_minute is not None
+    return guard_limit(item.event["subject"], item.fire.per_minute)
 
 
 def _breaker_opened_event(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:

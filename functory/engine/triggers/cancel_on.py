@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import Id, bucket, cancellation, event, execution, hold
+from functory.engine.database.schema import Id, buffered_match, cancellation, event, execution, match_buffer
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
 from functory.engine.executions import store as execution_store
@@ -114,16 +114,18 @@ def lock_buffers(tx: Tx, cancellations: Sequence[DueCancellation]) -> None:
     if tx.dialect != "postgresql" or not cancellations:
         return
     earlier = sa.or_(*(sa.and_(*_earlier(one)) for one in cancellations))
-    keys = tx.connection.execute(sa.select(hold.c.trigger_id, hold.c.key).distinct().where(earlier)).all()
+    keys = tx.connection.execute(
+        sa.select(buffered_match.c.trigger_id, buffered_match.c.key).distinct().where(earlier)
+    ).all()
     if keys:
-        mine = sa.tuple_(bucket.c.trigger_id, bucket.c.key).in_([tuple(key) for key in keys])
-        order = (bucket.c.trigger_id, bucket.c.key)
+        mine = sa.tuple_(match_buffer.c.trigger_id, match_buffer.c.key).in_([tuple(key) for key in keys])
+        order = (match_buffer.c.trigger_id, match_buffer.c.key)
         tx.rows(sa.select(*order).where(mine).order_by(*order).with_for_update())
 
 
 def load_earlier_matches(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
     """The trigger's buffered matches of events before the cancelling one, oldest first."""
-    rows = tx.rows(sa.select(hold).where(*_earlier(by)).order_by(hold.c.event_id))
+    rows = tx.rows(sa.select(buffered_match).where(*_earlier(by)).order_by(buffered_match.c.event_id))
     events = _events(tx, [row["event_id"] for row in rows])
     return [EarlierMatch(events[row["event_id"]], row["time"], row) for row in rows]
 
@@ -135,13 +137,15 @@ def drop_matches(
     for match in matches:
         row = match.row
         tx.execute(
-            sa.delete(hold).where(hold.c.trigger_id == by.trigger_id, hold.c.event_id == row["event_id"])
+            sa.delete(buffered_match).where(
+                buffered_match.c.trigger_id == by.trigger_id, buffered_match.c.event_id == row["event_id"]
+            )
         )
         # The buffer is due now: it may be empty.
         tx.execute(
-            sa.update(bucket)
-            .where(bucket.c.trigger_id == by.trigger_id, bucket.c.key == row["key"])
-            .values(count=bucket.c.count - 1, bytes=bucket.c.bytes - row["bytes"], due_at=tx.now)
+            sa.update(match_buffer)
+            .where(match_buffer.c.trigger_id == by.trigger_id, match_buffer.c.key == row["key"])
+            .values(count=match_buffer.c.count - 1, bytes=match_buffer.c.bytes - row["bytes"], due_at=tx.now)
         )
     stop = Suppress(trigger, "cancelled", detail=f"by event {by.event_id}")
     return [(match.event, stop) for match in matches]
@@ -172,4 +176,4 @@ def cancel_executions(
 
 def _earlier(by: DueCancellation) -> list[sa.ColumnElement[bool]]:
     """The buffered matches of events before the cancelling one."""
-    return [hold.c.trigger_id == by.trigger_id, hold.c.event_id < by.event_id]
+    return [buffered_match.c.trigger_id == by.trigger_id, buffered_match.c.event_id < by.event_id]

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import row_locks
-from functory.engine.database.schema import Instant, once
+from functory.engine.database.schema import Instant, idempotency_key
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.flow_control.controls import IdempotencyKey
@@ -35,7 +35,7 @@ def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Suppresse
         tx,
         [(row["id"], trigger["id"], c.idempotency) for row, trigger, c in asked if c.idempotency is not None],
     )
-    paces = RateLimits(
+    rate_limits = RateLimits(
         tx,
         "rate_limit",
         [(trigger["id"], c.rate_limit) for _, trigger, c in asked if c.rate_limit is not None],
@@ -45,39 +45,39 @@ def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Suppresse
     for row, decision in matches:
         trigger, controls = decision.trigger, decision.controls
         first = None if controls.idempotency is None else seen.used_by(trigger["id"], controls.idempotency)
-        pace = controls.rate_limit
+        limit = controls.rate_limit
         if controls.idempotency is not None and first is not None:
             window = format_duration(controls.idempotency.window)
             detail = f"{_named(controls.idempotency.key.text)}event {first} was first within {window}"
             refused.append((row, Suppress(trigger, "idempotent", detail=detail)))
-        elif pace is not None and not paces.try_acquire(trigger["id"], pace):
-            detail = f"{_named(pace.key.text)}more than {pace.limit} in {format_duration(pace.period)}"
-            refused.append((row, Suppress(trigger, "rate_limited", pace.limit, detail=detail)))
+        elif limit is not None and not rate_limits.try_acquire(trigger["id"], limit):
+            detail = f"{_named(limit.key.text)}more than {limit.limit} in {format_duration(limit.period)}"
+            refused.append((row, Suppress(trigger, "rate_limited", limit.limit, detail=detail)))
         else:
             if controls.idempotency is not None:
                 seen.use(trigger["id"], controls.idempotency, row["id"])
             kept.append((row, decision))
     seen.write()
-    paces.write()
+    rate_limits.write()
     return kept, refused
 
 
 _OLD = (
-    sa.select(once.c.trigger_id, once.c.key)
-    .where(once.c.expires_at <= sa.bindparam("now", type_=Instant))
-    .order_by(*once.primary_key.columns)
+    sa.select(idempotency_key.c.trigger_id, idempotency_key.c.key)
+    .where(idempotency_key.c.expires_at <= sa.bindparam("now", type_=Instant))
+    .order_by(*idempotency_key.primary_key.columns)
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True)
 )
 _USED = (
-    sa.update(once)
+    sa.update(idempotency_key)
     .where(
-        once.c.trigger_id == sa.bindparam("t", type_=once.c.trigger_id.type),
-        once.c.key == sa.bindparam("k"),
+        idempotency_key.c.trigger_id == sa.bindparam("t", type_=idempotency_key.c.trigger_id.type),
+        idempotency_key.c.key == sa.bindparam("k"),
     )
     .values(
-        event_id=sa.bindparam("e", type_=once.c.event_id.type),
-        expires_at=sa.bindparam("at", type_=once.c.expires_at.type),
+        event_id=sa.bindparam("e", type_=idempotency_key.c.event_id.type),
+        expires_at=sa.bindparam("at", type_=idempotency_key.c.expires_at.type),
     )
 )
 
@@ -100,7 +100,7 @@ class _IdempotencyKeys:
         ]
         self._known: dict[tuple[str, str], tuple[str, datetime]] = {
             (key[0], key[1]): (row["event_id"], row["expires_at"])
-            for key, row in row_locks.lock(tx, once, rows).items()
+            for key, row in row_locks.lock(tx, idempotency_key, rows).items()
         }
         self._used: set[tuple[str, str]] = set()
 
@@ -131,7 +131,9 @@ def delete_expired(tx: Tx, limit: int) -> int:
     """Delete keys that no longer count. Returns how many."""
     keys = [tuple(row) for row in tx.execute(_OLD, {"now": tx.now, "limit": limit}).all()]
     if keys:
-        tx.execute(sa.delete(once).where(sa.tuple_(*once.primary_key.columns).in_(keys)))
+        tx.execute(
+            sa.delete(idempotency_key).where(sa.tuple_(*idempotency_key.primary_key.columns).in_(keys))
+        )
     return len(keys)
 
 

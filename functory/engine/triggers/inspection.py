@@ -18,14 +18,14 @@ import sqlalchemy as sa
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import (
     breaker,
-    bucket,
+    buffered_match,
     cancellation,
+    concurrency_group,
     event,
     execution,
-    hold,
-    lane,
-    once,
-    pace,
+    idempotency_key,
+    match_buffer,
+    rate_limit,
     slot,
     suppression,
     trigger,
@@ -107,8 +107,8 @@ def inspect(
             raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
         look = _Queries(tx, row["id"], key, max_rows)
         buckets, matches = look.buffers()
-        dropped = sa.select(sa.func.coalesce(sa.func.sum(pace.c.dropped), 0)).where(
-            *look.only(pace), pace.c.control == "rate_limit"
+        dropped = sa.select(sa.func.coalesce(sa.func.sum(rate_limit.c.dropped), 0)).where(
+            *look.only(rate_limit, rate_limit.c.owner_id), rate_limit.c.control == "rate_limit"
         )
         return TriggerInspection(
             now=tx.now,
@@ -120,8 +120,10 @@ def inspect(
             buckets=buckets,
             matches=matches,
             lanes=look.concurrency_groups(),
-            throttle=look.rate_limits("throttle", pace.c.next_at > tx.now),
-            rate_limit=look.rate_limits("rate_limit", sa.or_(pace.c.next_at > tx.now, pace.c.dropped > 0)),
+            throttle=look.rate_limits("throttle", rate_limit.c.next_allowed_at > tx.now),
+            rate_limit=look.rate_limits(
+                "rate_limit", sa.or_(rate_limit.c.next_allowed_at > tx.now, rate_limit.c.dropped > 0)
+            ),
             dropped=int(tx.scalar(dropped) or 0),
             once=look.idempotency_keys(),
             cancellations=look.cancellations(),
@@ -145,15 +147,19 @@ class _Queries:
     key: str | None
     shown: int
 
-    def only(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    def only(
+        self, table: sa.Table, owner: sa.ColumnElement[str] | None = None
+    ) -> list[sa.ColumnElement[bool]]:
         """The rows of the trigger, and of the key that was asked for."""
-        mine = [table.c.trigger_id == self.id]
+        mine = [(table.c.trigger_id if owner is None else owner) == self.id]
         return mine if self.key is None else [*mine, table.c.text == self.key[:200]]
 
     def buffers(self) -> tuple[Page, int]:
         """The buckets that are due first, and how many matches wait in all of them."""
         found = self._part(
-            bucket, self.only(bucket), [sa.nulls_last(bucket.c.due_at), bucket.c.opened_at, bucket.c.key]
+            match_buffer,
+            self.only(match_buffer),
+            [sa.nulls_last(match_buffer.c.due_at), match_buffer.c.opened_at, match_buffer.c.key],
         )
         counted: dict[str, dict[str, Any]] = {
             row["key"]: {"matches": 0, "bytes": 0, "first_time": None, "last_time": None, "parts": {}}
@@ -161,16 +167,16 @@ class _Queries:
         }
         for row in self.tx.rows(
             sa.select(
-                hold.c.key,
-                hold.c.parts,
+                buffered_match.c.key,
+                buffered_match.c.parts,
                 sa.func.count().label("matches"),
-                sa.func.sum(hold.c.bytes).label("bytes"),
-                sa.func.min(hold.c.event_time).label("first_time"),
-                sa.func.max(hold.c.event_time).label("last_time"),
+                sa.func.sum(buffered_match.c.bytes).label("bytes"),
+                sa.func.min(buffered_match.c.event_time).label("first_time"),
+                sa.func.max(buffered_match.c.event_time).label("last_time"),
             )
-            .where(hold.c.trigger_id == self.id, hold.c.key.in_(sorted(counted)))
-            .group_by(hold.c.key, hold.c.parts)
-            .order_by(hold.c.key, hold.c.parts)
+            .where(buffered_match.c.trigger_id == self.id, buffered_match.c.key.in_(sorted(counted)))
+            .group_by(buffered_match.c.key, buffered_match.c.parts)
+            .order_by(buffered_match.c.key, buffered_match.c.parts)
         ):
             one = counted[row["key"]]
             for number in range(row["parts"].bit_length()):
@@ -188,28 +194,33 @@ class _Queries:
         ]
         if self.key is not None:
             return Page(rows, found.count), sum(row["matches"] for row in rows)
-        return Page(rows, found.count), _count(self.tx, hold, hold.c.trigger_id == self.id)
+        return Page(rows, found.count), _count(
+            self.tx, buffered_match, buffered_match.c.trigger_id == self.id
+        )
 
     def concurrency_groups(self) -> Page:
         """The lanes in which executions of this trigger stand, with all that stand in them."""
         mine = (
-            sa.select(slot.c.lane)
+            sa.select(slot.c.group_key)
             .distinct()
             .join(execution, execution.c.id == slot.c.execution_id)
             .where(execution.c.trigger_id == self.id)
         )
-        which: list[sa.ColumnElement[bool]] = [lane.c.key.in_(mine)]
+        which: list[sa.ColumnElement[bool]] = [concurrency_group.c.key.in_(mine)]
         if self.key is not None:
             which.append(
-                sa.or_(lane.c.text == self.key, lane.c.text.endswith(f" {self.key}", autoescape=True))
+                sa.or_(
+                    concurrency_group.c.text == self.key,
+                    concurrency_group.c.text.endswith(f" {self.key}", autoescape=True),
+                )
             )
-        found = self._part(lane, which, [lane.c.text, lane.c.key])
+        found = self._part(concurrency_group, which, [concurrency_group.c.text, concurrency_group.c.key])
         return Page([self._concurrency_group(row) for row in found.rows], found.count)
 
     def _concurrency_group(self, row: Mapping[str, Any]) -> dict[str, Any]:
         counts = self.tx.pairs(
             sa.select(slot.c.taken_at.is_not(None), sa.func.count())
-            .where(slot.c.lane == row["key"])
+            .where(slot.c.group_key == row["key"])
             .group_by(slot.c.taken_at.is_not(None))
         )
         taken = {bool(key): count for key, count in counts.items()}
@@ -228,7 +239,7 @@ class _Queries:
             )
             .join(execution, execution.c.id == slot.c.execution_id)
             .outerjoin(trigger, trigger.c.id == execution.c.trigger_id)
-            .where(slot.c.lane == row["key"])
+            .where(slot.c.group_key == row["key"])
             .limit(self.shown)
         )
         return {
@@ -247,16 +258,19 @@ class _Queries:
     def rate_limits(self, control: str, matters: sa.ColumnElement[bool]) -> Page:
         """The keys of a throttle or a rate limit that are not as good as new."""
         found = self._part(
-            pace, [*self.only(pace), pace.c.control == control, matters], [pace.c.next_at.desc(), pace.c.key]
+            rate_limit,
+            [*self.only(rate_limit, rate_limit.c.owner_id), rate_limit.c.control == control, matters],
+            [rate_limit.c.next_allowed_at.desc(), rate_limit.c.key],
         )
-        return Page([_named(row, "next_at", "dropped") for row in found.rows], found.count)
+        rows = [{"next_at": row["next_allowed_at"]} | _named(row, "dropped") for row in found.rows]
+        return Page(rows, found.count)
 
     def idempotency_keys(self) -> Page:
         """The idempotency keys that are remembered, newest first."""
         found = self._part(
-            once,
-            [*self.only(once), once.c.expires_at > self.tx.now],
-            [once.c.expires_at.desc(), once.c.event_id.desc(), once.c.key],
+            idempotency_key,
+            [*self.only(idempotency_key), idempotency_key.c.expires_at > self.tx.now],
+            [idempotency_key.c.expires_at.desc(), idempotency_key.c.event_id.desc(), idempotency_key.c.key],
         )
         return Page([_named(row, "event_id", "expires_at") for row in found.rows], found.count)
 
@@ -285,7 +299,15 @@ class _Queries:
             sa.select(
                 *(
                     execution.c[name]
-                    for name in ("id", "function", "state", "held", "laned", "event_id", "priority")
+                    for name in (
+                        "id",
+                        "function",
+                        "state",
+                        "waiting_for_slot",
+                        "has_concurrency",
+                        "event_id",
+                        "priority",
+                    )
                 ),
                 *(
                     execution.c[name]
@@ -305,7 +327,7 @@ class _Queries:
         word = sa.case(
             (execution.c.state == "running", "running"),
             (execution.c.run_at > self.tx.now, "delayed"),
-            (execution.c.held, "held"),
+            (execution.c.waiting_for_slot, "waiting_for_slot"),
             else_="ready",
         )
         return self.tx.pairs(

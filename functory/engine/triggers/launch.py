@@ -116,7 +116,7 @@ class _Launcher:
             )
             mine.append((place if not beside else _unlimited(place), answer.action == "now"))
         self._time(row, item, moment)
-        row |= {"laned": bool(mine), "held": any(not taken for _, taken in mine)}
+        row |= {"has_concurrency": bool(mine), "waiting_for_slot": any(not taken for _, taken in mine)}
         self._unwritten.append(row)
         self._slots += [(row, place, moment, taken) for place, taken in mine]
         return Launch(item, row)
@@ -139,12 +139,12 @@ class _Launcher:
             rows = self._tx.rows(
                 sa.select(slot)
                 .join(execution, execution.c.id == slot.c.execution_id)
-                .where(slot.c.lane.in_(keys), execution.c.state.in_(execution_store.OPEN))
+                .where(slot.c.group_key.in_(keys), execution.c.state.in_(execution_store.OPEN))
                 .order_by(slot.c.position)
             )
             for row in rows:
                 one = OpenExecution(row["execution_id"], row["position"], row["taken_at"] is not None)
-                found[row["lane"]].append(one)
+                found[row["group_key"]].append(one)
         return found
 
     def _cancel(self, id_: str, item: Admitted, lane: str) -> None:

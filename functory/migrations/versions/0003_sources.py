@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from functory.engine.database.schema import Id, Instant, Json, Words
+from functory.engine.database.schema.column_types import Id, Instant, Json, Words
 
 revision = "0003"
 down_revision = "0002"

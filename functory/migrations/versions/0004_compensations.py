@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from functory.engine.database.schema import Id, Instant, Words
+from functory.engine.database.schema.column_types import Id, Instant, Words
 
 revision = "0004"
 down_revision = "0003"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from functory.engine.database.schema import Instant, Json
+from functory.engine.database.schema.column_types import Instant, Json
 
 revision = "0005"
 down_revision = "0004"

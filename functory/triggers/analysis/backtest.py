@@ -16,7 +16,7 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
-from functory.engine.flow_control import circuit_breaker
+from functory.engine.flow_control import rate_limits
 from functory.engine.settings import Settings
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.index import Index
@@ -129,12 +129,14 @@ class BacktestRun:
             return "budget"
         self._spent[row["root_id"]] += 1
         if self._limits.rate:
-            granted, moment = circuit_breaker.count_allowed(
-                self._next_allowed_at.get(row["subject"]), row["time"], self._limits.rate, 1
+            start, following = rate_limits.reserve(
+                self._next_allowed_at.get(row["subject"]),
+                row["time"],
+                rate_limits.guard_limit(row["subject"], self._limits.rate),
             )
-            if not granted:
+            if start > row["time"]:
                 return "rate"
-            self._next_allowed_at[row["subject"]] = moment
+            self._next_allowed_at[row["subject"]] = following
         return None
 
 

@@ -120,8 +120,8 @@ def flow(world: World) -> Process:
         return more
 
     waits = (
-        "SELECT 1 FROM bucket UNION ALL SELECT 1 FROM cancellation UNION ALL "
-        "SELECT 1 FROM execution WHERE held AND state = 'queued' LIMIT 1"
+        "SELECT 1 FROM match_buffer UNION ALL SELECT 1 FROM cancellation UNION ALL "
+        "SELECT 1 FROM execution WHERE waiting_for_slot AND state = 'queued' LIMIT 1"
     )
     return Role(world, "flow", work, "flow", waits, poll=1.5)
 
@@ -145,7 +145,8 @@ def dispatcher(world: World) -> Process:
         lambda: found.dispatch_batch() > 0,
         "executions",
         # Whatever could be sent: new, or sent longer ago than the shortest patience.
-        "SELECT 1 FROM execution WHERE state = 'queued' AND NOT held AND (dispatched_at IS NULL AND run_at <= :now "
+        "SELECT 1 FROM execution WHERE state = 'queued' AND NOT waiting_for_slot"
+        " AND (dispatched_at IS NULL AND run_at <= :now "
         f"OR dispatched_at < datetime(:now, '-{world.settings.redispatch_seconds} seconds')) LIMIT 1",
         poll=2.0,
     )

@@ -137,7 +137,7 @@ def _settle(world: World) -> None:
 OPEN = (
     ("events", "SELECT 1 FROM event WHERE state = 'pending'"),
     ("executions", "SELECT 1 FROM execution WHERE state IN ('queued', 'running')"),
-    ("buckets", "SELECT 1 FROM hold"),
+    ("buffers", "SELECT 1 FROM buffered_match"),
     ("cancellations", "SELECT 1 FROM cancellation"),
     ("compensations", "SELECT 1 FROM compensation WHERE state IN ('waiting', 'pending', 'running')"),
 )

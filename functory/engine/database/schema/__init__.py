@@ -10,22 +10,30 @@ from __future__ import annotations
 from functory.engine.database.schema.column_types import Id, Instant, Json, Words
 from functory.engine.database.schema.events import event, firing, outbox
 from functory.engine.database.schema.executions import attempt, compensation, execution, log, span
-from functory.engine.database.schema.flow_control import bucket, cancellation, hold, lane, once, pace, slot
+from functory.engine.database.schema.flow_control import (
+    buffered_match,
+    cancellation,
+    concurrency_group,
+    idempotency_key,
+    match_buffer,
+    rate_limit,
+    slot,
+)
 from functory.engine.database.schema.functions import (
     environment,
     function,
     function_version,
+    grant_approval,
     resolution,
     secret,
     state,
-    widening,
 )
 from functory.engine.database.schema.metadata import metadata
 from functory.engine.database.schema.operations import audit, counter, switch, verification, worker
 from functory.engine.database.schema.sources import (
+    delivery_receipt,
     file_seen,
-    file_written,
-    receipt,
+    file_write,
     schedule,
     schedule_tick,
     source,
@@ -33,7 +41,6 @@ from functory.engine.database.schema.sources import (
 from functory.engine.database.schema.triggers import (
     breaker,
     budget,
-    rate,
     suppression,
     trigger,
     trigger_version,
@@ -49,13 +56,12 @@ __all__ = [
     "function_version",
     "environment",
     "resolution",
-    "widening",
+    "grant_approval",
     "state",
     "secret",
     "trigger",
     "trigger_version",
     "budget",
-    "rate",
     "breaker",
     "suppression",
     "event",
@@ -67,17 +73,17 @@ __all__ = [
     "log",
     "compensation",
     "source",
-    "receipt",
+    "delivery_receipt",
     "schedule",
     "schedule_tick",
     "file_seen",
-    "file_written",
-    "bucket",
-    "hold",
-    "lane",
+    "file_write",
+    "match_buffer",
+    "buffered_match",
+    "concurrency_group",
     "slot",
-    "pace",
-    "once",
+    "rate_limit",
+    "idempotency_key",
     "cancellation",
     "counter",
     "switch",

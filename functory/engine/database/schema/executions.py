@@ -40,10 +40,10 @@ execution = Table(
     Column("run_at", Instant, nullable=False),
     # Its place among those of the same priority: run_at, moved by the seconds that its trigger's priority says.
     Column("queue_at", Instant),
-    # Waits for a slot of its lanes (table slot): neither sent nor claimed before it has them all.
-    Column("held", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
-    # Whether rows of table slot are to be given back when it ends.
-    Column("laned", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
+    # Queued for slots of its concurrency groups (table slot): neither sent nor claimed before it has them all.
+    Column("waiting_for_slot", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
+    # It has rows of table slot, which are deleted when it ends.
+    Column("has_concurrency", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
     Column("expires_at", Instant),
     Column("dispatched_at", Instant),
     Column("dispatch_count", sa.Integer, nullable=False, default=0),
@@ -62,10 +62,10 @@ execution = Table(
 )
 partial("ix_execution_queued", execution, [execution.c.expires_at], "state = 'queued'")
 # What nobody has sent: by when it is due, and in the order in which it goes (functory.engine.executions.ready_queue).
-_UNSENT = "state = 'queued' AND NOT held AND dispatched_at IS NULL"
+_UNSENT = "state = 'queued' AND NOT waiting_for_slot AND dispatched_at IS NULL"
 partial("ix_execution_due", execution, [execution.c.run_at], _UNSENT)
 partial(
-    "ix_execution_backlog",
+    "ix_execution_ready",
     execution,
     [execution.c.priority.desc(), execution.c.function, execution.c.queue_at, execution.c.id],
     _UNSENT,
@@ -76,7 +76,12 @@ partial(
     [execution.c.dispatched_at],
     "state = 'queued' AND dispatched_at IS NOT NULL",
 )
-partial("ix_execution_held", execution, [execution.c.run_at], "held AND state = 'queued'")
+partial(
+    "ix_execution_waiting_for_slot",
+    execution,
+    [execution.c.run_at],
+    "waiting_for_slot AND state = 'queued'",
+)
 # What a trigger has open: singletons, overlap policies and cancel-on ask for it.
 partial("ix_execution_open_trigger", execution, [execution.c.trigger_id], "state IN ('queued', 'running')")
 partial("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")

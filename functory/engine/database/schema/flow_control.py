@@ -1,4 +1,4 @@
-"""What flow control holds: matches that wait, places in lanes, paces, keys that were seen."""
+"""Tables of flow control: match buffers, concurrency groups and their slots, rate limits, idempotency keys."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from sqlalchemy import Column, ForeignKey, Index, Table
 from functory.engine.database.schema.column_types import Id, Instant, Json, Words
 from functory.engine.database.schema.metadata import metadata, partial
 
-# Matches that wait, per trigger and key, for more events or for time to pass: debounce, batch, composites.
-bucket = Table(
-    "bucket",
+# Match buffers of debounce, batch and composites, one per trigger and key. Matches wait in them for more events
+# or for time to pass.
+match_buffer = Table(
+    "match_buffer",
     metadata,
     Column("trigger_id", Id, primary_key=True),
     Column("key", sa.String(32), primary_key=True),  # a hash; empty without a key
-    Column("text", Words, nullable=False),  # the key as people read it
+    Column("text", Words, nullable=False),  # the key, readable
     Column(
         "kind", sa.String(16), nullable=False, server_default="debounce", default="debounce"
     ),  # debounce, batch, composite
     Column("opened_at", Instant, nullable=False),
-    Column("due_at", Instant),  # when it is looked at next; none when only an event can change it
-    Column("memory", Json(null=True), nullable=False),  # what a composite keeps beyond its events
-    # How many matches wait in it, and the bytes of their data where they count.
+    Column("due_at", Instant),  # time of the next decision; none when only an event can change it
+    Column("memory", Json(null=True), nullable=False),  # state of a composite beyond its events
+    # Number of waiting matches, and the bytes of their data where a limit counts them.
     Column("count", sa.Integer, nullable=False, server_default="0", default=0),
     Column("bytes", sa.BigInteger, nullable=False, server_default="0", default=0),
-    # How often it was decided about: a match with the same number has not been looked at yet.
+    # Number of decisions so far: a match with the same number has not been part of one yet.
     Column("round", sa.Integer, nullable=False, server_default="0", default=0),
-    # What the trigger's ``changed`` was when it was decided about last.
+    # The trigger's ``changed`` at the last decision.
     Column("changed", sa.BigInteger, nullable=False, server_default="0", default=0),
 )
-partial("ix_bucket_due", bucket, [bucket.c.due_at], "due_at IS NOT NULL")
+partial("ix_match_buffer_due", match_buffer, [match_buffer.c.due_at], "due_at IS NOT NULL")
 
-hold = Table(
-    "hold",
+buffered_match = Table(
+    "buffered_match",
     metadata,
     Column("trigger_id", Id, primary_key=True),
     Column("event_id", Id, primary_key=True),
@@ -50,51 +51,53 @@ hold = Table(
     Column("root_id", Id, nullable=False),
     Column("time", Instant, nullable=False),
 )
-Index("ix_hold_bucket", hold.c.trigger_id, hold.c.key, hold.c.event_id)
-
-# A lane lets so many executions of one key run at a time. Its row is what is locked to decide.
-lane = Table(
-    "lane",
-    metadata,
-    Column("key", sa.String(32), primary_key=True),  # a hash of scope, owner and value
-    Column("text", Words, nullable=False),  # the same as people read it
-    Column("capacity", sa.Integer, nullable=False),  # as the newest in it has it; each keeps its own
+Index(
+    "ix_buffered_match_buffer", buffered_match.c.trigger_id, buffered_match.c.key, buffered_match.c.event_id
 )
 
-# An execution's place in a lane: it waits until taken_at is set, and gives the row back when it ends.
+# At most ``capacity`` executions of a concurrency group run at once. Its row is locked to assign slots.
+concurrency_group = Table(
+    "concurrency_group",
+    metadata,
+    Column("key", sa.String(32), primary_key=True),  # a hash of scope, owner and value
+    Column("text", Words, nullable=False),  # the same, readable
+    Column("capacity", sa.Integer, nullable=False),  # of its newest slot; each slot keeps its own
+)
+
+# An execution's slot in a group: requested until taken_at is set. The row is deleted when the execution ends.
 slot = Table(
     "slot",
     metadata,
-    Column("lane", sa.String(32), primary_key=True),
+    Column("group_key", sa.String(32), primary_key=True),
     Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
     Column(
         "rule", sa.Integer, nullable=False
     ),  # which limit of its trigger: functory.engine.flow_control.concurrency
-    Column("capacity", sa.Integer, nullable=False),  # it waits until so few others are in
-    Column("position", Id, nullable=False),  # the event's id: the order of the line
+    Column("capacity", sa.Integer, nullable=False),  # it waits until fewer slots than this are taken
+    Column("position", Id, nullable=False),  # the event's id: the order of the queue
     Column("queue_at", Instant, nullable=False),  # the event's time, moved by its priority
     Column("taken_at", Instant),
 )
-partial("ix_slot_waiting", slot, [slot.c.lane, slot.c.queue_at, slot.c.position], "taken_at IS NULL")
-partial("ix_slot_taken", slot, [slot.c.lane], "taken_at IS NOT NULL")
+partial("ix_slot_waiting", slot, [slot.c.group_key, slot.c.queue_at, slot.c.position], "taken_at IS NULL")
+partial("ix_slot_taken", slot, [slot.c.group_key], "taken_at IS NOT NULL")
 Index("ix_slot_execution_id", slot.c.execution_id)
 
-# GCRA's moment of a throttle or a rate limit (the rate guard has a table of its own).
-pace = Table(
-    "pace",
+# GCRA state by key: of a trigger's throttle, rate limit and rate guard, and of a webhook.
+rate_limit = Table(
+    "rate_limit",
     metadata,
-    Column("trigger_id", Id, primary_key=True),
-    Column("control", sa.String(16), primary_key=True),  # throttle, rate_limit
-    Column("key", sa.String(32), primary_key=True),
-    Column("text", Words, nullable=False),
-    Column("next_at", Instant, nullable=False),
+    Column("owner_id", Id, primary_key=True),  # a trigger, or the source of a webhook
+    Column("control", sa.String(16), primary_key=True),  # throttle, rate_limit, rate_guard, webhook
+    Column("key", sa.String(32), primary_key=True),  # a hash; empty without a key
+    Column("text", Words, nullable=False),  # the key, readable
+    Column("next_allowed_at", Instant, nullable=False),
     Column("dropped", sa.BigInteger, nullable=False),
 )
-Index("ix_pace_next_at", pace.c.next_at)
+Index("ix_rate_limit_next_allowed_at", rate_limit.c.next_allowed_at)
 
-# Keys that a trigger has run for already, until they are forgotten.
-once = Table(
-    "once",
+# Idempotency keys that a trigger has fired for, until they expire.
+idempotency_key = Table(
+    "idempotency_key",
     metadata,
     Column("trigger_id", Id, primary_key=True),
     Column("key", sa.String(32), primary_key=True),
@@ -102,9 +105,9 @@ once = Table(
     Column("event_id", Id, nullable=False),
     Column("expires_at", Instant, nullable=False),
 )
-Index("ix_once_expires_at", once.c.expires_at)
+Index("ix_idempotency_key_expires_at", idempotency_key.c.expires_at)
 
-# Events that cancel what a trigger has started before them, until that is done.
+# Events that cancel a trigger's earlier executions, until that is done.
 cancellation = Table(
     "cancellation",
     metadata,

@@ -84,8 +84,8 @@ resolution = Table(
 )
 
 # What an operator granted beyond the author's declaration, bound to the content of one version.
-widening = Table(
-    "widening",
+grant_approval = Table(
+    "grant_approval",
     metadata,
     Column("id", Id, primary_key=True),
     Column("function", sa.String(200), nullable=False),

@@ -36,15 +36,15 @@ source = Table(
 )
 
 # What sources have taken in already, by the key that each arrival has by nature (a delivery id, an offset).
-receipt = Table(
-    "receipt",
+delivery_receipt = Table(
+    "delivery_receipt",
     metadata,
     Column("source_id", Id, ForeignKey("source.id"), primary_key=True),
     Column("key", sa.String(255), primary_key=True),
     Column("event_id", Id, nullable=False),
     Column("time", Instant, nullable=False),
 )
-Index("ix_receipt_time", receipt.c.time)
+Index("ix_delivery_receipt_time", delivery_receipt.c.time)
 
 # When a schedule is due next. A row of its own, so that a tick rewrites little.
 schedule = Table(
@@ -96,12 +96,12 @@ file_seen = Table(
 Index("ix_file_seen_inode", file_seen.c.source_id, file_seen.c.inode)
 
 # What executions left in files that they may write, so that a watch knows whose work it sees.
-file_written = Table(
-    "file_written",
+file_write = Table(
+    "file_write",
     metadata,
     Column("path_sha256", sa.String(64), primary_key=True),
     Column("content", sa.String(64), primary_key=True),  # its SHA-256; of a large file its size and time
     Column("execution_id", Id, primary_key=True),
     Column("time", Instant, nullable=False),
 )
-Index("ix_file_written_time", file_written.c.time)
+Index("ix_file_write_time", file_write.c.time)

@@ -43,14 +43,6 @@ budget = Table(
     Column("created_at", Instant, nullable=False),
 )
 
-rate = Table(
-    "rate",
-    metadata,
-    Column("trigger_id", Id, primary_key=True),
-    Column("subject", sa.String(32), primary_key=True),  # a hash; empty without a subject
-    Column("next_at", Instant, nullable=False),
-)
-
 breaker = Table(
     "breaker",
     metadata,

@@ -59,8 +59,10 @@ def backup(
 
 def table_names(tx: Tx) -> list[str]:
     """The names of those of our tables that this database has, partitions and the mark of the schema among them."""
-    known = [*(table.name for table in metadata.sorted_tables), "alembic_version"]
     there = set(sa.inspect(tx.connection).get_table_names())
+    # A backup is made before an upgrade, too.
+    former = () if "match_buffer" in there else migrations.FORMER_TABLES
+    known = [*(table.name for table in metadata.sorted_tables), *former, "alembic_version"]
     return [
         *(name for name in known if name in there),
         *(part.name for part in partitions.list_partitions(tx)),

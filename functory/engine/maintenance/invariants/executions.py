@@ -10,12 +10,12 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import (
     attempt,
-    bucket,
     cancellation,
     compensation,
     event,
     execution,
     log,
+    match_buffer,
     slot,
     source,
     span,
@@ -63,7 +63,7 @@ def stalled(scope: QueryScope) -> Sequence[Violations]:
             scope,
             "is due, and nobody claims anything",
             _QUEUED,
-            sa.not_(execution.c.held),
+            sa.not_(execution.c.waiting_for_slot),
             execution.c.run_at < late,
             sa.not_(_workers_progress(scope)),
         ),
@@ -75,10 +75,10 @@ def stalled(scope: QueryScope) -> Sequence[Violations]:
         ),
         _blocked(scope),
         violations("matches of trigger {name} are due and not decided about", None, trigger.c.name)
-        .select_from(bucket)
-        .join(trigger, trigger.c.id == bucket.c.trigger_id)
+        .select_from(match_buffer)
+        .join(trigger, trigger.c.id == match_buffer.c.trigger_id)
         .where(
-            bucket.c.due_at < late,
+            match_buffer.c.due_at < late,
             trigger.c.state.in_(("enabled", "deleted")),
             ROUTING_ENABLED,
             _all_routed(scope),
@@ -148,7 +148,7 @@ def miscounted(scope: QueryScope) -> Sequence[Violations]:
         .select_from(execution)
         .outerjoin(rows, rows.c.execution_id == execution.c.id)
         .where(sa.or_(wrong, unclosed, released), *scope.ids_since(execution.c.id)),
-        violations("execution {id} is {name} and has a place in a lane", execution.c.id, execution.c.state)
+        violations("execution {id} is {name} and has a concurrency slot", execution.c.id, execution.c.state)
         .select_from(slot)
         .join(execution, execution.c.id == slot.c.execution_id)
         .where(execution.c.state.in_(TERMINAL), *scope.ids_since(execution.c.id)),
@@ -308,7 +308,7 @@ def _blocked(scope: QueryScope) -> Violations:
     return _execution(
         scope,
         "is held and waits for no place",
-        sa.text("execution.held AND execution.state = 'queued'"),
+        sa.text("execution.waiting_for_slot AND execution.state = 'queued'"),
         sa.not_(waits),
     )
 

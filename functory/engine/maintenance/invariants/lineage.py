@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import budget, event, execution, firing, lane, slot
+from functory.engine.database.schema import budget, concurrency_group, event, execution, firing, slot
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 
 # Told of another event, in whose tree they are without an execution as their cause.
@@ -147,7 +147,8 @@ def wrong_depths(scope: QueryScope) -> Sequence[Violations]:
 
 
 def exceeded(scope: QueryScope) -> Sequence[Violations]:
-    """I13: a root that has caused more than its budget, or other than it was charged; a lane with too many in it."""
+    """I13: a root beyond its budget, or charged another number than it caused; a concurrency group beyond its
+    capacity."""
     charged = (
         sa.select(execution.c.root_id.label("id"), sa.literal(1, sa.Integer).label("one"))
         .where(execution.c.cause.in_(BUDGETED_CAUSES), *scope.ids_since(execution.c.root_id))
@@ -169,15 +170,15 @@ def exceeded(scope: QueryScope) -> Sequence[Violations]:
         .group_by(charged.c.id)
         .having(left != 0),
         violations(
-            "{number} executions are in the lane {name}, which is too many",
+            "{number} executions have a slot of the concurrency group {name}, which is too many",
             None,
-            lane.c.text,
+            concurrency_group.c.text,
             sa.func.count(),
         )
         .select_from(slot)
-        .outerjoin(lane, lane.c.key == slot.c.lane)
+        .outerjoin(concurrency_group, concurrency_group.c.key == slot.c.group_key)
         .where(sa.text("slot.taken_at IS NOT NULL"))
-        .group_by(slot.c.lane, lane.c.text)
+        .group_by(slot.c.group_key, concurrency_group.c.text)
         # Each came in beside fewer than its own capacity; so there are never more than the largest of them.
         .having(sa.func.count() > sa.func.max(slot.c.capacity)),
     ]

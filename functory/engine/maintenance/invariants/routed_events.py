@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import event, firing, hold
+from functory.engine.database.schema import buffered_match, event, firing
 from functory.engine.events.store import lowest_id_since
 
 # Told by the engine about its own decisions: they start nothing, or there is no telling whether they may.
@@ -36,7 +36,7 @@ def routed_events(database: Database, since: datetime, batch: int = 1000) -> Ite
             rows = tx.rows(wanted.order_by(event.c.id).limit(batch))
             ids = [row["id"] for row in rows]
             found: dict[str, set[str]] = {}
-            for table in (firing, hold):
+            for table in (firing, buffered_match):
                 pairs = sa.select(table.c.event_id, table.c.trigger_id).where(table.c.event_id.in_(ids))
                 for row in tx.rows(pairs) if ids else ():
                     found.setdefault(row["event_id"], set()).add(row["trigger_id"])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import event, execution, firing, hold, switch, trigger_version
+from functory.engine.database.schema import buffered_match, event, execution, firing, switch, trigger_version
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 from functory.engine.triggers import kill_switch
 
@@ -48,7 +48,9 @@ def undecided(scope: QueryScope) -> Sequence[Violations]:
         trigger_version.c.trigger_id == firing.c.trigger_id,
         trigger_version.c.number == firing.c.trigger_version,
     )
-    of_match = sa.and_(firing.c.trigger_id == hold.c.trigger_id, firing.c.event_id == hold.c.event_id)
+    of_match = sa.and_(
+        firing.c.trigger_id == buffered_match.c.trigger_id, firing.c.event_id == buffered_match.c.event_id
+    )
     return [
         violations(
             message_for(
@@ -69,14 +71,19 @@ def undecided(scope: QueryScope) -> Sequence[Violations]:
         .select_from(firing)
         .outerjoin(trigger_version, version)
         .where(trigger_version.c.number.is_(None), *scope.ids_since(firing.c.event_id)),
-        violations("event {id} waits for a trigger that has decided about it", hold.c.event_id)
-        .select_from(hold)
+        violations("event {id} waits for a trigger that has decided about it", buffered_match.c.event_id)
+        .select_from(buffered_match)
         .join(firing, of_match)
-        .where(*scope.ids_since(hold.c.event_id)),
-        violations("event {id} waits for a trigger and is not routed", hold.c.event_id, event.c.state)
-        .select_from(hold)
-        .outerjoin(event, event.c.id == hold.c.event_id)
-        .where(sa.or_(event.c.id.is_(None), event.c.state != "routed"), *scope.ids_since(hold.c.event_id)),
+        .where(*scope.ids_since(buffered_match.c.event_id)),
+        violations(
+            "event {id} waits for a trigger and is not routed", buffered_match.c.event_id, event.c.state
+        )
+        .select_from(buffered_match)
+        .outerjoin(event, event.c.id == buffered_match.c.event_id)
+        .where(
+            sa.or_(event.c.id.is_(None), event.c.state != "routed"),
+            *scope.ids_since(buffered_match.c.event_id),
+        ),
     ]
 
 

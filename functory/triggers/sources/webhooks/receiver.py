@@ -20,9 +20,10 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.database.clock import Clock
 from functory.engine.errors import FunctoryError, Invalid
 from functory.engine.events.receipts import IncomingEvent
+from functory.engine.flow_control.controls import Key, RateLimit
 from functory.engine.serialization import durations, json_codec
 from functory.engine.serialization.media_types import UnsupportedMediaType
-from functory.engine.sources.webhooks import WebhookRateLimit, Webhooks
+from functory.engine.sources.webhooks import Webhooks
 from functory.triggers.sources import registry
 from functory.triggers.sources.webhooks import request as requests
 from functory.triggers.sources.webhooks import signatures
@@ -64,7 +65,7 @@ class _CompiledWebhook:
 
     config: WebhookConfig
     mapping: EventMapping
-    rate: WebhookRateLimit | None
+    rate: RateLimit | None
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,9 @@ class WebhookReceiver:
             return found
         try:
             config = registry.parse_config(self._kind, row["config"])
-            return _CompiledWebhook(config, EventMapping(row["name"], config), rate_limit_of(config))
+            return _CompiledWebhook(
+                config, EventMapping(row["name"], config), rate_limit_of(row["name"], config)
+            )
         except Invalid:
             # Stored by another version of the program, which knew more.
             return None
@@ -231,12 +234,13 @@ class WebhookReceiver:
         )
 
 
-def rate_limit_of(config: WebhookConfig) -> WebhookRateLimit | None:
+def rate_limit_of(name: str, config: WebhookConfig) -> RateLimit | None:
     """The rate of a configuration, in seconds."""
     allowed = config.effective_rate
     if allowed is None:
         return None
-    return WebhookRateLimit(allowed.limit, durations.parse(allowed.period, "period"), allowed.effective_burst)
+    period = durations.parse(allowed.period, "period")
+    return RateLimit(Key("", name), allowed.limit, period, allowed.effective_burst)
 
 
 def handshake_response(auth: Any, body: Any, request: Request) -> WebhookResponse | None:

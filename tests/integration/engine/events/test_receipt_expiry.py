@@ -47,7 +47,7 @@ def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
     arrive(world, "young")
     counts = [retention.delete_expired(world.database, MONTH, 2)["receipt"] for _ in range(4)]
     assert counts == [2, 2, 1, 0]
-    assert [row["key"] for row in world.rows(schema.receipt)] == ["young"]
+    assert [row["key"] for row in world.rows(schema.delivery_receipt)] == ["young"]
 
 
 def test_ticks_are_forgotten_too(world: "World"):

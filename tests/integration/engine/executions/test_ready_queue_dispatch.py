@@ -80,7 +80,7 @@ def test_a_claim_without_messages_has_the_same_order(ready: World) -> None:
 def test_what_is_not_due_or_waits_for_a_place_is_no_backlog(ready: World) -> None:
     ready.start("big", delay=30)
     with ready.database.write() as tx:
-        tx.execute(sa.update(schema.execution).values(held=False))
+        tx.execute(sa.update(schema.execution).values(waiting_for_slot=False))
     broker = Broker(ready)
     assert broker.dispatch() == []
     assert broker.pace.seconds_until_next_round(ready.clock.now()) == pytest.approx(30)

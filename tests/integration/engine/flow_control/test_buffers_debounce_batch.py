@@ -77,14 +77,14 @@ def test_the_last_event_runs_after_the_period_of_silence(world: World, flow: Any
     settle(world)
     world.advance(9.9)
     settle(world)
-    assert ran(world) == [] and len(world.rows(schema.hold)) == 3
+    assert ran(world) == [] and len(world.rows(schema.buffered_match)) == 3
     world.advance(0.2)
     settle(world)
     assert ran(world) == [3]
     assert firings(world) == {1: PASSED, 2: PASSED, 3: FIRED}
     details = {row["detail"] for row in world.rows(schema.firing, schema.firing.c.decision == "suppressed")}
     assert details == {f"the event {ids[2]} came after it"}, "who won is told"
-    assert not world.rows(schema.hold) and not world.rows(schema.bucket)
+    assert not world.rows(schema.buffered_match) and not world.rows(schema.match_buffer)
 
 
 def test_a_debounce_ends_at_its_timeout_however_many_come(world: World, flow: Any) -> None:
@@ -109,7 +109,7 @@ def test_each_key_is_debounced_by_itself(world: World, flow: Any) -> None:
     emit(world, 1, 2, key="a")
     emit(world, 3, key="b")
     settle(world)
-    assert [row["text"] for row in world.rows(schema.bucket)] in (["a", "b"], ["b", "a"])
+    assert [row["text"] for row in world.rows(schema.match_buffer)] in (["a", "b"], ["b", "a"])
     world.advance(10)
     settle(world)
     assert sorted(ran(world)) == [2, 3]
@@ -185,7 +185,7 @@ def test_a_key_that_cannot_be_worked_out_is_told_and_holds_nothing(world: World,
     flow(debounce={"period": "10s", "key": "data.missing"})
     emit(world, 1)
     assert world.route() == [("t", "condition_error")]
-    assert not world.rows(schema.hold)
+    assert not world.rows(schema.buffered_match)
 
 
 @pytest.mark.parametrize("key", ["\x00", "ü" * 500, "", "a\nb", "'; DROP TABLE hold; --"])
@@ -205,7 +205,7 @@ def test_a_paused_trigger_keeps_what_waits_until_it_is_resumed(world: World, flo
     world.triggers.pause("t")
     world.advance(100)
     settle(world)
-    assert ran(world) == [] and len(world.rows(schema.hold)) == 1
+    assert ran(world) == [] and len(world.rows(schema.buffered_match)) == 1
     assert world.turn.due_in() is None, "nothing is due while it is paused"
     world.triggers.resume("t")
     settle(world)
@@ -219,7 +219,7 @@ def test_what_waits_for_a_deleted_trigger_is_told_as_suppressed(world: World, fl
     world.triggers.delete("t")
     settle(world)
     assert firings(world) == dict.fromkeys((1, 2), ("suppressed", "trigger_deleted"))
-    assert not world.rows(schema.hold) and not world.rows(schema.bucket)
+    assert not world.rows(schema.buffered_match) and not world.rows(schema.match_buffer)
 
 
 def test_what_waits_fires_alone_when_the_trigger_no_longer_lets_it_wait(world: World, flow: Any) -> None:
@@ -240,7 +240,7 @@ def test_what_waits_is_judged_by_the_new_version(world: World, flow: Any) -> Non
     world.trigger("t", "work", ON, when="data.n != 3", flow={"debounce": {"period": "10s"}})
     settle(world)
     assert firings(world) == {3: ("suppressed", "trigger_changed")}
-    assert len(world.rows(schema.bucket)) == 1, "by the new key, which is none, they wait together"
+    assert len(world.rows(schema.match_buffer)) == 1, "by the new key, which is none, they wait together"
     world.advance(10)
     settle(world)
     assert ran(world) == [2]
@@ -305,7 +305,7 @@ def test_a_turn_that_is_killed_before_its_commit_has_done_nothing(
     flow(batch={"max_size": 2, "timeout": "60s"})
     emit(world, 1, 2)
     world.route()
-    before = world.rows(schema.hold)
+    before = world.rows(schema.buffered_match)
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -314,7 +314,7 @@ def test_a_turn_that_is_killed_before_its_commit_has_done_nothing(
         patched.setattr("functory.engine.flow_control.buffers.write_decisions", killed)
         with pytest.raises(KeyboardInterrupt):
             world.turn.run_once()
-    assert world.rows(schema.hold) == before and not world.rows(schema.firing)
+    assert world.rows(schema.buffered_match) == before and not world.rows(schema.firing)
     turn(world)
     assert ran(world) == [[1, 2]]
 
@@ -340,7 +340,7 @@ def test_one_bucket_that_cannot_be_decided_does_not_stop_the_others(
         patched.setattr(TriggerEvaluator, "fire", failing)
         settle(world)
         assert ran(world) == [2]
-        assert len(world.rows(schema.hold)) == 1
+        assert len(world.rows(schema.buffered_match)) == 1
     world.advance(61)
     settle(world)
     assert ran(world) == [2, 1], "it is tried again"
@@ -353,7 +353,7 @@ def test_a_crowded_key_gives_up_all_but_the_newest_before_it_is_quiet(
     flow(debounce={"period": "1h"})
     emit(world, *range(25))
     settle(world)
-    assert len(world.rows(schema.hold)) == 1
+    assert len(world.rows(schema.buffered_match)) == 1
     assert ran(world) == []
     world.advance(3600)
     settle(world)
@@ -377,7 +377,7 @@ def test_two_processes_with_the_same_buckets_decide_each_match_once(
     turn(two)
     turn(one)
     assert sorted(n for group in ran(one) for n in group) == list(range(60))
-    assert not one.rows(schema.hold) and not one.rows(schema.bucket)
+    assert not one.rows(schema.buffered_match) and not one.rows(schema.match_buffer)
 
 
 def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable[..., World]) -> None:
@@ -426,7 +426,7 @@ def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable
     groups = ran(first)
     assert {len(group) for group in groups} == {4}
     assert sorted(n for group in groups for n in group) == list(range(240))
-    assert not first.rows(schema.hold) and not first.rows(schema.bucket)
+    assert not first.rows(schema.buffered_match) and not first.rows(schema.match_buffer)
 
 
 def test_matches_are_due_when_the_loop_is_told(world: World, flow: Any) -> None:
@@ -462,7 +462,7 @@ def test_cancel_on_takes_a_match_out_of_its_bucket(world: World) -> None:
     world.advance(10)
     settle(world)
     assert ran(world) == [1]
-    assert not world.rows(schema.bucket)
+    assert not world.rows(schema.match_buffer)
 
 
 def test_flow_control_of_the_deciding_event_holds_for_the_execution(world: World, flow: Any) -> None:

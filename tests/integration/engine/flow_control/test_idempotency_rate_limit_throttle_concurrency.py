@@ -81,7 +81,9 @@ def test_a_rate_limit_drops_the_excess_and_the_first_wins(world: World) -> None:
     world.advance(30)
     emit(world, 4, 5, k="a")
     assert reasons(world) == [None, "rate_limited"], "two a minute are one each 30 s"
-    dropped = {row["text"]: row["dropped"] for row in world.rows(schema.pace)}
+    dropped = {
+        row["text"]: row["dropped"] for row in world.rows(schema.rate_limit) if row["control"] == "rate_limit"
+    }
     assert dropped == {"a": 2, "b": 0}
     assert sorted(states(world)) == [1, 3, 4]
 
@@ -129,7 +131,7 @@ def test_of_a_key_so_many_run_at_a_time_and_the_others_wait_in_the_order_of_thei
     emit(world, 1, 2, 3, 4, 5, k="a")
     emit(world, 6, k="b")
     settle(world)
-    assert {row["n"]: row["held"] for row in map(_held, world.rows(schema.execution))} == {
+    assert {row["n"]: row["waiting_for_slot"] for row in map(_held, world.rows(schema.execution))} == {
         1: False, 2: False, 3: True, 4: True, 5: True, 6: False
     }  # fmt: skip
     assert waves(world) == [[1, 2, 6], [3, 4], [5]]
@@ -137,7 +139,7 @@ def test_of_a_key_so_many_run_at_a_time_and_the_others_wait_in_the_order_of_thei
 
 
 def _held(row: dict) -> dict:
-    return {"n": number(row), "held": row["held"]}
+    return {"n": number(row), "waiting_for_slot": row["waiting_for_slot"]}
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "timed_out", "crashed", "cancelled"])
@@ -297,7 +299,7 @@ def test_a_swept_lane_is_made_again(world: World) -> None:
         assert waves(world) == [[n]]
         world.advance(31)
         turn(world)
-        assert world.rows(schema.lane) == []
+        assert world.rows(schema.concurrency_group) == []
 
 
 def test_places_of_what_has_ended_are_swept_whatever_went_wrong(world: World) -> None:
@@ -380,7 +382,7 @@ def test_a_trigger_without_flow_control_costs_no_statement_more(world: World) ->
     emit(world, 2)
     with world.statements() as sent:
         world.router.route_batch()
-    # PostgreSQL makes the row of the rate guard before it locks it.
+    # PostgreSQL inserts the row of the rate guard before it locks it.
     assert len(sent) <= (13 if world.dialect == "sqlite" else 14)
     (first, _) = claim(world)
     with world.statements() as sent:
@@ -421,9 +423,9 @@ def test_an_execution_that_is_held_names_the_lane_and_who_stands_before_it(
             pass
         first, _, last = sorted(engine.executions.list(), key=lambda row: row["event_id"])
     assert main(["execution", "show", last["id"]]) == 0
-    assert "a place in trigger t ada (1 of 1 run, 1 before it)" in " ".join(capsys.readouterr().out.split())
+    assert "a slot of trigger t ada (1 of 1 run, 1 before it)" in " ".join(capsys.readouterr().out.split())
     assert main(["execution", "show", last["id"], "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["held"] and [place["ahead"] for place in shown["lanes"]] == [1]
+    assert shown["waiting_for_slot"] and [place["ahead"] for place in shown["slots"]] == [1]
     assert main(["execution", "show", first["id"]]) == 0
     assert "waits for" not in capsys.readouterr().out

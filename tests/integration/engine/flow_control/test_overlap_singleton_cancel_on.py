@@ -119,7 +119,7 @@ def test_allow_all_lets_any_number_run(world: World) -> None:
     emit(world, 1, 2, 3)
     settle(world)
     assert waves(world) == [[1, 2, 3]]
-    assert not any(row["laned"] for row in world.rows(schema.execution))
+    assert not any(row["has_concurrency"] for row in world.rows(schema.execution))
 
 
 def test_a_key_overlaps_with_itself_only(world: World) -> None:
@@ -277,7 +277,7 @@ def test_a_match_that_waits_in_a_debounce_is_cancelled(world: World) -> None:
     turn(world)
     assert states(world) == {2: "queued"}
     assert firings(world) == ["cancelled", None]
-    assert world.rows(schema.hold) == world.rows(schema.bucket) == []
+    assert world.rows(schema.buffered_match) == world.rows(schema.match_buffer) == []
 
 
 def test_a_deleted_trigger_cancels_nothing_more(world: World) -> None:
@@ -398,7 +398,7 @@ def test_limits_are_exact_with_routers_and_turns_side_by_side(
     settle(world)
     assert len(firings(world)) == 24, "each match has its one firing"
     open_ = [row for row in world.rows(schema.execution) if row["state"] == "queued"]
-    ready = [row for row in open_ if not row["held"] and row["run_at"] <= world.clock.now()]
+    ready = [row for row in open_ if not row["waiting_for_slot"] and row["run_at"] <= world.clock.now()]
     expected = {
         "concurrency": (24, 2),
         "throttle": (24, 1),

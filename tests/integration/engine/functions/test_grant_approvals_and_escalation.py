@@ -304,7 +304,7 @@ def test_what_cannot_be_allowed_is_refused_and_leaves_nothing(served, given, err
     served.function("work")
     with pytest.raises(error, match=message):
         served.widenings.allow(*given, reason="asked for")
-    assert served.rows(schema.widening) == served.rows(schema.audit) == []
+    assert served.rows(schema.grant_approval) == served.rows(schema.audit) == []
 
 
 @pytest.mark.parametrize("reason", ["", "  \n", None, "x" * 2001, 5], ids=lambda reason: repr(reason)[:10])
@@ -312,7 +312,7 @@ def test_a_reason_must_be_given(served, reason):
     served.function("work")
     with pytest.raises(Invalid, match="reason"):
         served.widenings.allow("work", 1, "host", "a.example.com", reason=reason)
-    assert served.rows(schema.widening) == []
+    assert served.rows(schema.grant_approval) == []
 
 
 def test_the_files_of_the_installation_cannot_be_declared_or_allowed(world, tmp_path):
@@ -326,7 +326,7 @@ def test_the_files_of_the_installation_cannot_be_declared_or_allowed(world, tmp_
         with pytest.raises(Refused, match="cannot be granted"):
             world.function("work", files={"read": [str(path)]})
     assert world.functions.get("work")["latest"] == 1
-    assert world.rows(schema.widening) == []
+    assert world.rows(schema.grant_approval) == []
 
 
 def test_a_version_takes_a_limited_number_of_grants(served):

@@ -217,7 +217,7 @@ def parts(world: World, root: str) -> dict[str, list[dict[str, Any]]]:
             schema.event,
             schema.execution,
             schema.firing,
-            schema.hold,
+            schema.buffered_match,
             schema.budget,
             schema.suppression,
         )

@@ -71,7 +71,7 @@ def test_a_lane_tells_who_holds_it_and_who_comes_next(world: World) -> None:
     assert (holder["id"], holder["state"], holder["worker"]) == (first.row["id"], "running", "worker")
     places = [one["position"] for one in ada["line"]]
     assert places == sorted(places)
-    assert found.states == {"running": 1, "ready": 1, "held": 2}
+    assert found.states == {"running": 1, "ready": 1, "waiting_for_slot": 2}
     said = trigger_backlog.advice(found, workers=1, embedded=True)
     assert first.row["id"] in said
     assert f"holds  {first.row['id']}  running on worker" in told(found)

@@ -205,7 +205,7 @@ def test_what_each_composite_fires_and_what_becomes_of_the_others(world: World) 
         write(world, [one for one in told if one[0] == at])
     go(world, 100)
     assert outcomes(world) == WANTED
-    assert not world.rows(schema.hold) and not world.rows(schema.bucket)
+    assert not world.rows(schema.buffered_match) and not world.rows(schema.match_buffer)
 
 
 def test_events_out_of_order_are_put_in_order(world: World) -> None:
@@ -350,16 +350,16 @@ def test_a_silence_is_told_for_each_key_that_has_come(world: World, composite: A
     assert [row["data"]["key"] for row in rows] == ["y"]
     go(world, 100)
     assert len(fired(world)) == 2
-    assert not world.rows(schema.bucket), "a key that stays silent is forgotten"
+    assert not world.rows(schema.match_buffer), "a key that stays silent is forgotten"
 
 
 def test_a_deleted_silence_leaves_nothing(world: World, composite: Any) -> None:
     composite(absence={"of": A})
     go(world, 1)
-    assert len(world.rows(schema.bucket)) == 1
+    assert len(world.rows(schema.match_buffer)) == 1
     world.triggers.delete("t")
     go(world, 2)
-    assert not world.rows(schema.bucket)
+    assert not world.rows(schema.match_buffer)
 
 
 def test_the_firing_links_all_its_events(world: World, composite: Any) -> None:

@@ -195,7 +195,7 @@ def test_a_queued_one_says_what_it_waits_for() -> None:
         in execution_explanation.explain(asked(again))[1]
     )
     link = {"trigger": "t", "name": "on-order", "subject": None, "event": "e"}
-    held = row | {"held": True, "chain": [link], "run_at": NOW + timedelta(seconds=5)}
+    held = row | {"waiting_for_slot": True, "chain": [link], "run_at": NOW + timedelta(seconds=5)}
     *_, later, line = execution_explanation.explain(asked(held), workers=2)
     assert later.startswith("It does not start before ")
     assert line.endswith("so many run at a time: functory trigger debug on-order")

@@ -51,7 +51,7 @@ def queued(id_: str = "e1", **fields: Any) -> dict[str, Any]:
         "id": id_,
         "function": "work",
         "state": "queued",
-        "held": False,
+        "waiting_for_slot": False,
         "run_at": at(-1),
         "queue_at": at(-1),
         "expires_at": None,
@@ -185,8 +185,8 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         ),
         (
             made(
-                executions=Page([queued(held=True, expires_at=at(30))], 1),
-                states={"held": 1},
+                executions=Page([queued(waiting_for_slot=True, expires_at=at(30))], 1),
+                states={"waiting_for_slot": 1},
                 suppressed={"debounced": 7},
             ),
             ["1 waiting for a slot", "e1  waits for a slot, expires in 30 s", "7 debounced"],

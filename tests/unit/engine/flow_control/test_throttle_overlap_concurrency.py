@@ -10,22 +10,22 @@ from functory.engine.database.clock import new_id
 from functory.engine.flow_control.concurrency import queue_at
 from functory.engine.flow_control.controls import MAX_BUFFERED, NO_KEY, OverlapPolicy, RateLimit
 from functory.engine.flow_control.overlap import OpenExecution, decide
-from functory.engine.flow_control.rate_limits import emission_interval, reserve
+from functory.engine.flow_control.rate_limits import emission_interval, guard_limit, reserve
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def starts(pace: RateLimit, arrivals: list[float]) -> list[float]:
+def starts(limit: RateLimit, arrivals: list[float]) -> list[float]:
     """When runs that arrive at these seconds may start."""
     moment, found = None, []
     for arrival in arrivals:
-        start, moment = reserve(moment, NOW + timedelta(seconds=arrival), pace)
+        start, moment = reserve(moment, NOW + timedelta(seconds=arrival), limit)
         found.append((start - NOW).total_seconds())
     return found
 
 
 @pytest.mark.parametrize(
-    ("pace", "arrivals", "expected"),
+    ("limit", "arrivals", "expected"),
     [
         (RateLimit(NO_KEY, 3, 60), [0, 0, 0, 0], [0, 20, 40, 60]),
         (RateLimit(NO_KEY, 3, 60, 2), [0, 0, 0, 0], [0, 0, 20, 40]),
@@ -34,9 +34,9 @@ def starts(pace: RateLimit, arrivals: list[float]) -> list[float]:
     ],
 )
 def test_a_throttle_gives_each_the_next_free_moment(
-    pace: RateLimit, arrivals: list[float], expected: list[float]
+    limit: RateLimit, arrivals: list[float], expected: list[float]
 ) -> None:
-    assert starts(pace, arrivals) == expected
+    assert starts(limit, arrivals) == expected
 
 
 @given(
@@ -48,12 +48,12 @@ def test_a_throttle_gives_each_the_next_free_moment(
 def test_in_no_period_more_start_than_the_limit_and_the_burst_allow(
     limit: int, period: float, burst: int, gaps: list[float]
 ) -> None:
-    pace = RateLimit(NO_KEY, limit, period, burst)
+    rate_limit = RateLimit(NO_KEY, limit, period, burst)
     arrivals, at = [], 0.0
     for gap in gaps:
         at += gap
         arrivals.append(at)
-    found = starts(pace, arrivals)
+    found = starts(rate_limit, arrivals)
     assert found == sorted(found) and all(a <= b + 1e-6 for a, b in zip(arrivals, found, strict=True))
     for first in found:
         assert sum(first <= one < first + period for one in found) <= limit + burst - 1
@@ -61,6 +61,35 @@ def test_in_no_period_more_start_than_the_limit_and_the_burst_allow(
 
 def test_a_step_is_never_shorter_than_its_share_of_the_period() -> None:
     assert emission_interval(RateLimit(NO_KEY, 3, 1)) == timedelta(microseconds=333_334)
+
+
+@pytest.mark.parametrize(
+    ("limit", "arrivals", "waits"),
+    [
+        (
+            RateLimit(NO_KEY, 2, 10, 2),
+            [0, 0, 0, 4, 5, 9, 10, 30, 30, 30],
+            [0, 0, 5, 1, 0, 1, 0, 0, 0, 5],
+        ),
+        (guard_limit(None, 3), [0, 0, 0, 0, 19, 20, 20, 80, 80, 80], [0, 0, 0, 20, 1, 0, 20, 0, 0, 0]),
+    ],
+)
+def test_what_is_refused_counts_for_nothing(
+    limit: RateLimit, arrivals: list[float], waits: list[float]
+) -> None:
+    at, found = None, []
+    for arrival in arrivals:
+        now = NOW + timedelta(seconds=arrival)
+        start, following = reserve(at, now, limit)
+        found.append((start - now).total_seconds())
+        at = following if start == now else at
+    assert found == waits
+
+
+def test_a_rate_guard_has_one_key_for_each_subject() -> None:
+    assert guard_limit(None, 60).key == NO_KEY
+    assert guard_limit("a", 60).key.hash not in {"", guard_limit("b", 60).key.hash}
+    assert guard_limit("a", 60).key.hash == guard_limit("a", 1).key.hash
 
 
 def others(runs: str, *, first: int = 1) -> list[OpenExecution]:

@@ -191,7 +191,7 @@ def _matches(world: World, ids: dict[str, str]) -> None:
         world.events.emit(name, {})
     settle(world)
     for claim in world.worker.claim_any(100):
-        world.finish(claim, "failed" if claim.row["laned"] else "succeeded")
+        world.finish(claim, "failed" if claim.row["has_concurrency"] else "succeeded")
     world.advance(3700)
     finish_all(world)
     Suppressions(world.database).replay("held", ids["plain"], lambda *_: {}, author="ada")
@@ -386,7 +386,7 @@ def _a_firing_is_of_an_unknown_version(world, ids):
 def _a_match_waits_that_was_decided(world, ids):
     row = first(world, t.firing, t.firing.c.event_id == ids["plain"])
     add(
-        world, t.hold, trigger_id=row["trigger_id"], event_id=row["event_id"], part=0, parts=1, key="",
+        world, t.buffered_match, trigger_id=row["trigger_id"], event_id=row["event_id"], part=0, parts=1, key="",
         trigger_version=1, event_time=world.clock.now(), bytes=0, round=0, root_id=row["root_id"],
         time=world.clock.now(),
     )  # fmt: skip
@@ -397,7 +397,7 @@ def _a_match_waits_for_an_event_that_is_not_routed(world, ids):
     row = first(world, t.firing, t.firing.c.event_id == ids["plain"])
     id_ = ids["quarantined"]
     add(
-        world, t.hold, trigger_id=row["trigger_id"], event_id=id_, part=0, parts=1, key="", trigger_version=1,
+        world, t.buffered_match, trigger_id=row["trigger_id"], event_id=id_, part=0, parts=1, key="", trigger_version=1,
         event_time=world.clock.now(), bytes=0, round=0, root_id=id_, time=world.clock.now(),
     )  # fmt: skip
 
@@ -495,7 +495,7 @@ def _a_message_that_is_not_sent_again(world, ids):
 
 @breaks("I5")
 def _held_without_a_line(world, ids):
-    change(world, t.execution, t.execution.c.id == _open(world, claimed=False), held=True)
+    change(world, t.execution, t.execution.c.id == _open(world, claimed=False), waiting_for_slot=True)
 
 
 @breaks("I5")
@@ -543,7 +543,7 @@ def _a_release_that_was_none(world, ids):
 @breaks("I7")
 def _a_place_of_what_has_ended(world, ids):
     add(
-        world, t.slot, lane="x", execution_id=ids["succeeded"], rule=0, capacity=5, position=ids["succeeded"],
+        world, t.slot, group_key="x", execution_id=ids["succeeded"], rule=0, capacity=5, position=ids["succeeded"],
         queue_at=world.clock.now(), taken_at=world.clock.now(),
     )  # fmt: skip
 
@@ -667,7 +667,7 @@ def _a_crowded_lane(world, ids):
     rows = [world.start("slow") for _ in range(2)]
     for row in rows:
         add(
-            world, t.slot, lane="x", execution_id=row["id"], rule=0, capacity=1, position=row["id"],
+            world, t.slot, group_key="x", execution_id=row["id"], rule=0, capacity=1, position=row["id"],
             queue_at=world.clock.now(), taken_at=world.clock.now(),
         )  # fmt: skip
 

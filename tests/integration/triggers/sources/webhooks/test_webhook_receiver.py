@@ -8,13 +8,12 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from functory.engine.database import schema
-from functory.engine.sources.webhooks import WebhookRateLimit, Webhooks, seconds_until_allowed
+from functory.engine.sources.webhooks import Webhooks
 from functory.triggers.sources.webhooks import Request, WebhookReceiver, WebhookResponse
 from tests.support.world import World
 
@@ -156,17 +155,6 @@ def test_two_servers_keep_one_rate_and_no_request_beyond_it_gets_in(
     world.advance(60)
     assert [send(number).status for number in range(200, 206)] == [202] * 5 + [429]
     assert "rate" in send(300).problem
-
-
-def test_gcra_by_its_table() -> None:
-    rate = WebhookRateLimit(limit=2, period=10.0, burst=2)
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    next_at = None
-    seen = []
-    for second in (0, 0, 0, 4, 5, 9, 10, 30, 30, 30):
-        wait, next_at = seconds_until_allowed(next_at, now + timedelta(seconds=second), rate)
-        seen.append(wait)
-    assert seen == [0, 0, 5, 1, 0, 1, 0, 0, 0, 5]
 
 
 def test_whoever_proves_nothing_cannot_tell_what_there_is(world: World, hook: WebhookReceiver) -> None:
