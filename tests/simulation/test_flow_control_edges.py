@@ -98,7 +98,8 @@ WRONG: dict[str, tuple[str, Edit]] = {
             "functory.engine.triggers.idempotency",
             "check",
             'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
-            'seen.use(trigger["id"], controls.idempotency, row["id"]); refused.append((row, Suppress(trigger, "idempotent")))',
+            'seen.use(trigger["id"], controls.idempotency, row["id"])\n'
+            '            refused.append((row, Suppress(trigger, "idempotent")))',
         ),
     ),
     "one too many in a concurrency group": (
@@ -150,8 +151,8 @@ WRONG: dict[str, tuple[str, Edit]] = {
         Edit(
             "functory.engine.flow_control.overlap",
             "decide",
-            'if others else Answer("now")',
-            'if waiting else Answer("now")',
+            "            if others\n",
+            "            if waiting\n",
         ),
     ),
     "buffer one buffers two": (

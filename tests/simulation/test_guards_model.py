@@ -377,7 +377,10 @@ def test_each_guard_holds_at_its_edge(memory: World, reason: str) -> None:
     walk_along(memory, reason)
 
 
-TRIP, ALSO = ("functory.triggers.routing.guards", "trip"), ["functory.triggers.routing.decision"]
+TRIP, ALSO = (
+    ("functory.triggers.routing.guards", "check_guards"),
+    ["functory.triggers.routing.decision"],
+)
 OFF_BY_ONE = {
     "own_event": Edit(*TRIP, "and not guards.allow_self", "and guards.allow_self", ALSO),
     "cycle": Edit(*TRIP, "visits >= guards.max_revisits", "visits > guards.max_revisits", ALSO),
