@@ -31,12 +31,12 @@ from functory.engine.errors import Invalid
 from functory.engine.functions import arguments, dependencies
 from functory.engine.serialization import json_codec
 from functory.triggers.composites import Composite, compile_composite
+from functory.triggers.criteria import Criteria, compile_criteria
 from functory.triggers.expressions.conditions import Condition, ConditionResult, compile_condition
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.flow_control.definition import Flow, compile_flow
 from functory.triggers.input_templates import Template, compile_template
 from functory.triggers.patterns import Pattern, compile_pattern
-from functory.triggers.stackstorm_criteria import Criteria, compile_criteria, narrow
 
 # BabyAGI's names of what happens, and ours. Any other name is an event type as it stands.
 EVENT_TYPES: dict[str, tuple[str, ...]] = {
@@ -305,7 +305,7 @@ def compile_definition(row: Mapping[str, Any]) -> CompiledTrigger:
             )
     else:
         on = definition["on"]
-        pattern = compile_pattern(on if criteria is None else narrow(on, criteria.pattern))
+        pattern = compile_pattern(on if criteria is None else criteria.narrow(on))
     flow = compile_flow(definition.get("flow"), composite=composite is not None)
     return CompiledTrigger(
         row=row,

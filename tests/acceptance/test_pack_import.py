@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
-from functory.packs.stackstorm import check_timer, cron_line, read_pack
+from functory.packs.stackstorm.pack import read_pack
+from functory.packs.stackstorm.timer import check_timer, cron_line
 from functory.triggers import definition
 from tests.support.cli_shell import Shell
 

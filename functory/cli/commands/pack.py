@@ -15,7 +15,8 @@ from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
-    from functory.packs.stackstorm import Entry, Pack
+    from functory.packs.stackstorm.pack import Pack
+    from functory.packs.stackstorm.report import Entry
 
 app = command_group("Packs of other systems.")
 
@@ -46,7 +47,7 @@ def import_(
 
     Nothing of the pack is run. What is imported again makes a new version only where it has changed.
     """
-    from functory.packs.stackstorm import read_pack
+    from functory.packs.stackstorm.pack import read_pack
 
     pack = read_pack(folder, prefix=prefix)
     with session.engine() as engine:

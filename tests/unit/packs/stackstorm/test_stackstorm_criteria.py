@@ -11,10 +11,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from functory.engine.errors import Invalid
+from functory.packs.stackstorm.criteria import compile_criteria
+from functory.packs.stackstorm.criteria.operators import compile_test
+from functory.packs.stackstorm.criteria.pattern_translation import narrow
+from functory.packs.stackstorm.criteria.regexes import compile_expression, wildcard_expression
 from functory.triggers.patterns import compile_pattern
-from functory.triggers.stackstorm_criteria import compile_criteria, narrow
-from functory.triggers.stackstorm_criteria.operators import compile_test
-from functory.triggers.stackstorm_criteria.regexes import compile_expression, wildcard_expression
 
 FACTS = json.loads((Path(__file__).parents[3] / "data" / "st2_operator_cases.json").read_text())
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -102,11 +103,26 @@ def test_there_are_24_operators_under_33_names():
         (one("regex", r"(a)\1"), "linear"),
         (one("iregex", "("), "regular expression"),
         (one("regex", "a" * 3000), "too long"),
-        (one("equals", "{{ trigger.a"), "closed"),
-        (one("equals", "{{ trigger.a.__class__() }}"), "Call"),
-        (one("equals", "{{ [x for x in trigger.a] }}"), "ListComp"),
+        (one("equals", "{{ trigger.a"), "end of print statement"),
+        (one("equals", "{{ trigger.a.__class__() }}"), "call is not allowed"),
+        (one("equals", "{{ [x for x in trigger.a] }}"), "is not understood"),
         (one("equals", "{{ trigger.a | shell }}"), "shell"),
         (one("equals", "{% include 'x' %}"), "include"),
+        (one("equals", "{% import 'x' as y %}"), "import"),
+        (one("equals", "{% extends 'x' %}"), "extends"),
+        (one("equals", "{% macro m() %}{% endmacro %}"), "macro"),
+        (one("equals", "{% set x = 1 %}"), "assign"),
+        (one("equals", "{% for x in trigger.a recursive %}{% endfor %}"), "for is not allowed"),
+        (one("equals", "{% for x in range(9) %}{% endfor %}"), "call is not allowed"),
+        (one("equals", "{{ 'x' * 999999999 }}"), "mul is not allowed"),
+        (one("equals", "{{ 9 ** 99999 }}"), "pow is not allowed"),
+        (one("equals", "{{ 'a' ~ 'b' }}"), "concat is not allowed"),
+        (one("equals", "{{ trigger.a[1:] }}"), "slice is not allowed"),
+        (one("equals", "{{ trigger | attr('x') }}"), "attr"),
+        (one("equals", "{{ trigger is callable }}"), "callable"),
+        (one("equals", "{{ " + "(" * 1500 + "1" + ")" * 1500 + " }}"), "is not understood"),
+        (one("equals", "{{ " + "not " * 100 + "1 }}"), "nested too deeply"),
+        (one("equals", "{% for x in trigger.a %}" * 30 + "{% endfor %}" * 30), "is not understood"),
         (one("equals", "{% for x in trigger.a %}"), "endfor"),
         ({1: {"type": "exists"}}, "quote it"),
         ({f"trigger.a{n}": {"type": "exists"} for n in range(101)}, "too many"),
@@ -382,7 +398,21 @@ class TestOperands:
             "{% for a in trigger.l %}{{ trigger.big }}{% endfor %}",
             "{{ [" + "trigger.big," * 200 + "] }}",
             "{{ '" + "%s" * 200 + "' % [" + "trigger.big," * 200 + "] }}",
-            "{{ " + "trigger.big + " * 200 + "'' }}",
+            "{{ " + "trigger.big + " * 20 + "'' }}",
+            "{{ trigger.__class__ }}",
+            "{{ trigger.s.__class__.__mro__ }}",
+            "{{ trigger['__class__'] }}",
+            "{{ trigger.l.append }}",
+            "{% for x in trigger.l %}{{ loop.__class__ }}{% endfor %}",
+            "{% for x in trigger.l %}{{ loop['_iterator'] }}{% endfor %}",
+            "{% for x in trigger.s %}{{ x }}{% endfor %}",
+            "{% for a, b in trigger.l %}{{ a }}{% endfor %}",
+            "{% for a in trigger.l %}{% for b in trigger.l %}{% if a < 0 %}x{% endif %}{% endfor %}{% endfor %}",
+            "{{ ([trigger.big, trigger.big] + '') | length }}",
+            "{{ [trigger.big, trigger.big, trigger.big, trigger.big, trigger.big, trigger.big, trigger.big] | join }}",
+            "{{ '%s' % [1, 2] }}",
+            "{{ '%(a)s' % trigger }}",
+            "{{ trigger.none | length }}",
         ],
     )
     def test_that_cannot_be_rendered_are_no_match_with_a_reason(self, operand):

@@ -19,7 +19,6 @@ them). Where they differ on purpose: ``timediff`` counts whole seconds where Sta
 in no range; regular expressions run in linear time, without look-around and back-references.
 """
 
-from functory.triggers.stackstorm_criteria.criteria import Criteria, Criterion, compile_criteria
-from functory.triggers.stackstorm_criteria.pattern_translation import narrow
+from functory.packs.stackstorm.criteria.criteria import Criteria, Criterion, compile_criteria
 
-__all__ = ["compile_criteria", "Criteria", "Criterion", "narrow"]
+__all__ = ["compile_criteria", "Criteria", "Criterion"]

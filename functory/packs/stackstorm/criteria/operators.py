@@ -6,7 +6,7 @@ that an operator cannot be asked about (a number that should start with a text) 
 that is absent or null is an ordinary no.
 
 Equality and order are Python's, as they are there: ``true`` equals 1, and texts are ordered by their letters.
-``search`` is not here: it needs criteria of its own (``functory.triggers.stackstorm_criteria.criteria``).
+``search`` is not here: it needs criteria of its own (``functory.packs.stackstorm.criteria.criteria``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any
 
 from functory.engine.errors import Invalid
+from functory.packs.stackstorm.criteria.regexes import compile_expression, wildcard_expression
 from functory.triggers.patterns.formatting import format_value
 from functory.triggers.patterns.predicates import is_exact_double
-from functory.triggers.stackstorm_criteria.regexes import compile_expression, wildcard_expression
 
 Test = Callable[[Any, datetime], bool]
 

@@ -9,11 +9,8 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
-from functory.triggers.expressions.conditions import ConditionResult
-from functory.triggers.patterns.formatting import format_value
-from functory.triggers.patterns.pattern import Clause
-from functory.triggers.stackstorm_criteria import jinja_parser
-from functory.triggers.stackstorm_criteria.operators import (
+from functory.packs.stackstorm.criteria import jinja_operands
+from functory.packs.stackstorm.criteria.operators import (
     NotApplicable,
     Test,
     compile_test,
@@ -21,8 +18,11 @@ from functory.triggers.stackstorm_criteria.operators import (
     decode_bytes,
     operator_name,
 )
-from functory.triggers.stackstorm_criteria.pattern_translation import pattern_of, translate
-from functory.triggers.stackstorm_criteria.payload_paths import PayloadPath, parse_payload_path
+from functory.packs.stackstorm.criteria.pattern_translation import narrow, pattern_of, translate
+from functory.packs.stackstorm.criteria.payload_paths import PayloadPath, parse_payload_path
+from functory.triggers.expressions.conditions import ConditionResult
+from functory.triggers.patterns.formatting import format_value
+from functory.triggers.patterns.pattern import Clause
 
 MAX_CRITERIA = 100
 MAX_BYTES = 65_536
@@ -54,7 +54,7 @@ class Criterion:
     operand: Any
     test: Test | None = field(repr=False, compare=False, default=None)
     weight: int = field(repr=False, compare=False, default=1)
-    dynamic: jinja_parser.Operand | None = field(repr=False, compare=False, default=None)
+    dynamic: jinja_operands.Operand | None = field(repr=False, compare=False, default=None)
     search: _Search | None = field(repr=False, compare=False, default=None)
 
     @property
@@ -137,6 +137,10 @@ class Criteria:
         self.residual = tuple(c for c in self.all if _accepted(c, root) is None)
         self.required_names = frozenset(name for c in self.all for name in _reads(c)) - {"trigger"}
         self.warnings = tuple(warning for c in self.all for warning in _warnings(c))
+
+    def narrow(self, on: Mapping[str, Any]) -> dict[str, Any]:
+        """``on`` with the parts of ``pattern`` at paths that it does not test itself."""
+        return narrow(on, self.pattern)
 
     def evaluate(
         self,
@@ -243,8 +247,8 @@ def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criteri
     operand = asked.get("pattern")
     if name == "search":
         return Criterion(key, name, operand, search=_search(asked, depth, left))
-    if isinstance(operand, str) and jinja_parser.is_dynamic(operand):
-        return Criterion(key, name, operand, dynamic=jinja_parser.compile_operand(operand))
+    if isinstance(operand, str) and jinja_operands.is_dynamic(operand):
+        return Criterion(key, name, operand, dynamic=jinja_operands.compile_operand(operand))
     return Criterion(
         key,
         name,
