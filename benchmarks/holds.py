@@ -100,7 +100,7 @@ def _idle_seconds(turn: Release) -> float:
     start = time.perf_counter()
     for _ in range(20):
         turn.run_once()
-        turn.due_in()
+        turn.next_due()
     return (time.perf_counter() - start) / 20
 
 

@@ -6,7 +6,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,8 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
     """Count on SQLite (the statements are the same on PostgreSQL). Returns the figures."""
     with tempfile.TemporaryDirectory() as folder:
         figures: dict[str, Any] = {"embedded": embedded(Path(folder) / "embedded")}
-        for name, make in (
-            ("router", services.router_loops),
-            ("scheduler", services.scheduler_loops),
-            ("watcher", services.watcher_loops),
-        ):
-            figures[name] = role(Path(folder) / name, make)
+        for name in services.ROLES:
+            figures[name] = role(Path(folder) / name, name)
         figures["worker"] = worker(Path(folder) / "worker")
     if not quiet:
         print("\nSQL statements a second, idle")
@@ -49,11 +44,11 @@ def embedded(home: Path) -> dict[str, Any]:
         return count(engine.database)
 
 
-def role(home: Path, make: Callable[[Database, Settings], list[ServiceLoop]]) -> dict[str, Any]:
+def role(home: Path, name: services.Role) -> dict[str, Any]:
     """The loops of one role, for a broker that is never asked for anything."""
     settings = load_settings(home=home, broker_url="redis://127.0.0.1:1/0")
     database = _database(settings)
-    loops = make(database, settings)
+    loops = [ServiceLoop(one, database.wakeup) for one in services.services(database, settings, name)]
     for loop in loops:
         loop.start()
     time.sleep(3)

@@ -76,7 +76,7 @@ def measure(folder: Path, url: str | None) -> dict[str, float]:
         start = time.perf_counter()
         thread.start()
         while pruner.prune():
-            time.sleep(pruner.due_in() or 0)
+            time.sleep(pruner.next_due() or 0)
         taken = time.perf_counter() - start
         over.set()
         thread.join()

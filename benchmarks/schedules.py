@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from functory.engine.database import counters, migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
-from functory.roles.services import ticker_loop
+from functory.roles.service_loop import ServiceLoop
 from functory.triggers.sources.schedules import ScheduleConfig
 from functory.triggers.sources.schedules.ticker import Ticker
 from tests.services.installation import Missing, find
@@ -99,7 +99,7 @@ def analyse(database: Database) -> None:
 
 def measure_idle(database: Database, settings: Settings, server: psutil.Process | None) -> dict[str, float]:
     """Percent of one core that the ticker's loop takes, and the database server for it, with nothing due."""
-    loop = ticker_loop(database, settings)
+    loop = ServiceLoop(Ticker(database, settings), database.wakeup)
     loop.start()
     time.sleep(1)
     before, before_there, start = time.process_time(), _cpu_seconds(server), time.perf_counter()
@@ -120,12 +120,12 @@ def measure_due_at_once(database: Database, settings: Settings) -> dict[str, Any
     ticker = Ticker(database, settings)
     late: list[float] = []
     while len(late) < AT_ONCE:
-        ticker.tick()
+        ticker.run_once()
         ended = (database.clock.now() - moment).total_seconds()
         with database.read() as tx:
             done = tx.scalar(sa.select(sa.func.count()).select_from(schema.schedule_tick))
         late += [ended] * (done - len(late))
-        left = ticker.due_in()
+        left = ticker.next_due()
         if left:
             # As the loop waits: until it is due, or for the next look.
             time.sleep(min(settings.poll_seconds, left))
@@ -142,7 +142,7 @@ def drain(database: Database, settings: Settings) -> float:
     """Ticks a second while 10,000 are due."""
     ticker = Ticker(database, settings)
     start = time.perf_counter()
-    while ticker.tick():
+    while ticker.run_once():
         pass
     seconds = time.perf_counter() - start
     return round(STORED / seconds, 1)

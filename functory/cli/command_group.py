@@ -1,4 +1,4 @@
-"""What every noun shares: its Typer app, and the question before something is lost."""
+"""Parts that commands share: the Typer application of a noun, common options, the question before a deletion."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from typing import Annotated
 
 import typer
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Migrate = Annotated[
+    bool, typer.Option("--migrate", help="Upgrade the database to this version's schema first.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port to listen on; 0 takes a free one. Default: FUNCTORY_PORT.",
+        show_default=False,
+    ),
+]
 
 
 def command_group(help_: str) -> typer.Typer:
-    """An app for one noun; its verbs are added with ``@app.command(epilog="Example: …")``."""
+    """Make the application of one noun; its verbs are added with ``@app.command(epilog="Example: …")``."""
     return typer.Typer(
         help=help_,
         no_args_is_help=True,
@@ -23,7 +35,7 @@ def command_group(help_: str) -> typer.Typer:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is lost. Raises :class:`Invalid` where nobody can answer, Abort for a no."""
+    """Ask before something is deleted. Raises :class:`Invalid` without a terminal, :class:`typer.Abort` for a no."""
     from functory.engine.errors import Invalid
 
     if yes:

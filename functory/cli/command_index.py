@@ -34,7 +34,7 @@ _CLI = "functory.cli.commands"
 SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
     "Start": (
         CommandEntry("demo", f"{_CLI}.demo", "demo", "watch an event travel, in a temporary folder"),
-        CommandEntry("dev", f"{_CLI}.roles", "dev", "run all roles in one process, for development"),
+        CommandEntry("dev", f"{_CLI}.dev", "dev", "run all roles in one process, for development"),
         CommandEntry(
             "run", f"{_CLI}.function", "app", "run a stored function and print its result", verb="run"
         ),
@@ -70,13 +70,13 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry("db", f"{_CLI}.db", "app", "the database: schema, backup, restore, prune"),
     ),
     "Roles": (
-        CommandEntry("server", f"{_CLI}.roles", "server", "HTTP API"),
-        CommandEntry("router", f"{_CLI}.roles", "router", "events to executions"),
-        CommandEntry("worker", f"{_CLI}.roles", "worker", "executions to results (a Celery worker)"),
+        CommandEntry("server", f"{_CLI}.server", "server", "HTTP API"),
+        CommandEntry("router", f"{_CLI}.router", "router", "events to executions"),
+        CommandEntry("worker", f"{_CLI}.worker", "worker", "executions to results (a Celery worker)"),
         CommandEntry(
-            "scheduler", f"{_CLI}.roles", "scheduler", "schedules; sends what is due, ends what is lost"
+            "scheduler", f"{_CLI}.scheduler", "scheduler", "schedules; sends what is due, ends what is lost"
         ),
-        CommandEntry("watcher", f"{_CLI}.roles", "watcher", "listens to files, queues and plug-ins"),
+        CommandEntry("watcher", f"{_CLI}.watcher", "watcher", "listens to files, queues and plug-ins"),
     ),
     "Look": (
         CommandEntry("status", f"{_CLI}.status", "status", "open work, workers, counts"),

@@ -13,21 +13,30 @@ from celery import Celery
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
-from functory.workers.app import TASK
+from functory.workers.app import TASK, make_app
 
 
-class Dispatcher:
+class Dispatcher(Service):
     """Sends batches; any number of dispatchers may run. Not shared between threads."""
 
-    def __init__(self, database: Database, settings: Settings, app: Celery) -> None:
+    name, topic = "dispatcher", "executions"
+
+    def __init__(self, database: Database, settings: Settings, app: Celery | None = None) -> None:
+        self.poll_seconds = settings.poll_seconds
         self._database = database
         self._settings = settings
-        self._app = app
+        self._app = app or make_app(settings)
         self._connection: Any = None
         self._producer: Any = None
         self._throttle = dispatch.DispatchThrottle()
+
+    def run_once(self) -> bool:
+        """Send one batch. Always False: an execution that no worker has room for waits for :meth:`next_due`."""
+        self.dispatch_batch()
+        return False
 
     def dispatch_batch(self) -> int:
         """Send due executions. Returns how many. Raises :class:`Unavailable` without a broker or database."""
@@ -41,7 +50,7 @@ class Dispatcher:
         metrics.dispatched.inc(sent)
         return sent
 
-    def due_in(self) -> float | None:
+    def next_due(self) -> float | None:
         """Seconds until a retry or a delayed execution is due, or the full window may have places again."""
         return self._throttle.seconds_until_next_round(self._database.clock.now())
 

@@ -153,7 +153,7 @@ class Stage:
                 pass
             if not world.rows(schema.buffered_match):
                 break
-            self.clock.advance(world.turn.due_in() or 0)
+            self.clock.advance(world.turn.next_due() or 0)
         else:
             raise AssertionError("something waits for ever")
         world = self.worlds[0]

@@ -31,8 +31,12 @@ from functory.engine.executions.compensation import plan as compensation_plan
 from functory.engine.executions.compensation import steps
 from functory.engine.functions import dependencies, undoing, versions
 from functory.engine.serialization import json_schema
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
+
+# Each finished execution wakes this service; under load it waits this long between two rounds.
+COALESCE_SECONDS = 0.05
 
 OPEN = ("waiting", "pending", "running")
 
@@ -43,6 +47,21 @@ class _SagaProgress:
 
     states: Counter[str] = field(default_factory=Counter)
     result: str | None = None
+
+
+class Compensator(Service):
+    """Runs the compensations of failed executions, one step of each plan in a round."""
+
+    name, topic, coalesce_seconds = "compensator", "finished", COALESCE_SECONDS
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self.poll_seconds = settings.poll_seconds
+        self._database = database
+        self._settings = settings
+
+    def run_once(self) -> bool:
+        """Advance one batch of plans. True when it was full. Raises :class:`Unavailable`."""
+        return advance(self._database, self._settings) >= self._settings.batch_size
 
 
 def advance(database: Database, settings: Settings) -> int:

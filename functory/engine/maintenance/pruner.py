@@ -15,6 +15,7 @@ import structlog
 from functory.engine.database import partitions
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import pruning
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 
@@ -24,8 +25,10 @@ log = structlog.get_logger("functory.pruner")
 PASS_INTERVAL_SECONDS = 300.0
 
 
-class Pruner:
+class Pruner(Service):
     """One step at a time; any number of pruners may run."""
+
+    name, topic, poll_seconds = "pruner", None, PASS_INTERVAL_SECONDS
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -33,6 +36,11 @@ class Pruner:
         self._steps: Iterator[Counter[str]] | None = None
         self._rest: float | None = None
         self._gone: Counter[str] = Counter()
+
+    def run_once(self) -> bool:
+        """Run one step. Always False: the pruner rests between two steps. Raises :class:`Unavailable`."""
+        self.prune()
+        return False
 
     def prune(self) -> bool:
         """One step of a pass, or the beginning of one. True while the pass goes on. Raises :class:`Unavailable`."""
@@ -53,7 +61,7 @@ class Pruner:
         self._steps, self._rest = steps, time.monotonic() - start
         return True
 
-    def due_in(self) -> float | None:
+    def next_due(self) -> float | None:
         """Seconds until the next step; None when a pass is over."""
         return self._rest
 

@@ -11,6 +11,7 @@ import structlog
 
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import lease_recovery
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 
@@ -20,10 +21,13 @@ log = structlog.get_logger("functory.reaper")
 SLOW = 0.25
 
 
-class Reaper:
+class Reaper(Service):
     """One round at a time; any number of reapers may run."""
 
+    name, topic = "reaper", None
+
     def __init__(self, database: Database, settings: Settings, *, trust_at_once: bool = False) -> None:
+        self.poll_seconds = max(0.2, settings.lease_seconds / 6)
         self._database = database
         self._settings = settings
         clock = database.clock
@@ -32,6 +36,10 @@ class Reaper:
         self._missed = False
         # By how much the clock of leases is ahead of the one that nobody sets; unknown before the first round.
         self._offset: float | None = None
+
+    def run_once(self) -> bool:
+        """Run one round of :meth:`reap`. True when something was ended. Raises :class:`Unavailable`."""
+        return any(self.reap().values())
 
     def reap(self) -> dict[str, int]:
         """One round. Returns what was done by kind; nothing while an outage is not long enough past.

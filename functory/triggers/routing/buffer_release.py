@@ -103,7 +103,7 @@ class BufferRelease:
         """Whether every bucket has been looked at as of this number of the trigger set."""
         return version == self._checked_version
 
-    def due_in(self) -> float | None:
+    def next_due(self) -> float | None:
         """Seconds until the next bucket is due; None when only an event can change anything."""
         with self._database.read() as tx:
             first = buffers.next_due(tx)

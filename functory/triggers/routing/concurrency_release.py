@@ -53,7 +53,7 @@ class ConcurrencyRelease:
         more = self._cancel() if cancel else False
         return (self._grant() if grant else False) or more
 
-    def due_in(self) -> float | None:
+    def next_due(self) -> float | None:
         """Seconds until the next execution that is held may stand in line."""
         with self._database.read() as tx:
             moment = concurrency.next_due(tx)

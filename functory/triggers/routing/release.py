@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from functory.engine.database.connection import Database
 from functory.engine.flow_control import activity
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.triggers.routing.buffer_release import BufferRelease
 from functory.triggers.routing.concurrency_release import ConcurrencyRelease
 from functory.triggers.routing.trigger_set import TriggerSet
 
 
-class Release:
+class Release(Service):
     """Looks at due buckets, cancellations and lanes. Any number of processes may take turns: rows are locked."""
 
+    name, topic = "release", "flow"
+
     def __init__(self, database: Database, settings: Settings) -> None:
+        self.poll_seconds = settings.poll_seconds
         triggers = TriggerSet()
         self._database = database
         self._buffers = BufferRelease(database, settings, triggers)
@@ -32,9 +36,9 @@ class Release:
         more = buckets and self._buffers.run_once()
         return (there.has_pending_releases and self._concurrency.run_once()) or more
 
-    def due_in(self) -> float | None:
+    def next_due(self) -> float | None:
         """Seconds until something is due; None when only an event or an ending can change anything."""
         if self._idle:
             return None
-        moments = [self._buffers.due_in(), self._concurrency.due_in()]
+        moments = [self._buffers.next_due(), self._concurrency.next_due()]
         return min((moment for moment in moments if moment is not None), default=None)

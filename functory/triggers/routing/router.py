@@ -20,6 +20,7 @@ from functory.engine.errors import Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.flow_control.buffers import BufferedMatch
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import cancel_on, firings, idempotency, kill_switch
@@ -59,14 +60,21 @@ class RoutingResult(FiringCounts):
         self.oldest_age = max(self.oldest_age, other.oldest_age)
 
 
-class Router:
-    """Routes batches until nothing is pending; ``functory.roles.services`` has the loop around it."""
+class Router(Service):
+    """Routes batches until nothing is pending."""
+
+    name, topic = "router", "events"
 
     def __init__(self, database: Database, settings: Settings) -> None:
+        self.poll_seconds = settings.poll_seconds
         self._database = database
         self._settings = settings
         self._evaluator = TriggerEvaluator(settings)
         self._triggers = TriggerSet()
+
+    def run_once(self) -> bool:
+        """Route one batch. True when it was full. Raises :class:`Unavailable`."""
+        return self.route_batch().events >= self._settings.batch_size
 
     def route_batch(self) -> RoutingResult:
         """Route up to one batch of pending events. Raises :class:`Unavailable`.

@@ -22,6 +22,7 @@ import structlog
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.sources.store import ClaimedSource, Sources
 from functory.triggers.sources.plugin import SourcePlugin
@@ -39,12 +40,14 @@ CLOSE_SECONDS = 8.0
 CLAIMED_AT_ONCE = 100
 
 
-class SourceSupervisor:
+class SourceSupervisor(Service):
     """Claims sources, runs each in a thread, renews their leases, and starts again what has failed.
 
     ``installed`` gives the kinds by name (the entry points, without it); ``monotonic`` and ``rng`` are time and
     chance of leases and pauses.
     """
+
+    name, topic = "source_supervisor", "sources"
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class SourceSupervisor:
         monotonic: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
+        self.poll_seconds = settings.poll_seconds
         self._database = database
         self._settings = settings
         self._store = Sources(database)
@@ -87,6 +91,10 @@ class SourceSupervisor:
         for one in self._runners:
             one.clear_old_failure()
         return self._start()
+
+    def next_due(self) -> float:
+        """Seconds until the next round, short enough to renew leases in time."""
+        return self._settings.lease_seconds / 10
 
     def close(self) -> None:
         """End every source and let go of it."""
@@ -174,7 +182,7 @@ class SourceSupervisor:
         log.info("source runs here", kind=held.row["kind"], source=held.row["name"], fence=held.fence)
         one.start()
         if self._guard is None:
-            self._guard = threading.Thread(target=self._watch, name="functory-keeper-guard", daemon=True)
+            self._guard = threading.Thread(target=self._watch, name="functory-source-guard", daemon=True)
             self._guard.start()
 
     def _stop_late(self) -> None:

@@ -135,7 +135,7 @@ def lived(chaos: Chaos, url: str, begin: datetime) -> set[tuple[str, str, dateti
         while clock.now() < begin + LENGTH:
             clock.advance(min(chaos.rng.uniform(60, 2400), (begin + LENGTH - clock.now()).total_seconds()))
             for ticker in chaos.rng.sample(tickers, 2):
-                while ticker.tick():
+                while ticker.run_once():
                     pass
         with client.database.read() as tx:
             statement = sa.select(source.c.name, schedule_tick.c.fire_time_utc).join(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from functory.cli.commands.roles import COMMANDS
+from functory.cli.command_index import SECTIONS
 from functory.engine.settings import Settings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -23,7 +23,8 @@ def services() -> dict[str, dict]:
 
 
 def test_the_compose_file_runs_each_role_of_a_deployment(services: dict[str, dict]) -> None:
-    assert {service["command"][0] for service in services.values()} == (set(COMMANDS) - {"dev"}) | {"db"}
+    roles = {entry.name for entry in SECTIONS["Roles"]}
+    assert {service["command"][0] for service in services.values()} == roles | {"db"}
     for service in services.values():
         assert int(service["stop_grace_period"].removesuffix("s")) > GRACE
         names = {name.removeprefix("FUNCTORY_").lower() for name in service["environment"]}

@@ -84,19 +84,19 @@ def test_roles_wait_for_a_database_and_a_broker_that_are_away(
     ):
         server, router = (roles.start(role, wait=False) for role in ("server", "router"))
         for role in (server, router):
-            role.wait_for("waiting for the database")
+            role.wait_for("database unavailable")
         url = f"http://127.0.0.1:{roles.settings.port}"
         assert get(f"{url}/healthz") == (200, {"status": "alive"})
         status, answer = get(f"{url}/readyz")
         assert (status, answer["ready"], answer["checks"]["database"]["ok"]) == (503, False, False)
 
         impatient = roles.start("scheduler", wait=False)
-        impatient.wait_for("waiting for the database")
+        impatient.wait_for("database unavailable")
         assert impatient.stop() == 0
 
         roles_before = [role.pid for role in (server, router)]
         database.open()
-        server.wait_for("the broker is away")
+        server.wait_for("broker unavailable")
         # What it has heard of the database is a second old at the most.
         wait_for(lambda: get(f"{url}/readyz")[0] == 200, "readiness without the broker")
         answer = get(f"{url}/readyz")[1]
@@ -127,7 +127,7 @@ def test_no_password_is_ever_printed(tmp_path: Path) -> None:
     with Roles(tmp_path, **away) as roles:
         here = f"sqlite:///{tmp_path}/rows.db"
         waiting = [
-            (roles.start("router", wait=False), "waiting for the database"),
+            (roles.start("router", wait=False), "database unavailable"),
             (roles.start("worker", "--migrate", wait=False, database_url=here), "Cannot connect"),
             (
                 roles.spawn([str(SCRIPTS / "celery"), "-A", "functory.workers.app", "worker"], name="celery"),

@@ -19,6 +19,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import counter, verification
 from functory.engine.database.transaction import Tx
 from functory.engine.maintenance.invariants import CODES, InvariantResult, verify
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 
 log = structlog.get_logger("functory.verify")
@@ -38,13 +39,21 @@ POLL_SECONDS = 30.0
 _NEXT, _WHOLE = "verify: next look", "verify: next look at everything"
 
 
-class Verifier:
+class Verifier(Service):
     """Looks when it is due. Not shared between threads."""
 
+    name, topic = "verifier", None
+
     def __init__(self, database: Database, settings: Settings) -> None:
+        self.poll_seconds = min(POLL_SECONDS, settings.verify_seconds or POLL_SECONDS)
         self._database = database
         self._settings = settings
         self._from = database.clock.monotonic() + min(FIRST_SECONDS, settings.verify_seconds)
+
+    def run_once(self) -> bool:
+        """Run :meth:`verify_if_due`. Always False: the next look has its time. Raises :class:`Unavailable`."""
+        self.verify_if_due()
+        return False
 
     def verify_if_due(self) -> list[InvariantResult]:
         """What this round found; empty when nothing was due or another process looks. Raises :class:`Unavailable`."""

@@ -21,6 +21,7 @@ import structlog
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError, Unavailable
+from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.sources import schedules
 from functory.engine.telemetry import metrics
@@ -57,10 +58,13 @@ class _Done:
     more: bool = False
 
 
-class Ticker:
-    """Writes the ticks that are due."""
+class Ticker(Service):
+    """Writes the events of schedules that are due."""
+
+    name, topic = "ticker", "sources"
 
     def __init__(self, database: Database, settings: Settings) -> None:
+        self.poll_seconds = settings.poll_seconds
         self._database = database
         self._settings = settings
         self._configs: dict[str, tuple[int, ScheduleConfig]] = {}
@@ -69,7 +73,7 @@ class Ticker:
         self._failures_seen_until: datetime | None = None
         self._next_failure_check = 0.0
 
-    def tick(self) -> bool:
+    def run_once(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         self._blocked = False
         with self._database.read() as tx:
@@ -95,7 +99,7 @@ class Ticker:
                 self._next = schedules.next_due(tx)
         return done.more
 
-    def due_in(self) -> float | None:
+    def next_due(self) -> float | None:
         """Seconds until the next tick; None without any."""
         if self._next is None:
             return None

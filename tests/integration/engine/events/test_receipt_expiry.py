@@ -53,7 +53,7 @@ def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
 def test_ticks_are_forgotten_too(world: "World"):
     world.sources.save("schedule", "often", {"every": "1h"})
     world.advance(3600 * 3)
-    while world.ticker.tick():
+    while world.ticker.run_once():
         pass
     ticks = len(world.rows(schema.schedule_tick))
     assert ticks

@@ -206,7 +206,7 @@ def test_a_paused_trigger_keeps_what_waits_until_it_is_resumed(world: World, flo
     world.advance(100)
     settle(world)
     assert ran(world) == [] and len(world.rows(schema.buffered_match)) == 1
-    assert world.turn.due_in() is None, "nothing is due while it is paused"
+    assert world.turn.next_due() is None, "nothing is due while it is paused"
     world.triggers.resume("t")
     settle(world)
     assert ran(world) == [1]
@@ -431,10 +431,10 @@ def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable
 
 def test_matches_are_due_when_the_loop_is_told(world: World, flow: Any) -> None:
     flow(debounce={"period": "10s"})
-    assert world.turn.due_in() is None
+    assert world.turn.next_due() is None
     emit(world, 1)
     settle(world)
-    assert world.turn.due_in() == pytest.approx(10)
+    assert world.turn.next_due() == pytest.approx(10)
 
 
 def test_many_keys_are_decided_in_a_few_statements_a_round(world: World, flow: Any) -> None:

@@ -284,7 +284,7 @@ def test_a_throttled_execution_takes_no_place_before_its_time(world: World) -> N
     emit(world, 3, k="b")
     settle(world)
     assert waves(world) == [[1], [3]]
-    assert world.turn.due_in() == pytest.approx(10, abs=0.01)
+    assert world.turn.next_due() == pytest.approx(10, abs=0.01)
     world.advance(10)
     turn(world)
     assert waves(world) == [[2]]
@@ -399,7 +399,7 @@ def test_a_turn_asks_one_question_while_nothing_waits(world: World) -> None:
     while world.turn.run_once():
         pass
     with world.statements() as sent:
-        assert (world.turn.run_once(), world.turn.due_in()) == (False, None)
+        assert (world.turn.run_once(), world.turn.next_due()) == (False, None)
     assert len(sent) == 1
     emit(world, 1)
     world.route()

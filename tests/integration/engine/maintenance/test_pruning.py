@@ -413,10 +413,10 @@ def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Cal
     world.advance(31 * DAY)
     pruner = Pruner(world.database, world.settings)
     assert pruner.prune()
-    assert pruner.due_in() is not None
+    assert pruner.next_due() is not None
     while pruner.prune():
         pass
-    assert pruner.due_in() is None
+    assert pruner.next_due() is None
     assert world.rows(schema.event) == []
     keeper = Pruner(world.database, make_world().settings)
     order(world)

@@ -59,7 +59,7 @@ def go(world: World, second: float) -> None:
     for _ in range(1000):
         while world.turn.run_once():
             pass
-        due = world.turn.due_in()
+        due = world.turn.next_due()
         left = second - seconds(world)
         if due is None or due > left:
             break

@@ -144,7 +144,7 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
     ):
         roles.migrate()
         worker = roles.start("worker", "--pool", pool, "--slots", "2")
-        roles.start("router").wait_for("the broker is away")
+        roles.start("router").wait_for("broker unavailable")
         with roles.client() as functory:
             functory.functions.save(ADD)
             assert functory.gather([functory.submit("add", n, 1) for n in range(4)], timeout=60) == [

@@ -49,7 +49,7 @@ def service(world: World) -> Schedules:
 def tick(world: World, ticker: Ticker | None = None) -> list[str]:
     """Run a ticker until it has nothing more to do. Returns the times that it wrote, in the order of the events."""
     before = {row["id"] for row in world.rows(schema.event)}
-    while (ticker or world.ticker).tick():
+    while (ticker or world.ticker).run_once():
         pass
     return [row["data"]["fire_time"] for row in due_events(world) if row["id"] not in before]
 
@@ -102,17 +102,17 @@ def test_a_new_schedule_begins_with_the_present(world: World) -> None:
 
 
 def test_the_ticker_says_when_it_is_needed_next_and_asks_once_while_idle(world: World) -> None:
-    assert world.ticker.tick() is False and world.ticker.due_in() is None
+    assert world.ticker.run_once() is False and world.ticker.next_due() is None
     service(world).save("hourly", every="1h")
-    world.ticker.tick()
-    assert world.ticker.due_in() == 3600
+    world.ticker.run_once()
+    assert world.ticker.next_due() == 3600
     with world.statements() as sent:
-        world.ticker.tick()
+        world.ticker.run_once()
     assert len(sent) == 1 and "min(schedule.next_at)" in sent[0]
     world.advance(3600)
-    assert world.ticker.due_in() == 0
-    world.ticker.tick()
-    assert world.ticker.due_in() == 3600
+    assert world.ticker.next_due() == 0
+    world.ticker.run_once()
+    assert world.ticker.next_due() == 3600
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_another_ticker_has_locked_is_left_to_it(make_world: Callable[..., 
         assert len(schedules.lock_due(tx, 1)) == 1
         assert len(tick(other)) == 1
         # What is locked is not asked for without a pause.
-        assert other.ticker.tick() is False and (other.ticker.due_in() or 0) > 0
+        assert other.ticker.run_once() is False and (other.ticker.next_due() or 0) > 0
     assert len(tick(one)) == 1 and len(due_events(one)) == 2
 
 
@@ -208,7 +208,7 @@ def killed_before_the_commit(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(schedules, "write_decisions", dying)
         try:
-            ticker.tick()
+            ticker.run_once()
         except Killed:
             pass
 
@@ -255,7 +255,7 @@ def test_whatever_happens_the_ticks_are_those_of_the_calendar(
             killed_before_the_commit(two["one"], monkeypatch)
         else:
             latest = max(latest, world.clock.now())
-            while two[who].tick():
+            while two[who].run_once():
                 pass
     fired = [
         tick["fire_time_utc"]
@@ -287,7 +287,7 @@ def test_paused_times_pass_and_are_not_caught_up(world: World) -> None:
     row = mine.get("s")
     assert (row["state"], row["note"], row["next_at"]) == ("paused", "stocktaking", None)
     world.advance(1500)
-    assert tick(world) == [] and world.ticker.due_in() is None
+    assert tick(world) == [] and world.ticker.next_due() is None
     assert mine.next("s", 1)[0]["fire_time"] == START + timedelta(minutes=40)
     assert mine.resume("s") == (START + timedelta(minutes=10), 2)
     assert mine.resume("s") == (None, 0)
@@ -326,7 +326,7 @@ def test_moments_fire_once_each_and_then_the_schedule_is_over(world: World) -> N
     assert tick(world) == [at("02:00")]
     row = mine.get("s")
     assert (row["state"], row["next_at"]) == ("enabled", None)
-    assert world.ticker.tick() is False and world.ticker.due_in() is None
+    assert world.ticker.run_once() is False and world.ticker.next_due() is None
     with pytest.raises(Invalid, match="is past"):
         mine.save("s", at="2026-01-01T01:00")
 
@@ -449,18 +449,18 @@ def test_a_failure_after_all_retries_pauses_a_schedule_that_asks_for_it(world: W
     (execution,) = world.rows(schema.execution)
     world.finish(world.claim(execution), "failed")
     world.advance(30)
-    world.ticker.tick()
+    world.ticker.run_once()
     assert mine.get("s")["state"] == "enabled"  # it is tried again
     world.finish(world.claim(execution), "failed")
     world.advance(1)
-    world.ticker.tick()
+    world.ticker.run_once()
     row = mine.get("s")
     assert (row["state"], row["note"]) == ("paused", f"execution {execution['id']} of report failed")
     world.advance(600)
     assert tick(world) == []
     # Resumed, it is not paused again by what has been.
     mine.resume("s")
-    Ticker(world.database, world.settings).tick()
+    Ticker(world.database, world.settings).run_once()
     world.advance(600)
     assert tick(world) == [at("00:30")] and mine.get("s")["state"] == "enabled"
 
@@ -493,7 +493,7 @@ def test_failures_of_others_and_of_what_a_tick_led_to_further_down_pause_nothing
         while world.rows(schema.execution, schema.execution.c.id == row["id"])[0]["state"] == "queued":
             world.finish(world.claim(row), "failed")
             world.advance(30)
-    world.ticker.tick()
+    world.ticker.run_once()
     assert mine.get("s")["state"] == "enabled"
 
 
@@ -596,7 +596,7 @@ def test_a_schedule_that_cannot_be_read_is_told_of_and_stops_nobody_else(
         patch.setattr(tickers, "parse_config", refuse)
         assert tick(world) == [at("00:10")]
         assert "timezone: gone" in mine.get("bad")["problem"]
-        assert world.ticker.due_in() == 60
+        assert world.ticker.next_due() == 60
     world.advance(60)
     assert tick(world) == [at("00:10")]
     assert mine.get("bad")["problem"] is None

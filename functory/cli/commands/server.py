@@ -1,0 +1,65 @@
+"""``functory server``: the process that serves HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated, Any
+
+import typer
+
+from functory.cli.command_group import Migrate, Port
+
+
+def server(
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Default: FUNCTORY_HOST.", show_default=False)
+    ] = None,
+    port: Port = None,
+    migrate: Migrate = False,
+) -> int:
+    """Serve HTTP: webhooks, events, health and metrics. With the in-memory broker it runs all other roles too."""
+    from functory.client import Functory
+    from functory.roles import process
+
+    create_app, Server = import_http_server()
+    settings = process.configure("server", embedded=True)
+    settings = settings.model_copy(
+        update={"host": host or settings.host, "port": settings.port if port is None else port}
+    )
+    shutdown = process.RoleShutdown().install()
+    with contextlib.ExitStack() as stack:
+        functory = stack.enter_context(Functory(settings))
+        metrics_url = stack.enter_context(process.serve_metrics(settings))
+        http = Server(create_app(functory), settings.host, settings.port)
+        # Before the database is available, so that /readyz can say what is missing.
+        http.start()
+        process.log.info("listening", url=http.url)
+        if process.wait_for_schema(functory.database, shutdown, upgrade=migrate):
+            if settings.embedded:
+                stack.enter_context(process.expose_state_metrics(functory.database))
+            functory.start()
+            process.warn_if_broker_unavailable(settings)
+            process.print_ready_line(
+                "server", settings, url=http.url, metrics=metrics_url or f"{http.url}/metrics"
+            )
+            shutdown.wait()
+        process.log.info("stopping", role="server", grace_seconds=settings.grace_seconds)
+        return 0 if http.stop(settings.grace_seconds) else 1
+
+
+def import_http_server() -> tuple[Any, Any]:
+    """Import ``create_app`` and ``Server``. Raises :class:`Invalid` when their packages are not installed."""
+    from functory.engine.errors import Invalid
+
+    try:
+        from functory.api import create_app
+        from functory.api.server import Server
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise Invalid(
+            "the HTTP server is not installed",
+            f"there is no module {error.name}",
+            "pip install 'functory[server]'",
+        ) from None
+    return create_app, Server

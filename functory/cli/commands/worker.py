@@ -1,0 +1,100 @@
+"""``functory worker``: the process that runs executions."""
+
+from __future__ import annotations
+
+import contextlib
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from functory.cli.command_group import Migrate
+
+if TYPE_CHECKING:
+    from functory.workers.execution.executor import Executor
+
+
+class Pool(StrEnum):
+    """How the slots of a worker are run. Each execution runs in a child process of its own in any case."""
+
+    threads = "threads"
+    prefork = "prefork"
+    solo = "solo"
+
+
+def worker(
+    pool: Annotated[
+        Pool,
+        typer.Option(
+            help="threads: one process. prefork: one process per slot. solo: one execution at a time."
+        ),
+    ] = Pool.threads,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=512,
+            help="Number of executions that run at the same time. Default: FUNCTORY_WORKER_SLOTS.",
+            show_default=False,
+        ),
+    ] = None,
+    migrate: Migrate = False,
+) -> int:
+    """Run executions: as a Celery worker, or with the broker none:// by claiming them from the database."""
+    from functory.engine.database.connection import Database
+    from functory.engine.errors import Invalid
+    from functory.roles import process
+
+    settings = process.configure("worker")
+    if settings.brokerless and pool is Pool.prefork:
+        raise Invalid(
+            "--pool prefork needs a broker",
+            "FUNCTORY_BROKER_URL is none://, where one process claims for all its slots",
+            "functory worker --slots N; each execution runs in a child process of its own in any case",
+        )
+    if pool is Pool.solo:
+        slots = 1
+    if slots is not None:
+        settings = settings.model_copy(update={"worker_slots": slots})
+    shutdown = process.RoleShutdown().install()
+    with contextlib.ExitStack() as stack:
+        metrics_url = stack.enter_context(process.serve_metrics(settings))
+        # Closed again before the worker starts: a prefork child must not inherit a connection.
+        database = Database(settings.database)
+        stack.callback(database.close)
+        if not process.wait_for_schema(database, shutdown, upgrade=migrate):
+            return 0
+        database.close()
+
+        def print_ready(slots: int, executor: Executor | None) -> None:
+            process.print_ready_line(
+                "worker",
+                settings,
+                pool=pool.value,
+                slots=slots,
+                sandbox=executor.tier if executor is not None else None,
+                metrics=metrics_url,
+            )
+
+        if shutdown.requested:
+            return 0
+        # The worker installs its own signal handlers when it starts; signals that came earlier are passed to it.
+        if settings.brokerless:
+            from functory.workers.processes.brokerless_worker import BrokerlessWorker
+
+            return BrokerlessWorker(
+                settings,
+                lambda executor: print_ready(settings.worker_slots, executor),
+                shutdown.read_earlier_signals,
+            ).run()
+        from functory.workers.app import make_app
+
+        program = make_app(settings).Worker(
+            pool=pool.value,
+            concurrency=settings.worker_slots,
+            loglevel=settings.log_level.upper(),
+        )
+        program.ready = lambda worker: print_ready(worker.slots, worker.app.executor)
+        program.heard = shutdown.read_earlier_signals
+        program.start()
+        return program.exitcode or 0
