@@ -94,7 +94,7 @@ def worker(
             concurrency=settings.worker_slots,
             loglevel=settings.log_level.upper(),
         )
-        program.ready = lambda worker: print_ready(worker.slots, worker.app.executor)
-        program.heard = shutdown.read_earlier_signals
+        program.on_ready = lambda worker: print_ready(worker.slots, worker.app.executor)
+        program.read_earlier_signals = shutdown.read_earlier_signals
         program.start()
         return program.exitcode or 0
