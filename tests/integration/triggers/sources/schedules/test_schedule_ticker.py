@@ -264,7 +264,9 @@ def test_whatever_happens_the_ticks_are_those_of_the_calendar(
     calendar = parse_config(find_plugin("schedule"), config).calendar
     due = [
         time
-        for time, due in itertools.takewhile(lambda pair: pair[0] <= latest, calendar.dues(row["id"], START))
+        for time, due in itertools.takewhile(
+            lambda pair: pair[0] <= latest, calendar.due_times(row["id"], START)
+        )
         if due <= latest
     ]
     missed = row_of(world, name)["missed"]
