@@ -22,7 +22,13 @@ TEXTS = "## Words of texts that are not used"
 # The field's own terms that contain a word which is replaced elsewhere.
 ALLOWED = re.compile(r"dead[ -]letters?", re.IGNORECASE)
 # Migrations speak of the tables as they were named then; the changelog tells history; the glossary lists the words.
-LEFT_OUT = ("functory/migrations/versions/", "tests/data/", "CHANGELOG.md", "docs/explanation/glossary.md", "tests/unit/docs/test_vocabulary.py")
+LEFT_OUT = (
+    "functory/migrations/versions/",
+    "tests/data/",
+    "CHANGELOG.md",
+    "docs/explanation/glossary.md",
+    "tests/unit/docs/test_vocabulary.py",
+)
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
