@@ -27,7 +27,7 @@ TERMINAL = frozenset({"succeeded", "failed", "timed_out", "cancelled", "dead", "
 INTERRUPTED = frozenset({"lost", "released", "crashed"})
 
 # What a worker says when it finds that somebody else owns its attempt by now.
-ZOMBIE = r"the attempt had lost its lease"
+ZOMBIE = r"lease lost, (?:result refused|child killed)"
 
 
 @dataclass

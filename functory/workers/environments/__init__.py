@@ -4,6 +4,6 @@
 runs. uv does the work (``uv``), under limits and without anything of the user's configuration.
 """
 
-from functory.workers.environments.manager import Environments, package_folders, preload_modules
+from functory.workers.environments.environments import Environments, package_folders, preload_modules
 
 __all__ = ["Environments", "package_folders", "preload_modules"]

@@ -1,50 +1,32 @@
-"""What a running function may ask of the engine, answered for one claim.
+"""Host functions: the requests of a running function to the engine, answered for one claim.
 
-Every answer is stamped with the claim's own lineage and checked against its fence and its declared
-rights: the child can name a key, never an owner. Implements ``functory.workers.sandbox.protocol.host.Host``.
+Every answer carries the claim's own lineage and is checked against its fence and its grants: the child can name a
+key, never an owner. Implements ``functory.workers.sandbox.protocol.host.Host``.
 
-While the database is away an answer waits for it, as long as the function's time lasts: its code is not to blame.
+While the database is unavailable a request waits, as long as the function's time lasts.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
-from functory.engine.errors import (
-    Conflict,
-    ExecutionFailed,
-    FunctoryError,
-    Invalid,
-    Refused,
-    Unavailable,
-    Uncertain,
-    WaitTimeout,
-)
+from functory.engine.errors import Conflict, Invalid, Refused
 from functory.engine.events.store import Events
-from functory.engine.executions import store as execution_store
 from functory.engine.executions.claim import Claim
 from functory.engine.executions.store import Executions
-from functory.engine.functions import arguments as argument_binding
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.state import State
 from functory.engine.serialization import json_codec
+from functory.workers.execution.child_calls import ChildCalls
 from functory.workers.execution.denied_requests import DeniedRequests
 from functory.workers.execution.redaction import Redactor
-
-# How often a waiting request looks whether its run is still there.
-WAIT_SECONDS = 1.0
-
-# First and longest pause before a database that is away is asked again.
-PAUSE_SECONDS = 0.1
-LONGEST_PAUSE = 2.0
+from functory.workers.execution.unavailable_retry import retry_while_unavailable
 
 T = TypeVar("T")
 
@@ -54,7 +36,7 @@ WRITES = frozenset({"save", "update", "activate", "rollback"})
 
 @dataclass(frozen=True)
 class Services:
-    """The engine's services that a host needs."""
+    """The engine's services behind the host functions."""
 
     events: Events
     executions: Executions
@@ -65,7 +47,7 @@ class Services:
 
 
 class EngineHost:
-    """The host of one claim. ``lend`` is told of child executions that the claim waits for."""
+    """The host functions of one claim. ``run_child_inline`` gets the ids of children that the claim waits for."""
 
     def __init__(
         self,
@@ -77,17 +59,15 @@ class EngineHost:
         self._claim = claim
         self._cause = claim.cause
         self._services = services
-        self._run_child_inline = run_child_inline
+        self._child_calls = ChildCalls(claim, services.executions, run_child_inline, ended)
         self._ended = ended
         self._lock = threading.Lock()
         self._emitted: dict[str, int] = {}
-        self._durable: dict[str, set[int]] = {}
-        self._children: set[str] = set()
         self.opened_secrets: set[str] = set()
         self.denied_requests = DeniedRequests(self._without_secrets)
-        for told in claim.grant_warnings:
-            # Files and programs that are not granted are just not there: the log says why.
-            self.denied_requests.record_line(told)
+        for warning in claim.grant_warnings:
+            # Files and programs that are not granted are missing in the sandbox: the log says why.
+            self.denied_requests.record_line(warning)
 
     def call(
         self,
@@ -98,67 +78,20 @@ class EngineHost:
         kwargs: dict[str, Any],
         durable: bool = False,
     ) -> Any:
-        """A child execution, awaited. Raises :class:`ExecutionFailed`."""
-        if durable:
-            return self._call_durable(name, version, input, args, kwargs)
-        id_ = self._start(name, version, input, args, kwargs, dispatched=True)
-        self._run_child_inline([id_])
-        return execution_store.result_or_raise(self._wait([id_], None)[0])
-
-    def _call_durable(
-        self,
-        name: str,
-        version: int | None,
-        input_: dict[str, Any] | None,
-        args: list[Any],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        """A child execution that every attempt shares: the nth call with this content that this one makes is the nth
-        that another one has made. A number that came to no result is free again, here as there."""
-        content = json_codec.digest([name, version, input_, args, kwargs])
-        with self._lock:
-            taken = self._durable.setdefault(content, set())
-            nth = next(n for n in itertools.count(1) if n not in taken)
-            taken.add(nth)
-        key = json_codec.digest([content, nth])
-        try:
-            id_ = self._start(name, version, input_, args, kwargs, dispatched=True, step_key=key)
-            self._run_child_inline([id_])
-            return execution_store.result_or_raise(self._wait([id_], None)[0])
-        except FunctoryError:
-            with self._lock:
-                taken.discard(nth)
-            raise
+        """The result of a child execution; all attempts share a ``durable`` one. Raises :class:`ExecutionFailed`."""
+        run = self._child_calls.call_durable if durable else self._child_calls.call
+        return run(name, version, input, args, kwargs)
 
     def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
-        """A child execution on any worker; returns its id."""
-        return self._start(name, version, None, args, kwargs, dispatched=False)
+        """Start a child execution on any worker. Returns its id."""
+        return self._child_calls.submit(name, version, args, kwargs)
 
     def gather(self, ids: list[str], timeout: float | None) -> list[dict[str, Any]]:
-        """Wait for own children. Raises :class:`Refused` for a stranger's execution."""
-        strangers = [id_ for id_ in ids if id_ not in self._children]
-        if strangers:
-            raise Refused(
-                f"execution {strangers[0]} is not a child of this one", "only own children can be awaited"
-            )
-        self._run_child_inline(ids)
-        results: list[dict[str, Any]] = []
-        for row in self._wait(ids, timeout):
-            try:
-                results.append({"ok": True, "value": execution_store.result_or_raise(row)})
-            except ExecutionFailed as error:
-                results.append(
-                    {
-                        "ok": False,
-                        "state": error.state,
-                        "execution_id": error.execution_id,
-                        "error": {"type": "ExecutionFailed", "message": str(error)} | dict(error.error),
-                    }
-                )
-        return results
+        """Wait up to ``timeout`` seconds for children. Raises :class:`Refused` for an execution that is no child."""
+        return self._child_calls.gather(ids, timeout)
 
     def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002
-        """Write an event now. The same emission of a later attempt is the same event: nothing is doubled."""
+        """Store an event now. A later attempt that emits it again gets the same event."""
         content = json_codec.digest([type, subject, data])
         with self._lock:
             nth = self._emitted[content] = self._emitted.get(content, 0) + 1
@@ -175,7 +108,7 @@ class EngineHost:
         )
 
     def secret(self, name: str) -> str:
-        """A granted secret's value; remembered, so that it can be redacted from what the run leaves."""
+        """A granted secret's value. It is redacted from the results and logs of the run."""
         if name not in self._claim.grants.secrets:
             raise self._denied("secret", name, f'secrets=["{name}"]')
         value = self._retry_while_unavailable(lambda: self._services.secrets.open(name)).get_secret_value()
@@ -183,11 +116,13 @@ class EngineHost:
         return value
 
     def state_get(self, key: str) -> tuple[Any, int] | None:
+        """The value of a key of the function's state, and its version; None without one."""
         return self._retry_while_unavailable(
             lambda: self._services.state.get(self._claim.row["function"], key)
         )
 
     def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
+        """Store a value in the function's state. Returns its version."""
         return self._retry_while_unavailable(
             lambda: self._services.state.set(
                 self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause
@@ -196,6 +131,7 @@ class EngineHost:
         )
 
     def state_delete(self, key: str) -> None:
+        """Delete a key of the function's state."""
         self._retry_while_unavailable(
             lambda: self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
         )
@@ -204,7 +140,7 @@ class EngineHost:
         return Redactor(tuple(self.opened_secrets))(text)
 
     def functions(self, op: str, arguments: dict[str, Any]) -> Any:
-        """Read or change stored functions, as far as the version's permissions go."""
+        """Read or change stored functions. Raises :class:`Refused` without the permission."""
         permission = "functions:read" if op in READS else "functions:write" if op in WRITES else None
         if permission is None:
             raise Invalid(f"unknown operation {op!r}", "known are " + ", ".join(sorted(READS | WRITES)))
@@ -217,15 +153,15 @@ class EngineHost:
             raise
 
     def _denied(self, kind: str, value: str, declaration: str) -> Refused:
-        """Why the claim lacks a grant: nobody declares it, or what is declared waits for an operator."""
+        """The refusal of a missing grant: it is not declared, or its declaration waits for an operator."""
         entry = self._claim.version
-        asking = [
+        declaring = [
             code
             for code in self._claim.codes.values()
             if (kind, value) in grants.Grants.declared(code).items()
         ]
-        if asking:
-            (name, number) = asking[0]["name"], asking[0]["number"]
+        if declaring:
+            (name, number) = declaring[0]["name"], declaring[0]["number"]
             error = Refused(
                 f"the {kind} {value} is not granted",
                 f"{name} v{number} declares it, and it waits for an operator",
@@ -270,88 +206,23 @@ class EngineHost:
     def _with_grant_warnings(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A saved version, with a warning for each grant that it waits for."""
         _, waiting = self._services.grant_approvals.effective_and_pending(row)
-        told = grants.warnings(row["name"], row["number"], waiting)
-        return _public({**row, "warnings": [*row["warnings"], *told]})
+        warnings = grants.warnings(row["name"], row["number"], waiting)
+        return _public({**row, "warnings": [*row["warnings"], *warnings]})
 
     def llm(self, arguments: dict[str, Any]) -> Any:
-        """There is no gateway yet."""
+        """Language models: no gateway is installed. Raises :class:`Conflict`."""
         raise Conflict(
             "no language model is configured",
             "the gateway is not installed",
             "see docs/reference/settings.md",
         )
 
-    def _wait(self, ids: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
-        """Finished rows; gives up when the run itself has ended: nobody can kill a thread in here."""
-        left = timeout
-        while True:
-            slice_ = WAIT_SECONDS if left is None else min(WAIT_SECONDS, left)
-            try:
-                return self._retry_while_unavailable(partial(self._services.executions.wait, ids, slice_))
-            except WaitTimeout:
-                left = None if left is None else left - slice_
-                if self._ended.is_set() or (left is not None and left <= 0):
-                    raise
-
-    def _start(
-        self,
-        name: str,
-        version: int | None,
-        input_: dict[str, Any] | None,
-        args: list[Any],
-        kwargs: dict[str, Any],
-        *,
-        dispatched: bool,
-        step_key: str | None = None,
-    ) -> str:
-        def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
-            return (
-                input_ if input_ is not None else argument_binding.bind(name, row["parameters"], args, kwargs)
-            )
-
-        id_: str | None = None
-
-        def start() -> dict[str, Any]:
-            nonlocal id_
-            # Asked once more with the same id, it is started once, also when nobody knows whether it was.
-            again, id_ = id_ is not None, id_ or self._services.executions.new_id()
-            return self._services.executions.start(
-                name,
-                make,
-                version=version,
-                parent=self._cause,
-                dispatched=dispatched,
-                step_key=step_key,
-                id_=id_,
-                maybe_committed=again,
-            )
-
-        row = self._retry_while_unavailable(start)
-        self._children.add(row["id"])
-        return row["id"]
-
     def _retry_while_unavailable(self, operation: Callable[[], T], *, repeatable: bool = True) -> T:
-        """What ``ask`` returns, once the database answers; gives up when the run itself has ended.
-
-        One that is not ``repeatable`` is not asked again when nobody knows whether it was carried out.
-        """
-        pause = PAUSE_SECONDS
-        while True:
-            try:
-                return operation()
-            except Unavailable as error:
-                if (isinstance(error, Uncertain) and not repeatable) or self._ended.wait(pause):
-                    raise
-                pause = min(pause * 2, LONGEST_PAUSE)
-
-
-def error_record(error: FunctoryError) -> dict[str, Any]:
-    """An error of the engine as an execution records it."""
-    return {"type": type(error).__name__, "message": str(error)}
+        return retry_while_unavailable(operation, self._ended, repeatable=repeatable)
 
 
 def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
-    """What code may see of a version."""
+    """The fields of a version that code may see."""
     keys = [
         "name",
         "number",

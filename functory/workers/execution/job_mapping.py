@@ -1,4 +1,4 @@
-"""A claim as the sandbox's job, and what comes out of it as rows."""
+"""Maps a claim to the sandbox's job, and the outcome of its run to the result and rows that the engine stores."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ from typing import Any
 
 import msgspec
 
+from functory.engine.access.path_grants import ProtectedPaths
+from functory.engine.access.secrets import Secrets
+from functory.engine.errors import FunctoryError, Invalid, NotFound, Unavailable
 from functory.engine.executions.claim import Claim
+from functory.engine.executions.retry import AttemptResult
+from functory.engine.serialization import json_schema
 from functory.workers.environments import preload_modules
-from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits, Log, Span
+from functory.workers.execution.redaction import Redactor
+from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits, Log, Outcome, Span
+
+# The state after each status of the sandbox; every other status is a crash.
+_STATES = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "timed_out": "timed_out",
+    "killed": "cancelled",
+    "out_of_memory": "failed",
+    "output_too_large": "failed",
+    "scratch_full": "failed",
+}
 
 
 def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
-    """What the child process gets: exact code, input, grants and limits, nothing else."""
+    """Build the job of a child process: the claim's exact code, input, grants and limits.
+
+    ``packages`` are the folders of the packages that it may import.
+    """
     row, limit = claim.row, claim.limits
     by_name = {(code["name"], code["number"]): key for key, code in claim.codes.items()}
     active: dict[str, str] = {}
@@ -33,7 +53,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
             source=code["source"],
             is_async=code["is_async"],
             dependencies=names,
-            # What was allowed beyond the declarations belongs to the whole process; the host decides about each.
+            # A secret that an operator granted is usable by the whole process; the host checks each request.
             secrets=tuple(sorted({*code["secrets"], *claim.grants.secrets})),
             imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
         )
@@ -67,7 +87,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
         preload=tuple(module for code in claim.codes.values() for module in preload_modules(code))
         if packages
         else (),
-        # What an execution saved is not trusted as what a person saved: the two never share a zygote.
+        # A version saved by an execution is trusted less than a person's: the two never share a zygote.
         trust_domain="" if claim.version["cause_execution_id"] is None else "made",
         grants=Grants(
             hosts=claim.grants.hosts,
@@ -80,8 +100,75 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
     )
 
 
+def refuse_claim(claim: Claim, secrets: Secrets, protected_paths: ProtectedPaths) -> AttemptResult | None:
+    """The result of a claim that cannot start; None when it can.
+
+    Raises :class:`functory.engine.errors.Unavailable` while the database is unavailable.
+    """
+    name = f"{claim.row['function']} v{claim.row['version']}"
+    if claim.row["cancel_requested_at"] is not None:
+        return AttemptResult(
+            "cancelled", error={"type": "Cancelled", "message": "cancelled before this attempt began"}
+        )
+    try:
+        if claim.problem is not None:
+            raise claim.problem
+        json_schema.check(claim.version["input_schema"], claim.row["input"], f"input of {name}")
+        for kind, value in claim.grants.items():
+            if kind in ("read", "write"):
+                # Checked again: since the save a link or this machine's folders may lead elsewhere.
+                protected_paths.check(kind, value)
+        missing = secrets.missing(list(claim.grants.secrets))
+        if missing:
+            raise NotFound(
+                f"{name} needs the secret {missing[0]}",
+                "it is declared but not set",
+                f"functory secret set {missing[0]}",
+            )
+    except Unavailable:
+        raise
+    except FunctoryError as error:
+        return AttemptResult("failed", error=error_record(error), retryable=False)
+    return None
+
+
+def attempt_result(claim: Claim, outcome: Outcome, redact: Redactor) -> AttemptResult:
+    """The result that is stored for an outcome: output checked against its schema, secrets redacted."""
+    state = _STATES.get(outcome.status, "crashed")
+    error = outcome.error
+    if outcome.status == "killed":
+        error = {"type": "Cancelled", "message": outcome.kill_reason or "cancelled"}
+    retryable = outcome.status not in ("output_too_large", "protocol_error")
+    if state == "succeeded" and claim.version["declared"].get("validate_output"):
+        try:
+            json_schema.check(
+                claim.version["output_schema"],
+                outcome.result,
+                f"output of {claim.row['function']} v{claim.row['version']}",
+            )
+        except Invalid as wrong:
+            state, error, retryable = "failed", {"type": "InvalidOutput", "message": str(wrong)}, False
+    return AttemptResult(
+        state,
+        result=redact(outcome.result),
+        result_kind=outcome.result_kind,
+        warnings=redact(outcome.warnings),
+        error=redact(error),
+        retryable=retryable,
+        spans=[redact(span_row(span)) for span in outcome.spans],
+        logs=[redact(log_row(entry)) for entry in outcome.logs],
+        duration_seconds=outcome.duration_seconds,
+        waited_seconds=outcome.waited_seconds,
+    )
+
+
+def error_record(error: FunctoryError) -> dict[str, Any]:
+    """An error of the engine as an execution stores it."""
+    return {"type": type(error).__name__, "message": str(error)}
+
+
 def _active_version_key(claim: Claim, name: str, active: dict[str, str]) -> str:
-    """The key of an unpinned dependency: the version that was active at the claim."""
+    """The key of an unpinned dependency: its active version at the claim."""
     numbers = [code for code in claim.codes.values() if code["name"] == name]
     current = next((code for code in numbers if code["number"] == code["active"]), None)
     return f"{name}@{current['number']}" if current is not None else active[name]

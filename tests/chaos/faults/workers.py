@@ -212,7 +212,7 @@ def stop_and_resume(chaos: Chaos) -> None:
 
 def finish_refused(chaos: Chaos, counts: Counts) -> list[str]:
     """It was the database that refused, not the worker that noticed in time."""
-    if not chaos.lines("a finish was refused"):
+    if not chaos.lines("lease lost, result refused"):
         return ["no finish was refused", *zombie_refused(chaos, counts)]
     return zombie_refused(chaos, counts)
 
@@ -238,7 +238,7 @@ def stop_and_resume_blind(chaos: Chaos) -> None:
                 break
         # Where it does not come, the counts and invariants shall tell what came instead.
         with contextlib.suppress(AssertionError):
-            chaos.wait(lambda: chaos.lines("a finish was refused"), "the refusal", 120)
+            chaos.wait(lambda: chaos.lines("lease lost, result refused"), "the refusal", 120)
     finally:
         chaos.armed.unlink(missing_ok=True)
 

@@ -92,12 +92,12 @@ def test_embedded_all_that_is_declared_takes_effect(world):
     assert claimed(world).grants == EVERYTHING
     (row,) = world.rows(schema.attempt)
     assert Grants.from_json(row["sandbox"]["grants"]) == EVERYTHING
-    assert world.widenings.of(world.functions.get("work")) == (EVERYTHING, NOTHING)
+    assert world.widenings.effective_and_pending(world.functions.get("work")) == (EVERYTHING, NOTHING)
 
 
 def test_on_servers_files_and_programs_wait(served):
     served.function("work", **ALL)
-    has, waiting = served.widenings.of(served.functions.get("work"))
+    has, waiting = served.widenings.effective_and_pending(served.functions.get("work"))
     assert waiting == Grants(read=("/data/in",), write=("/data/out",), subprocess=True)
     assert claimed(served).grants == has == waiting.missing(EVERYTHING)
 
@@ -187,7 +187,7 @@ def test_more_than_what_is_declared_can_be_allowed(served):
     for kind, value in EVERYTHING.items():
         served.widenings.allow("work", 1, kind, value, reason="why not")
     assert claimed(served).grants == EVERYTHING
-    assert served.widenings.of(served.functions.get("work")) == (EVERYTHING, NOTHING)
+    assert served.widenings.effective_and_pending(served.functions.get("work")) == (EVERYTHING, NOTHING)
 
 
 def test_another_content_starts_without_and_the_same_content_has_it_again(served):
@@ -463,7 +463,7 @@ def test_the_log_of_a_run_says_what_its_functions_wait_for(served):
     ]
     served.widenings.allow("work", 1, "subprocess", reason="asked for")
     served.widenings.allow("parse", 1, "read", "/data", reason="asked for")
-    assert not claimed(served).waiting
+    assert not claimed(served).grant_warnings
 
 
 # No more rights from inside.

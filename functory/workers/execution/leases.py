@@ -1,0 +1,178 @@
+"""The leases of one worker process: the claims that it holds, from the claim until the attempt is finished.
+
+One thread renews the leases, kills the child of a cancelled execution or of a lost lease, and releases claims that
+wait too long behind another one of their message.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from functory.engine.database.connection import Database
+from functory.engine.errors import FunctoryError
+from functory.engine.executions import worker_registry
+from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.claim import Claim
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+from functory.workers.sandbox.protocol.control import Control
+
+log = structlog.get_logger("functory.worker")
+
+# How often cancel requests are read; heartbeats are rarer.
+CANCEL_CHECK_SECONDS = 1.0
+# The claims of one message run one after another. A claim that has not started after this time is released.
+CLAIM_HOLD_SECONDS = 1.0
+
+
+@dataclass
+class Running:
+    """A claim in this process, and the handle that kills its child."""
+
+    claim: Claim
+    claimed_at: float
+    control: Control = field(default_factory=Control)
+    started: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The execution's id and the claim's fence."""
+        return self.claim.id, self.claim.fence
+
+
+class Leases:
+    """The claims that one process holds. Every method may be called from many threads."""
+
+    def __init__(
+        self, database: Database, settings: Settings, attempts: Attempts, worker_id: str, tier: str
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._attempts = attempts
+        self._worker_id = worker_id
+        self._tier = tier
+        self._held: dict[tuple[str, int], Running] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def start(self) -> None:
+        """Start the thread that renews the leases."""
+        self._thread = threading.Thread(target=self._renew_until_closed, name="functory-leases", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop renewing; waits up to 5 seconds for the thread."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def add(self, claims: Sequence[Claim]) -> list[Running]:
+        """Hold new claims."""
+        now = time.monotonic()
+        added = [Running(claim, now) for claim in claims]
+        with self._lock:
+            self._held.update((running.key, running) for running in added)
+        for running in added:
+            row = running.claim.row
+            if row["attempt"] == 1:
+                metrics.execution_queue.observe(
+                    max(0.0, (row["started_at"] - row["created_at"]).total_seconds())
+                )
+        return added
+
+    def begin(self, running: Running, draining: threading.Event) -> bool:
+        """Mark a claim as started. False when it was released before, or is released here because of ``draining``."""
+        with self._lock:
+            if running.key not in self._held:
+                return False
+            running.started = not draining.is_set()
+            if not running.started:
+                del self._held[running.key]
+            self._count()
+        if not running.started:
+            try:
+                self._attempts.release([running.key], started=False)
+            except FunctoryError as error:
+                log.warning(
+                    "claim not released, its lease will expire",
+                    execution_id=running.claim.id,
+                    reason=error.why,
+                )
+        return running.started
+
+    def remove(self, running: Running) -> None:
+        """Forget a claim whose attempt has ended."""
+        with self._lock:
+            self._held.pop(running.key, None)
+            self._count()
+
+    def kill_all(self, reason: str) -> None:
+        """Kill the child of every claim."""
+        with self._lock:
+            held = list(self._held.values())
+        for running in held:
+            running.control.kill(reason)
+
+    def wait_empty(self, seconds: float, pause: float = 0.05) -> None:
+        """Wait until no claim is held, for at most ``seconds`` or until :meth:`close`."""
+        deadline = time.monotonic() + seconds
+        while self._held and time.monotonic() < deadline and not self._closed.is_set():
+            time.sleep(pause)
+
+    def _count(self) -> None:
+        metrics.worker_slots.labels("busy").set(len(self._held))
+
+    def _renew_until_closed(self) -> None:
+        last_heartbeat: float | None = None
+        while True:
+            now = time.monotonic()
+            heartbeat_due = last_heartbeat is None or now - last_heartbeat >= self._settings.heartbeat_seconds
+            try:
+                self._renew(heartbeat_due)
+                if heartbeat_due:
+                    last_heartbeat = now
+                self._release_waiting_claims(now)
+                self._attempts.reconcile()
+            except FunctoryError as error:
+                log.warning("lease renewal failed", reason=error.why)
+            except Exception:
+                log.exception("lease renewal failed")
+            if self._closed.wait(min(CANCEL_CHECK_SECONDS, self._settings.heartbeat_seconds)):
+                return
+
+    def _renew(self, heartbeat_due: bool) -> None:
+        """Renew the leases, or only read their status; kill the children of lost and cancelled claims."""
+        with self._lock:
+            held = dict(self._held)
+        if heartbeat_due:
+            status = self._attempts.heartbeat(list(held))
+            worker_registry.record_heartbeat(
+                self._database, self._worker_id, self._settings.worker_slots, self._tier
+            )
+        else:
+            status = self._attempts.lease_status(list(held))
+        for key, running in held.items():
+            if key in status.lost:
+                running.control.kill("lost")
+            elif key in status.cancel_requested:
+                running.control.kill("cancelled")
+
+    def _release_waiting_claims(self, now: float) -> None:
+        """Release claims that wait behind a long one of their message: another slot may be free."""
+        waiting: list[tuple[str, int]] = []
+        with self._lock:
+            for key, running in list(self._held.items()):
+                if not running.started and now - running.claimed_at > CLAIM_HOLD_SECONDS:
+                    waiting.append(key)
+                    del self._held[key]
+        if waiting:
+            self._attempts.release(waiting, "it waited behind a long execution", started=False)
