@@ -1,6 +1,6 @@
-"""Which addresses a granted host may lead to: public ones, and those in networks that the operator lists.
+"""Permits the addresses that a granted host may lead to: public ones, and those in networks the operator lists.
 
-A name can be made to resolve to anything, so what counts is the address that is connected to. The tables
+A name can be made to resolve to anything, so the address that is connected to is checked. The tables
 follow IANA's registries of special-purpose addresses (RFC 6890,
 https://www.iana.org/assignments/iana-ipv4-special-registry and …/iana-ipv6-special-registry).
 """
@@ -49,7 +49,7 @@ _TRANSLATED = IPv6Network("64:ff9b::/96")  # NAT64 (RFC 6052): the last 32 bits 
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """The operator's list; ``Invalid`` names what is no network."""
+    """Parse the operator's list of networks; ``Invalid`` names a wrong one."""
     found: list[Network] = []
     for text in texts:
         try:
@@ -62,8 +62,8 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def permitted(text: str, private: Iterable[Network] = ()) -> bool:
-    """Whether ``text`` is an address that may be connected to; ``private`` are the networks listed beyond
-    the public ones. False for what is no address, and for one with a zone."""
+    """Return True if ``text`` is an address that may be connected to; ``private`` lists networks beyond the public
+    ones. False for any other text, and for an address with a zone."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -75,6 +75,6 @@ def permitted(text: str, private: Iterable[Network] = ()) -> bool:
     if address.scope_id is not None or address.ipv4_mapped is not None:
         return False
     if address in _TRANSLATED:
-        # Behind the operator's own translator; where that leads is asked like any other address.
+        # Behind the operator's own translator; the address it leads to is checked like any other.
         return listed and permitted(str(IPv4Address(int(address) & 0xFFFFFFFF)), private)
     return listed or (address in _PUBLIC_6 and not any(address in network for network in _NOT_PUBLIC_6))

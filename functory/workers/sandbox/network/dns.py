@@ -1,7 +1,13 @@
-"""Asking for the addresses of names without keeping anybody waiting: a few threads that do nothing else."""
+"""Resolving names in threads of their own, because getaddrinfo(3) blocks.
+
+asyncio's own ``getaddrinfo`` uses threads that the interpreter waits for at its exit; these are daemons, so that a
+slow name server delays no exit.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import queue
 import socket
 import threading
@@ -9,9 +15,6 @@ from collections.abc import Callable, Sequence
 
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a name, best first; OSError when there are none. May block."""
-
-Found = Callable[[Sequence[str]], None]
-"""Called in a thread of the lookup's, with no address when the name leads nowhere."""
 
 _THREADS = 4
 
@@ -23,40 +26,58 @@ def resolve_with_system(host: str, port: int) -> list[str]:
 
 
 class DnsResolver:
-    """Threads start when they are needed. They are daemons: a slow name server delays nobody's exit."""
+    """Resolves at most ``_THREADS`` names at the same time. Used in one event loop; threads start when needed."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
-        self._lock = threading.Lock()
-        self._asked: queue.SimpleQueue[tuple[str, int, Found] | None] = queue.SimpleQueue()
+        self._limit = asyncio.Semaphore(_THREADS)
+        self._running = 0
         self._threads = 0
-        self._idle = 0
+        self._lookups: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
-    def resolve(self, host: str, port: int, on_resolved: Found) -> None:
-        with self._lock:
-            self._asked.put((host, port, on_resolved))
-            if self._idle < self._asked.qsize() and self._threads < _THREADS:
-                self._threads += 1
-                threading.Thread(target=self._serve, name="functory-lookup", daemon=True).start()
+    async def resolve(self, host: str, port: int, own_limit: asyncio.Semaphore) -> Sequence[str]:
+        """Return the addresses of ``host``, none when the name leads nowhere.
 
-    def stop(self) -> None:
-        """Let the threads end, each after what it is doing."""
-        with self._lock:
-            for _ in range(self._threads):
-                self._asked.put(None)
+        ``own_limit`` bounds the caller's lookups. A lookup counts until its thread has done it, also after the
+        caller was cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Sequence[str]] = loop.create_future()
 
-    def _serve(self) -> None:
-        while True:
-            with self._lock:
-                self._idle += 1
-            asked = self._asked.get()
-            with self._lock:
-                self._idle -= 1
-            if asked is None:
-                return
-            host, port, found = asked
+        def lookup() -> None:
             try:
                 addresses = self._resolve(host, port)
             except (OSError, UnicodeError):
                 addresses = []
-            found(addresses)
+            # The event loop may have been closed meanwhile.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(finish, addresses)
+
+        def finish(addresses: Sequence[str]) -> None:
+            self._running -= 1
+            self._limit.release()
+            own_limit.release()
+            if not answer.done():
+                answer.set_result(addresses)
+
+        await own_limit.acquire()
+        try:
+            await self._limit.acquire()
+        except asyncio.CancelledError:
+            own_limit.release()
+            raise
+        self._running += 1
+        self._lookups.put(lookup)
+        if self._running > self._threads:
+            self._threads += 1
+            threading.Thread(target=self._serve, name="functory-lookup", daemon=True).start()
+        return await answer
+
+    def stop(self) -> None:
+        """Let the threads end, each after what it is doing."""
+        for _ in range(self._threads):
+            self._lookups.put(None)
+
+    def _serve(self) -> None:
+        while (lookup := self._lookups.get()) is not None:
+            lookup()

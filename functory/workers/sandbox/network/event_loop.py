@@ -1,223 +1,153 @@
-"""One thread that waits for many descriptors: what the broker of granted hosts runs on.
+"""The thread that carries granted connections: one asyncio event loop.
 
-Every callback runs in that thread and must not block; other threads come in through ``submit``. The thread
-starts with the first ``submit``. After a fork, the copy has no thread: ``forsake`` closes what it inherited,
-and a new reactor takes its place.
+The thread starts with the first ``submit``. After a fork, the copy has no thread: ``close_inherited`` closes what
+it inherited, and a new ``EventLoopThread`` takes its place.
 """
 
 from __future__ import annotations
 
-import contextlib
-import heapq
-import os
+import asyncio
 import select
+import selectors
 import socket
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from itertools import count
 from typing import Any, TypeVar
 
-import structlog
-
-from functory.workers.sandbox.protocol.control import EventFd
-
-_log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
-Handler = Callable[[int], None]
-"""Called with the events of epoll(7) that are there."""
+_inherited: list[Any] = []  # of a forked copy: tasks that were collected would run on in it
 
 
-class Timer:
-    """A callback at a time; ``cancel`` may come late or twice."""
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self, selector: selectors.BaseSelector, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        super().__init__(selector)
 
-    __slots__ = ("callback",)
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
+    def time(self) -> float:
+        return self._monotonic()
 
 
-class EventLoop:
-    """``monotonic`` is the clock of timers, in seconds."""
+class EventLoopThread:
+    """``monotonic`` is the clock of the event loop, in seconds."""
 
     def __init__(self, name: str, monotonic: Callable[[], float]) -> None:
-        self.monotonic = monotonic
         self._name = name
+        self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._stopped = False
-        self._actions: deque[tuple[Callable[[], Any], Future]] = deque()
-        self._handlers: dict[int, tuple[socket.socket, Handler]] = {}
-        self._closing: list[socket.socket] = []
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._serial = count()
-        self._epoll: select.epoll | None = None
-        self._wake: EventFd | None = None
+        self._thread: threading.Thread | None = None
+        self._selector: selectors.BaseSelector | None = None
+        self._loop: _Loop | None = None
+        self._sockets: set[socket.socket] = set()
+        self._hangups: select.epoll | None = None
+        self._on_hangup: dict[int, Callable[[], Any]] = {}
 
-    def submit(self, action: Callable[[], _T]) -> Future[_T]:
-        """Run ``action`` in the thread. RuntimeError when the reactor has stopped."""
-        future: Future[_T] = Future()
+    def submit(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Future[_T]:
+        """Run a coroutine in the thread. RuntimeError when the event loop has stopped."""
         with self._lock:
             if self._stopped:
-                raise RuntimeError("the reactor has stopped")
-            if self._thread is None:
-                self._epoll = select.epoll()
-                self._wake = EventFd()
-                self._epoll.register(self._wake.fileno(), select.EPOLLIN)
-                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-                self._thread.start()
-            self._actions.append((action, future))
-            assert self._wake is not None
-            self._wake.set()
-        return future
-
-    def call_soon(self, action: Callable[[], None]) -> None:
-        """Like ``submit``, for who waits for nothing: forgotten when the reactor has stopped."""
-        with contextlib.suppress(RuntimeError):
-            self.submit(action)
+                raise RuntimeError("the event loop has stopped")
+            return asyncio.run_coroutine_threadsafe(work(), self._loop or self._start())
 
     def stop(self) -> None:
-        """End the thread after what was submitted so far, and close all that it watched."""
+        """End the thread after what was submitted so far."""
         with self._lock:
             if self._stopped:
                 return
             self._stopped = True
-            thread, wake = self._thread, self._wake
-            if wake is not None:
-                wake.set()
-        if thread is not None:
-            thread.join()
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread is not None:
+            self._thread.join()
 
     def close_inherited(self) -> None:
-        """In a forked copy: close our copies of all that is watched. The original's thread keeps its own.
+        """In a forked copy: close our copies of all sockets. The original's thread keeps its own.
 
-        Nothing is unregistered: the epoll instance is shared with the original.
+        Nothing is unregistered: the epoll instances are shared with the original.
         """
         self._stopped = True
-        for source, _ in list(self._handlers.values()):
-            source.close()
-        for source in self._closing:
-            source.close()
-        if self._epoll is not None:
-            self._epoll.close()
-        if self._wake is not None:
-            os.close(self._wake.fileno())
+        for sock in list(self._sockets):
+            sock.close()
+        if self._selector is None or self._hangups is None or (watched := self._selector.get_map()) is None:
+            return
+        _inherited.append((self, list(watched.values())))
+        self._selector.close()
+        self._hangups.close()
+        # asyncio offers no way to close a loop whose thread is gone.
+        for name in ("_ssock", "_csock"):
+            getattr(self._loop, name).close()
 
-    def watch(self, source: socket.socket, events: int, handler: Handler) -> None:
-        """Call ``handler`` for ``events`` of ``source``; EPOLLHUP and EPOLLERR are always among them."""
-        assert self._epoll is not None
-        self._handlers[source.fileno()] = (source, handler)
-        self._epoll.register(source.fileno(), events)
+    def track(self, sock: socket.socket) -> socket.socket:
+        """Make a socket one that never waits, and that a forked copy closes."""
+        sock.setblocking(False)
+        self._sockets.add(sock)
+        return sock
 
-    def change(self, source: socket.socket, events: int) -> None:
-        assert self._epoll is not None
-        self._epoll.modify(source.fileno(), events)
+    def close(self, sock: socket.socket) -> None:
+        self._sockets.discard(sock)
+        if self._on_hangup.pop(sock.fileno(), None) is not None and self._hangups is not None:
+            self._hangups.unregister(sock.fileno())
+        sock.close()
 
-    def release(self, source: socket.socket) -> None:
-        """Watch it no longer."""
-        assert self._epoll is not None
-        if self._handlers.pop(source.fileno(), None) is not None:
-            self._epoll.unregister(source.fileno())
+    def on_hangup(self, sock: socket.socket, callback: Callable[[], Any]) -> None:
+        """Call ``callback`` once both directions of a connection have ended (EPOLLHUP, epoll_ctl(2)).
 
-    def discard(self, source: socket.socket) -> None:
-        """Watch it no longer and close it, once: after the events at hand, of which some may name its number."""
-        if source.fileno() >= 0 and source not in self._closing:
-            self.release(source)
-            self._closing.append(source)
+        asyncio reports only that there is something to read: of a connection that is half closed, always.
+        """
+        assert self._hangups is not None
+        self._on_hangup[sock.fileno()] = callback
+        self._hangups.register(sock.fileno(), 0)
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(callback)
-        heapq.heappush(self._timers, (when, next(self._serial), timer))
-        return timer
+    def _report_hangups(self) -> None:
+        assert self._hangups is not None
+        for fd, _ in self._hangups.poll(0):
+            self._hangups.unregister(fd)
+            self._on_hangup.pop(fd)()
 
-    def _serve(self) -> None:
-        epoll, wake = self._epoll, self._wake
-        assert epoll is not None and wake is not None
+    def _start(self) -> _Loop:
+        self._selector, self._hangups = selectors.EpollSelector(), select.epoll()
+        loop = self._loop = _Loop(self._selector, self._monotonic)
+        loop.add_reader(self._hangups.fileno(), self._report_hangups)
+        self._thread = threading.Thread(target=self._serve, args=(loop,), name=self._name, daemon=True)
+        self._thread.start()
+        return loop
+
+    def _serve(self, loop: _Loop) -> None:
         try:
-            self._run(epoll, wake)
+            loop.run_forever()
+            if left := asyncio.all_tasks(loop):
+                loop.run_until_complete(asyncio.wait(left))
         finally:
-            with self._lock:
-                self._stopped = True
-                self._epoll = self._wake = None
-                left = list(self._actions)
-            for _, future in left:
-                future.set_exception(RuntimeError("the reactor has stopped"))
-            for source, _ in list(self._handlers.values()):
-                source.close()
-            self._handlers.clear()
-            epoll.close()
-            wake.close()
-
-    def _run(self, epoll: select.epoll, wake: EventFd) -> None:
-        while True:
-            for fd, events in epoll.poll(self._poll_timeout()):
-                if fd == wake.fileno():
-                    wake.clear()
-                elif (found := self._handlers.get(fd)) is not None:
-                    self._handle(*found, events)
-            self._expire()
-            self._close()
-            while self._actions:
-                _answer(*self._actions.popleft())
-            self._close()
-            with self._lock:
-                if self._stopped and not self._actions:
-                    return
-
-    def _handle(self, source: socket.socket, handler: Handler, events: int) -> None:
-        try:
-            handler(events)
-        except Exception:
-            # The thread serves every run of this process: one socket less, and the others go on, even where
-            # nothing can be logged any more.
-            self.discard(source)
-            with contextlib.suppress(Exception):
-                _log.exception("reactor_handler_failed")
-
-    def _poll_timeout(self) -> float | None:
-        while self._timers and self._timers[0][2].callback is None:
-            heapq.heappop(self._timers)
-        return max(0.0, self._timers[0][0] - self.monotonic()) if self._timers else None
-
-    def _expire(self) -> None:
-        now = self.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            callback = heapq.heappop(self._timers)[2].callback
-            if callback is not None:
-                try:
-                    callback()
-                except Exception:
-                    _log.exception("reactor_timer_failed")
-
-    def _close(self) -> None:
-        while self._closing:
-            source = self._closing.pop()
-            with contextlib.suppress(OSError):
-                source.close()
+            for sock in list(self._sockets):
+                self.close(sock)
+            loop.close()
+            if self._hangups is not None:
+                self._hangups.close()
 
 
-def _answer(action: Callable[[], Any], future: Future) -> None:
+async def readable(sock: socket.socket) -> None:
+    """Wait until there is something to read, be it the end."""
+    loop = asyncio.get_running_loop()
+    await _ready(sock.fileno(), loop.add_reader, loop.remove_reader)
+
+
+async def writable(sock: socket.socket) -> None:
+    """Wait until there is room to write."""
+    loop = asyncio.get_running_loop()
+    await _ready(sock.fileno(), loop.add_writer, loop.remove_writer)
+
+
+async def _ready(fd: int, add: Callable[..., Any], remove: Callable[[int], Any]) -> None:
+    ready = asyncio.get_running_loop().create_future()
+    add(fd, _set_result, ready)
     try:
-        future.set_result(action())
-    except Exception as error:
-        # Most of those who submit wait for nothing, and would not see it.
-        _log.exception("reactor_action_failed")
-        future.set_exception(error)
+        await ready
+    finally:
+        remove(fd)
 
 
-def nonblocking(family: int) -> socket.socket:
-    """A stream socket that never waits."""
-    return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-
-
-def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends: ours, which never waits, and one to give away, which may."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    ours.setblocking(False)
-    os.set_inheritable(theirs.fileno(), False)
-    return ours, theirs
+def _set_result(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

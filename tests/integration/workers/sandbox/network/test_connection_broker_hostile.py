@@ -6,6 +6,7 @@ import array
 import select
 import socket
 import threading
+import time
 
 import msgspec
 import pytest
@@ -33,6 +34,31 @@ def test_the_seventeenth_connection_is_refused_until_one_is_closed(broker: Conne
         connections[3] = raw.connect("api.example.com", port)
         assert broker.close("run").connections == MAX_CONNECTIONS + 1
         for peer in (*peers, accepted(server)):
+            peer.close()
+
+
+def test_a_connection_that_was_half_closed_counts_no_more_once_the_child_closes_it(
+    broker: ConnectionBroker,
+) -> None:
+    """The host neither answers nor closes: nothing but the hang-up of the child's end shows that it is over."""
+    with listener() as server:
+        port = server.getsockname()[1]
+        raw = Raw(broker, f"api.example.com:{port}")
+        connections = [raw.connect("api.example.com", port) for _ in range(MAX_CONNECTIONS)]
+        peers = [accepted(server) for _ in connections]
+        for connection, peer in zip(connections, peers, strict=True):
+            connection.shutdown(socket.SHUT_WR)
+            assert peer.recv(1) == b""
+        assert f"{MAX_CONNECTIONS} connections" in raw.refused("api.example.com", port)
+        for connection in connections:
+            connection.close()
+        deadline = time.monotonic() + PATIENCE
+        connected = None
+        while connected is None and time.monotonic() < deadline:
+            raw.ask("api.example.com", port)
+            connected = raw.hear()[1]
+        assert connected is not None
+        for peer in peers:
             peer.close()
 
 

@@ -86,7 +86,7 @@ def test_a_spare_made_for_other_limits_is_not_taken():
 @pytest.mark.parametrize(
     "other",
     [
-        {"domain": "made"},
+        {"trust_domain": "made"},
         {"grants": Grants(hosts=("api.example.com:443",))},
         {"grants": Grants(read=("/usr/share",))},
         {"grants": Grants(subprocess=True)},
