@@ -175,7 +175,7 @@ class RunEgress:
             self._refuse(request, host, "not granted", why, f'hosts=["{what}"]')
         elif self._traffic.exhausted:
             why = f"it has used up its {self._meter.limit} bytes of network"
-            self._refuse(request, host, "bytes used up", why, "fetch less in one execution")
+            self._refuse(request, host, "byte limit reached", why, "fetch less in one execution")
         elif len(self._connections) >= MAX_CONNECTIONS:
             why = f"it has {MAX_CONNECTIONS} connections, the most at the same time"
             self._refuse(
@@ -262,7 +262,7 @@ class RunEgress:
     def _on_bytes_exhausted(self) -> None:
         if not self._traffic.exhausted:
             self._traffic.exhausted = True
-            _log.warning("network bytes used up", run=self._id, limit=self._meter.limit)
+            _log.warning("byte limit reached", run=self._id, limit=self._meter.limit)
         self._hang_up()
 
     def _fail(self, request: Connect, host: str, number: int) -> None:
