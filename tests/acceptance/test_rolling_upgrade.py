@@ -1,4 +1,4 @@
-"""A deployment of the release before works on while its schema is upgraded, and is then replaced piece by piece."""
+"""A deployment of the release before is stopped at work, upgraded, and goes on with the new release."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants
 from tests.support.processes import Role, Roles
 
-# The last commit before schema 0004.
-BEFORE = "4986b27"
-SCHEMA = "0003"
+# The last commit before schema 0007.
+BEFORE = "f2b76dd"
+SCHEMA = "0006"
 ROOT = Path(__file__).parents[2]
 WAIT = 120.0
 
-OLD = "from functory.cli.main import main; import sys; sys.exit(main())"
+OLD = "from functory.cli import main; import sys; sys.exit(main())"
 
 # What a program of the release before does: it saves, and starts work that is not done at once.
 CLIENT = """
@@ -96,33 +96,43 @@ def succeeded(client: Functory, function: str) -> int:
 
 
 @pytest.mark.timeout(600)
-def test_old_roles_work_on_beside_a_new_schema_and_new_ones_join_them(
+def test_new_roles_finish_what_old_roles_began_and_old_ones_refuse_the_new_schema(
     tree: Path, tmp_path: Path, postgres_url: str, redis_url: str
 ) -> None:
     settings: dict[str, Any] = {
         "database_url": postgres_url,
         "broker_url": redis_url,
-        "namespace": "rolling",
+        "namespace": "upgrade",
         "lease_seconds": 6,
         "heartbeat_seconds": 2,
         "redispatch_seconds": 3,
     }
+    roles = (("router",), ("scheduler",), ("worker", "--slots", "2"))
     with Old(tmp_path, **settings) as old, Roles(tmp_path, **settings) as new:
         old.tree = tree
         database = Database(new.settings.database)
         migrations.upgrade(database, SCHEMA)
         with pytest.raises(Exception, match="functory db upgrade"), new.client() as refused:
             refused.start()
-        roles = [old.begin("router"), old.begin("scheduler"), old.begin("worker", "--slots", "2")]
-        for role in roles:
+        before = [old.begin(*role) for role in roles]
+        for role in before:
             role.wait_ready(WAIT)
         script = tmp_path / "client.py"
         script.write_text(CLIENT)
         old.spawn([sys.executable, str(script)], name="old client").wait_for("sent", WAIT)
 
         # In the middle of its work.
-        roles[2].wait_for("worker ready")
+        before[2].wait_for("worker ready")
+        for role in before:
+            role.signal(15)
+        assert [role.wait() for role in before] == [0, 0, 0]
         assert migrations.upgrade(database) == migrations.HEAD
+
+        late = old.begin("router")
+        assert late.wait() != 0, "it says that the schema is too new"
+        after = [new.start(*role, wait=False) for role in roles]
+        for role in after:
+            role.wait_ready(WAIT)
         with new.client() as client:
             later = [client.submit("work", 100 + n).id for n in range(6)]
             later += [client.submit("flaky", 100 + n).id for n in range(3)]
@@ -131,27 +141,9 @@ def test_old_roles_work_on_beside_a_new_schema_and_new_ones_join_them(
             assert {row["state"] for row in rows} == {"succeeded"}
             client.settle(WAIT)
             assert (succeeded(client, "work"), succeeded(client, "flaky")) == (13 + 6, 12 + 3)
-
-            joined = [
-                new.start(role, *arguments, wait=False)
-                for role, *arguments in (("router",), ("scheduler",), ("worker", "--slots", "2"))
-            ]
-            for role in joined:
-                role.wait_ready(WAIT)
-            both = [client.submit("work", 200 + n).id for n in range(12)]
-            client.executions.wait(both[:2], WAIT)
-            for role in roles:
-                role.signal(15)
-            both += [client.submit("flaky", 200 + n).id for n in range(3)]
-            client.emit("tick", {"n": 51})
-            rows = client.executions.wait(both, WAIT)
-            assert {row["state"] for row in rows} == {"succeeded"}
-            client.settle(WAIT)
-            assert (succeeded(client, "work"), succeeded(client, "flaky")) == (20 + 12, 15 + 3)
-            assert [role.wait() for role in roles] == [0, 0, 0]
             broken = [
                 one for one in invariants.verify(client.database, client.settings, patience=0) if one.count
             ]
             assert not broken, broken
-            assert all(role.process.poll() is None for role in joined)
+            assert all(role.process.poll() is None for role in after)
         database.close()

@@ -26,6 +26,10 @@ ALLOWED = re.compile(
 )
 # Migrations speak of the tables as they were named then; the changelog tells history; the glossary lists the words.
 LEFT_OUT = (
+    "functory/engine/database/former_tables.py",
+    "tests/integration/engine/database/test_migrations_keep_rows.py",
+    "tests/integration/engine/database/test_upgrade_from_0006.py",
+    "docs/how-to/upgrade.md",
     "functory/migrations/versions/",
     "tests/data/",
     "CHANGELOG.md",

@@ -36,19 +36,6 @@ _OLDEST_COMPATIBLE_KEY = "oldest code for schema "
 DEADLOCK_TRIES = 20
 DEADLOCK_PAUSE = 0.5
 
-# Tables that schemas before 0007 have under these names.
-FORMER_TABLES = (
-    "lane",
-    "once",
-    "hold",
-    "bucket",
-    "widening",
-    "receipt",
-    "file_written",
-    "pace",
-    "rate",
-)
-
 # PostgreSQL: one migration at a time, whoever else starts (an arbitrary, fixed number).
 _LOCK = 7_402_026
 # Alembic keeps what it works on in globals of its modules: one migration at a time in this process, too.

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import migrations, partitions
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.former_tables import FORMER_TABLES
 from functory.engine.database.schema import metadata
 from functory.engine.errors import Conflict, Invalid
 from functory.engine.maintenance.backup import archive, pg_dump
@@ -61,7 +62,7 @@ def table_names(tx: Tx) -> list[str]:
     """The names of those of our tables that this database has, partitions and the mark of the schema among them."""
     there = set(sa.inspect(tx.connection).get_table_names())
     # A backup is made before an upgrade, too.
-    former = () if "match_buffer" in there else migrations.FORMER_TABLES
+    former = () if "match_buffer" in there else FORMER_TABLES
     known = [*(table.name for table in metadata.sorted_tables), *former, "alembic_version"]
     return [
         *(name for name in known if name in there),

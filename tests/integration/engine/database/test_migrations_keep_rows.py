@@ -24,6 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from functory.engine.database import migrations, partitions
 from functory.engine.database import schema as db_schema
 from functory.engine.database.connection import Database
+from functory.engine.database.former_tables import FORMER_TABLES
 
 pytest_plugins = ["tests.support.world"]
 
@@ -72,13 +73,7 @@ Schema = dict[str, set[str]]
 # Tables and columns that a revision renames, old names first.
 RENAMED: dict[str, dict[str, str]] = {
     "0007": {
-        "lane": "concurrency_group",
-        "once": "idempotency_key",
-        "hold": "buffered_match",
-        "bucket": "match_buffer",
-        "widening": "grant_approval",
-        "receipt": "delivery_receipt",
-        "file_written": "file_write",
+        **{old: new for old, new in FORMER_TABLES.items() if new != "rate_limit"},
         "execution.held": "execution.waiting_for_slot",
         "execution.laned": "execution.has_concurrency",
         "slot.lane": "slot.group_key",
