@@ -21,18 +21,31 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate chaos fuzz leaks soak check bench docs lock clean
+.PHONY: help demo test test-all test-sample simulate chaos fuzz leaks soak check bench docs lock clean
 
 help: ## print this list
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/.run ## run the main job on real input: the licence watch (ARGS=--keep keeps its folder)
 	@$(BIN)/functory demo $(ARGS)
 
-test: .venv/.ready ## run the tests, on servers of their own (STRICT=1: a missing server fails)
+# Tests wait for processes most of their time: twice as many at once as there are cores.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n * 2)))
+
+test: .venv/.ready ## run the tests, on servers of their own: minutes (STRICT=1: a missing server fails)
 	@$(PY) -m tests.services --install
-	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) $(ARGS)
+
+test-all: .venv/.ready .venv/.fuzz ## run the long tests too: every attack in every tier, faults, many seeds, fuzz
+	@$(PY) -m tests.services --install
+	@$(PY) -m pytest -n $(JOBS) --long=all $(ARGS)
+	@$(PY) -m tests.simulation --seeds 3000 --jobs 2
+	@$(PY) -m tests.fuzz.frames --seconds 60
+
+test-sample: .venv/.ready ## run some of the long tests, chosen by a seed (ARGS='--long-seed 7 --long-seconds 300')
+	@$(PY) -m tests.services --install
+	@$(PY) -m pytest -n $(JOBS) --long=sample $(ARGS)
 
 fuzz: .venv/.fuzz ## look for bytes that harm the worker's side of the sandbox (ARGS='--seconds 60')
 	@$(PY) -m tests.fuzz.frames $(ARGS)

@@ -1,21 +1,30 @@
 """Fixtures that every test may ask for: the three servers, and a fresh piece of one for each test.
 
 A test that names `postgres_url`, `redis_url` or `rabbitmq_url` gets an empty database, numbered database or
-virtual host of its own. The servers start when the first test needs them, live for the session, and come back
-by themselves after a test that stopped or killed them. Tests that use them carry the marks `postgres`,
-`redis` and `rabbitmq` without saying so, hence `pytest -m "not rabbitmq"` works.
+virtual host of its own. The servers start when the first test needs them, are shared by all processes of the run,
+and end with it. A test that stops or harms a server asks for `own_postgres_server` and so on. Tests that use
+servers carry the marks `postgres`, `redis` and `rabbitmq` without saying so, hence `pytest -m "not rabbitmq"` works.
+
+Long tests (`tests/long.txt`) are left out unless `--long` asks for them; a failure is final unless `tests/reruns.txt`
+names the test.
 """
 
 import os
+import secrets
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import structlog
 from hypothesis import settings
 
+from tests.services.installation import SERVICES
 from tests.services.missing_servers import report, require
+from tests.services.shared import shared
+from tests.support import groups, test_lists
+from tests.support.thoroughness import VARIABLE
 
 if TYPE_CHECKING:
     from tests.services.postgres import Postgres
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.support.world")
 
 # An example may take long on a busy machine: that is no finding.
-settings.register_profile("functory", deadline=None)
+settings.register_profile("functory", deadline=None, print_blob=True)
 settings.load_profile("functory")
 
 
@@ -40,8 +49,44 @@ def _logging_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> "Iterator[Postgres]":
-    """The PostgreSQL server of this session; may be stopped, killed and restarted."""
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_server(run_folder: Path) -> "Postgres":
+    """The PostgreSQL server of this run, shared by its processes: no test may stop it."""
+    found = require("postgres")
+    from tests.services.postgres import Postgres
+
+    return shared(Postgres, found.programs, run_folder)
+
+
+@pytest.fixture(scope="session")
+def redis_server(run_folder: Path) -> "Redis":
+    """The Redis server of this run, shared by its processes: no test may stop it."""
+    found = require("redis")
+    from tests.services.redis import Redis
+
+    return shared(Redis, found.programs, run_folder)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(run_folder: Path) -> "RabbitMQ":
+    """The RabbitMQ server of this run, shared by its processes: no test may stop it."""
+    found = require("rabbitmq")
+    from tests.services.rabbitmq import RabbitMQ
+
+    return shared(RabbitMQ, found.programs, run_folder)
+
+
+@pytest.fixture(scope="module")
+def own_postgres_server() -> "Iterator[Postgres]":
+    """A PostgreSQL server of this module; may be stopped, killed and restarted."""
     found = require("postgres")
     from tests.services.postgres import Postgres
 
@@ -49,9 +94,9 @@ def postgres_server() -> "Iterator[Postgres]":
         yield server
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> "Iterator[Redis]":
-    """The Redis server of this session; may be stopped, killed and restarted, and is then empty."""
+@pytest.fixture(scope="module")
+def own_redis_server() -> "Iterator[Redis]":
+    """A Redis server of this module; may be stopped, killed and restarted, and is then empty."""
     found = require("redis")
     from tests.services.redis import Redis
 
@@ -59,9 +104,9 @@ def redis_server() -> "Iterator[Redis]":
         yield server
 
 
-@pytest.fixture(scope="session")
-def rabbitmq_server() -> "Iterator[RabbitMQ]":
-    """The RabbitMQ server of this session; may be stopped, killed and restarted."""
+@pytest.fixture(scope="module")
+def own_rabbitmq_server() -> "Iterator[RabbitMQ]":
+    """A RabbitMQ server of this module; may be stopped, killed and restarted."""
     found = require("rabbitmq")
     from tests.services.rabbitmq import RabbitMQ
 
@@ -71,7 +116,7 @@ def rabbitmq_server() -> "Iterator[RabbitMQ]":
 
 @pytest.fixture
 def postgres_url(postgres_server: "Postgres") -> Iterator[str]:
-    """The SQLAlchemy URL of an empty PostgreSQL database that nobody else uses."""
+    """The SQLAlchemy URL of an empty PostgreSQL database that no other test uses."""
     with postgres_server.database() as url:
         yield url
 
@@ -84,51 +129,169 @@ def redis_url(redis_server: "Redis") -> str:
 
 @pytest.fixture
 def rabbitmq_url(rabbitmq_server: "RabbitMQ") -> Iterator[str]:
-    """The URL of an empty RabbitMQ virtual host that nobody else uses."""
+    """The URL of an empty RabbitMQ virtual host that no other test uses."""
     with rabbitmq_server.virtual_host() as url:
         yield url
 
 
-# Tests of real processes on a machine that others use as well. Where CI says so, one that fails runs once more, and
-# the end of the run names it: passing the second time only is a defect of the product or of the test all the same.
-# What searches for rare faults by itself (unit, simulation, fuzz) gets no second chance.
-RERUN = (
-    frozenset({"acceptance", "attacks", "browser", "chaos", "integration"})
-    if os.environ.get("CI")
-    else frozenset()
-)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that choose long tests (tests/long.txt)."""
+    group = parser.getgroup("functory")
+    group.addoption(
+        "--long",
+        choices=("none", "all", "sample"),
+        default="none",
+        help="long tests: none of them, all beside the others, or only a sample of them (default: none)",
+    )
+    group.addoption("--long-seed", type=int, default=1, help="the seed of the sample (default: 1)")
+    group.addoption(
+        "--long-seconds", type=float, default=600.0, help="seconds of long tests in a sample (default: 600)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of this run's examples, the same one for all its processes."""
+    if config.getoption("--long") != "none":
+        os.environ[VARIABLE] = "1"
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = int(os.environ.setdefault(SEED, str(secrets.randbelow(2**32))))
+    if getattr(config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        groups.prepare()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.GroupScheduling:
+    """Hand out the tests by their groups."""
+    return groups.GroupScheduling(config, log)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say what this run can be repeated with."""
+    return f"seed of examples: {config.option.hypothesis_seed}"
 
 
 TESTS = Path(__file__).parent
+# The seed of all processes of a run.
+SEED = "TESTS_SEED"
+
+# What waits most comes first, so that no process is left with it at the end.
+ORDER = (
+    "acceptance",
+    "chaos",
+    "integration/workers/processes",
+    "integration/roles",
+    "simulation",
+    "integration",
+)
 
 # Of a first failure, so many lines are shown.
 LINES = 40
 
+# Fixtures of a session or module that are cheap, or shared by all processes: they keep no tests together.
+CHEAP = frozenset(
+    {
+        *(f"{service}_server" for service in SERVICES),
+        *("run_folder", "tmp_path_factory", "migrated_file", "migrated_postgres", "memory"),
+    }
+)
+
 
 # First, because pytest's own hook of this name already selects by mark (-m).
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with the servers that its fixtures need, and with who shall run beside whom.
-
-    Two processes share the tests (`make test`). What starts something once for many tests stays together:
-    a deployment of the acceptance suite, else a file. The documentation's pages are long, and on their own.
-    """
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with the servers that its fixtures need and with its group, and leave out the long ones."""
+    ids = {item: _id(item) for item in items}
+    long, reruns = test_lists.read(test_lists.LONG), test_lists.read(test_lists.RERUNS)
+    if config.args == [str(TESTS)] or config.args == ["tests"]:
+        for path, lines in ((test_lists.LONG, long), (test_lists.RERUNS, reruns)):
+            if missing := test_lists.unused(lines, list(ids.values())):
+                raise pytest.UsageError(f"{path}: there is no such test: {missing}")
+    items.sort(key=lambda item: _rank(ids[item]))
     for item in items:
-        place = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else Path(item.path.name)
-        deployment = getattr(item, "callspec", None) and item.callspec.params.get("functory")
-        if deployment:
-            item.add_marker(pytest.mark.xdist_group(str(deployment)))
-        elif item.path.name != "test_docs.py":
-            item.add_marker(pytest.mark.xdist_group(str(place)))
-        if place.parts[0] in RERUN:
-            item.add_marker(pytest.mark.flaky(reruns=1))
-        for service in ("postgres", "redis", "rabbitmq"):
-            if f"{service}_server" in getattr(item, "fixturenames", ()):
+        _group(item, ids[item])
+        for service in SERVICES:
+            if {f"{service}_server", f"own_{service}_server"} & set(getattr(item, "fixturenames", ())):
                 item.add_marker(service)
+        if (line := test_lists.first(long, ids[item])) and line.word != "0":
+            item.add_marker(pytest.mark.long(float(line.word)))
+        if os.environ.get("CI") and test_lists.first(reruns, ids[item]):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+    _select_long(config, items, ids)
+    groups.write(items)
+
+
+def _id(item: pytest.Item) -> str:
+    """The id of a test below ``tests/``."""
+    return item.nodeid.removeprefix("tests/")
+
+
+def _rank(test: str) -> int:
+    return next((number for number, folder in enumerate(ORDER) if test.startswith(f"{folder}/")), len(ORDER))
+
+
+def _group(item: pytest.Item, test: str) -> None:
+    """Keep together what shares something costly: a deployment of the acceptance suite, or a module's fixture.
+
+    Other tests are spread by function, so that the variants of one test follow each other in one process.
+    """
+    if item.get_closest_marker("xdist_group"):
+        return
+    deployment = getattr(getattr(item, "callspec", None), "params", {}).get("functory")
+    file, _, function = test.partition("::")
+    costly = {
+        name
+        for name, found in getattr(item, "_fixtureinfo", _NoFixtures).name2fixturedefs.items()
+        if found[-1].scope in ("module", "session", "package", "class") and name not in CHEAP
+    }
+    if deployment:
+        item.add_marker(pytest.mark.xdist_group(str(deployment)))
+    elif costly:
+        item.add_marker(pytest.mark.xdist_group(file))
+    elif _rank(test) == len(ORDER):
+        # Units: quick, and cheaper a file at a time.
+        item.add_marker(pytest.mark.xdist_group(file))
+    elif not file.endswith("test_docs.py"):
+        item.add_marker(pytest.mark.xdist_group(f"{file}::{function.partition('[')[0]}"))
+
+
+class _NoFixtures:
+    name2fixturedefs: ClassVar[dict[str, Any]] = {}
+
+
+def _select_long(config: pytest.Config, items: list[pytest.Item], ids: dict[pytest.Item, str]) -> None:
+    """Leave out the long tests, or all but a sample of them."""
+    how = config.getoption("--long")
+    marks = {item: item.get_closest_marker("long") for item in items}
+    if how == "all" or _named(config):
+        return
+    chosen = {item for item in items if marks[item] is None}
+    if how == "sample":
+        estimates = [
+            test_lists.Estimate(ids[item], *(mark.args or (1.0,))) for item, mark in marks.items() if mark
+        ]
+        wanted = test_lists.sample(
+            estimates, config.getoption("--long-seed"), config.getoption("--long-seconds")
+        )
+        chosen = {item for item in items if ids[item] in wanted}
+    left_out = [item for item in items if item not in chosen]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item in chosen]
+
+
+def _named(config: pytest.Config) -> bool:
+    """Whether the command names tests or their marks: then it means them, long or not."""
+    return any("::" in str(argument) for argument in config.args) or "long" in (config.option.markexpr or "")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly which servers were missing and how many tests that cost, and which tests needed a second run."""
+    """Say how to repeat what failed, which tests needed a second run, and which servers were missing."""
+    failed = {entry.nodeid for kind in ("failed", "error") for entry in terminalreporter.stats.get(kind, [])}
+    if failed:
+        terminalreporter.section("AGAIN", sep="=")
+        seed = terminalreporter.config.option.hypothesis_seed
+        for test in sorted(failed)[:LINES]:
+            terminalreporter.line(f'make test ARGS="-n 0 --hypothesis-seed={seed} {shlex.quote(test)}"')
     again = terminalreporter.stats.get("rerun", [])
     if again:
         terminalreporter.section("FAILED ONCE", sep="!", yellow=True, bold=True)

@@ -3,20 +3,24 @@
 The id of a test is the tier and the attack: ``A-A08``. ``root-C`` is tier C for a worker that is root, as in a
 container. The tests of ``teeth`` run the same code with no sandbox, where it has to succeed: an attack that fails
 there shows nothing when it fails in a sandbox.
+
+``make test`` runs each attack once, in the strongest tier of this machine; ``make test-all`` runs all of them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.attacks.case import STOPPED, SUCCEEDS, Report
+from tests.attacks.case import STOPPED, SUCCEEDS, Case, Report
 from tests.attacks.catalogue import CASES
 from tests.attacks.runner_process import Remote
 from tests.services.missing_servers import strict
 from tests.support import unprivileged
+from tests.support.tier_marks import lacks
 
 # Name of the world: its tier, and whether its worker is a user without rights.
 WORLDS = {
@@ -59,10 +63,26 @@ def attacked(worlds: dict[str, Remote], world: str, case_id: str) -> Report:
     return worlds[world].run(case_id)
 
 
+def _strongest(case: Case) -> str:
+    """The world with the strongest tier in which this machine can show an attack."""
+    shown = [
+        world
+        for world, (tier, _) in WORLDS.items()
+        if tier != "none" and tier in case.tiers and not lacks(tier)
+    ]
+    return next(iter(shown), "")
+
+
+def _in(world: str, case: Case) -> Any:
+    """An attack in a world: quick in the strongest tier, long in each of the others."""
+    marks = () if world == _strongest(case) else (pytest.mark.long(0.5),)
+    return pytest.param(world, case.id, id=f"{world}-{case.id}", marks=marks)
+
+
 @pytest.mark.parametrize(
     ("world", "case_id"),
     [
-        pytest.param(world, case.id, id=f"{world}-{case.id}")
+        _in(world, case)
         for world, (tier, _) in WORLDS.items()
         for case in CASES.values()
         if tier in case.tiers
@@ -82,6 +102,7 @@ def test_some_tier_was_attacked(worlds: dict[str, Remote]) -> None:
     assert tried, "STRICT=1, and no tier of this machine was attacked"
 
 
+@pytest.mark.long(0.7)
 @pytest.mark.parametrize("case_id", [case.id for case in CASES.values() if case.without == SUCCEEDS])
 def test_the_attack_has_teeth(worlds: dict[str, Remote], case_id: str) -> None:
     case = CASES[case_id]
@@ -89,6 +110,7 @@ def test_the_attack_has_teeth(worlds: dict[str, Remote], case_id: str) -> None:
     assert case.toothless(report) == [], f"{case.id}: {case.title}\n{report}"
 
 
+@pytest.mark.long(0.7)
 @pytest.mark.parametrize("case_id", [case.id for case in CASES.values() if case.without == STOPPED])
 def test_the_attack_is_stopped_by_process_and_protocol_alone(worlds: dict[str, Remote], case_id: str) -> None:
     case = CASES[case_id]

@@ -60,7 +60,8 @@ class Postgres(Server):
             "port": self.port,
             # The path of a socket is limited to 107 bytes, which a long TMPDIR would break.
             "unix_socket_directories": "",
-            "max_connections": 200,
+            # Several processes of tests, each with deployments of many roles.
+            "max_connections": 500,
             # The kernel keeps what a killed process wrote, so only a crash of the machine could lose data.
             # synchronous_commit stays on: without it a killed server would forget acknowledged commits.
             "fsync": "off",
@@ -158,15 +159,24 @@ class Postgres(Server):
         )
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """Give the URL of a new, empty database; drop it afterwards, even with clients connected."""
+    def database(self, template: str = "template0") -> Iterator[str]:
+        """Give the URL of a new database; drop it afterwards, even with clients connected.
+
+        It is a copy of ``template``. template0 is empty, whatever a test did to template1.
+        """
         name = f"test_{uuid.uuid4().hex[:12]}"
         with self.start().connect() as connection:
-            # template0 is empty whatever a test did to template1.
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+            copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            connection.execute(copy.format(sql.Identifier(name), sql.Identifier(template)))
         yield self._url(name)
         with self.start().connect() as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def template(self, name: str) -> str:
+        """Make a database that stays until the server ends, to be copied. Returns its URL."""
+        with self.start().connect() as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        return self._url(name)
 
     def _url(self, database: str) -> str:
         return f"postgresql+psycopg://{ROLE}@127.0.0.1:{self.port}/{database}"

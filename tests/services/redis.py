@@ -1,17 +1,20 @@
 """A Redis server of our own, and an empty numbered database in it for each test."""
 
 import itertools
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.services.server import NotReady, Server, environment_without
 
 if TYPE_CHECKING:
     import redis
 
-# So many that a client left over from an earlier test does not meet the next one's data.
+# Of each process of tests: enough that a client left over from an earlier test does not meet the next one's data.
 DATABASES = 64
+# How many processes share a server at most.
+PROCESSES = 32
 
 
 class Redis(Server):
@@ -21,9 +24,18 @@ class Redis(Server):
     account = "redis"
 
     def __init__(self, programs: Mapping[str, Path]) -> None:
-        """Begin with database 0; see `Server`."""
+        """Begin with the first of this process's databases; see `Server`."""
         super().__init__(programs)
-        self._numbers = itertools.cycle(range(DATABASES))
+        self._numbers = _numbers()
+
+    def card(self) -> dict[str, Any]:
+        """Each process has databases of its own."""
+        return {name: value for name, value in super().card().items() if name != "_numbers"}
+
+    def attach(self, card: dict[str, Any]) -> None:
+        """Each process has databases of its own."""
+        super().attach(card)
+        self._numbers = _numbers()
 
     @property
     def url(self) -> str:
@@ -39,7 +51,7 @@ class Redis(Server):
             "bind": "127.0.0.1",
             "port": self.port,
             "dir": self.folder,
-            "databases": DATABASES,
+            "databases": DATABASES * PROCESSES,
             "save": "",
             "appendonly": "no",
             "daemonize": "no",
@@ -82,3 +94,9 @@ class Redis(Server):
 
     def _url(self, number: int) -> str:
         return f"redis://127.0.0.1:{self.port}/{number}"
+
+
+def _numbers() -> Iterator[int]:
+    """The databases of this process, one after the other, again and again."""
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PROCESSES
+    return itertools.cycle(range(process * DATABASES, (process + 1) * DATABASES))

@@ -18,14 +18,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
 from tests.services.port import free_port
 
 # A line on its input sends the guard home; the end of its input means that whoever held it is dead.
-GUARD = 'read -r _ && exit 0; kill -s KILL -- "-$1"; rm -rf -- "$2"'
+GUARD = 'read -r _ && exit 0; exec <&-; kill -s KILL -- "-$1"; rm -rf -- "$2"'
+
+# Where the folders of servers are: in memory where there is room, for a busy disk makes every test wait.
+MEMORY, ROOM = Path("/dev/shm"), 2 * 2**30
 
 
 class NotReady(Exception):
@@ -46,7 +49,8 @@ class Server(ABC):
         """Reserve a folder and a port; `programs` come from `installation.find`. Nothing runs yet."""
         self.programs = programs
         self.port = free_port()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"functory-{type(self).__name__.lower()}-")).resolve()
+        prefix = f"functory-{type(self).__name__.lower()}-"
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_roomy_memory())).resolve()
         user = _ordinary_user(self.account)
         self._uid = user.pw_uid if user else None
         self._gid = user.pw_gid if user else None
@@ -54,6 +58,8 @@ class Server(ABC):
         self._hand_over(self.folder)
         self._running: list[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]] = []
         self._prepared = False
+        self._guarded_by: int | None = None
+        self.is_shared = False
         atexit.register(self.close)
 
     @abstractmethod
@@ -94,7 +100,7 @@ class Server(ABC):
         Raises RuntimeError, with the end of the server's log, when it dies, does not answer in time, or when
         another server answers on the port.
         """
-        if self.running:
+        if self.is_shared or self.running:
             return self
         self.kill()
         if not self._prepared:
@@ -108,8 +114,29 @@ class Server(ABC):
             raise
         return self
 
+    def start_shared(self, users: int) -> None:
+        """Start the server for several processes of tests: it ends when the pipe ``users`` does.
+
+        From then on no process may stop it.
+        """
+        self._guarded_by = users
+        self.start()
+        self._guarded_by = None
+        self.is_shared = True
+        atexit.unregister(self.close)
+
+    def card(self) -> dict[str, Any]:
+        """What another process needs to use the server that this one has started."""
+        return {name: value for name, value in vars(self).items() if name != "_running"}
+
+    def attach(self, card: dict[str, Any]) -> None:
+        """Be the server that another process has started."""
+        vars(self).update(card)
+        self._running = []
+
     def stop(self) -> None:
         """Ask the server to end in order and wait for it; one that does not obey in time is killed."""
+        self._refuse_if_shared()
         if self.running:
             process = self._running[-1][0]
             process.send_signal(self.stop_signal)
@@ -121,6 +148,7 @@ class Server(ABC):
 
     def kill(self) -> None:
         """SIGKILL every process of the server at once, as a power cut would, and return when all are gone."""
+        self._refuse_if_shared()
         doomed: list[psutil.Process] = []
         for process, _ in self._running:
             try:
@@ -148,6 +176,7 @@ class Server(ABC):
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stop every process of the server with SIGSTOP meanwhile: connections stay, and nobody answers."""
+        self._refuse_if_shared()
         stopped: list[psutil.Process] = []
         try:
             for process, _ in self._running:
@@ -205,7 +234,7 @@ class Server(ABC):
             )
         guard = subprocess.Popen(
             ["/bin/sh", "-c", GUARD, "guard", str(process.pid), str(self.folder)],
-            stdin=subprocess.PIPE,
+            stdin=subprocess.PIPE if self._guarded_by is None else self._guarded_by,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -233,6 +262,14 @@ class Server(ABC):
     @property
     def _log(self) -> Path:
         return self.folder / "output.log"
+
+    def _refuse_if_shared(self) -> None:
+        if self.is_shared:
+            name = type(self).__name__.lower()
+            raise RuntimeError(
+                f"the {self.title} server is shared by all processes of the tests\n"
+                f"try: a test that stops or harms a server asks for own_{name}_server"
+            )
 
     def _hand_over(self, path: Path) -> None:
         if self._uid is not None and self._gid is not None:
@@ -285,6 +322,15 @@ def _stands_still(process: psutil.Process) -> bool:
 def environment_without(*prefixes: str) -> dict[str, str]:
     """This process's environment less the variables that begin with one of `prefixes`."""
     return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
+def _roomy_memory() -> Path | None:
+    """The folder in memory, where this machine has one with room."""
+    try:
+        roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
+    except OSError:
+        return None
+    return MEMORY if roomy else None
 
 
 def _ordinary_user(account: str) -> pwd.struct_passwd | None:

@@ -10,10 +10,11 @@ import sys
 import pytest
 
 from tests.simulation.engine.run import commit
+from tests.support.thoroughness import amount
 
 # As many as there is time for: a slow machine tests fewer, with each commit others.
-SEEDS = 2000
-SECONDS = 60
+SEEDS = amount(40, 2000)
+SECONDS = amount(10, 60)
 
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from functory.triggers.index import Index
 from functory.triggers.patterns import compile_pattern, flatten
+from tests.support.thoroughness import amount
 
 VECTORS = Path(__file__).parents[1] / "data" / "pattern_vectors.json"
 
@@ -96,7 +97,7 @@ def scan(patterns: dict, event: dict) -> list:
     return sorted(key for key, pattern in patterns.items() if pattern.matches(flat))
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(60, 500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(PATTERNS, max_size=12), st.lists(EVENTS, max_size=6), STEPS)
 def test_the_index_answers_as_the_scan_after_every_change(first, events, steps):
     patterns = {key: compiled(pattern) for key, pattern in enumerate(first)}
@@ -188,7 +189,7 @@ def rule_set(chance: Random) -> tuple[list[dict], list[dict]]:
     return patterns, events
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=amount(150, 3000), deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_index_answers_as_the_scan_where_most_patterns_nearly_match(seed):
     chance = Random(seed)
@@ -213,7 +214,7 @@ CASES = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=amount(5, 25), deadline=None)
 @given(st.lists(st.sampled_from(CASES), min_size=50, max_size=200), st.randoms(use_true_random=False))
 def test_the_index_answers_as_the_scan_for_patterns_and_events_of_the_vectors(cases, chance):
     patterns: dict = {}

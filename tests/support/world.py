@@ -8,7 +8,8 @@ is the real thing instead: an embedded engine with every role and child processe
 import random
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,38 @@ from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.triggers.sources.registry import Registry
 from functory.triggers.sources.schedules.ticker import Ticker
+from tests.services.shared import locked
 
 LEASE = 30.0
+
+
+class _Compiled(MutableMapping[Any, Any]):
+    """SQLAlchemy's cache of compiled statements, shared by all databases of one kind.
+
+    Each database has an engine of its own, and compiling costs more than running. The first part of a key is the
+    engine's dialect; the others of one kind compile to the same.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Any, Any] = {}
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._found[key[1:]]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._found[key[1:]] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._found[key[1:]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+_compiled: defaultdict[str, _Compiled] = defaultdict(_Compiled)
 
 
 class World:
@@ -52,6 +83,7 @@ class World:
         self.home = home
         self.clock = clock or ManualClock()
         self.database = Database(url, clock=self.clock)
+        self.database.engine._compiled_cache = _compiled[self.database.dialect]
         self.settings = Settings(home=home, poll_seconds=0.02, lease_seconds=LEASE, **settings)
         self.functions = Functions(self.database, settings=self.settings)
         self.widenings = GrantApprovals(self.database, self.settings)
@@ -188,23 +220,36 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy."""
-    file = tmp_path_factory.mktemp("migrated") / "functory.db"
-    database = Database(f"sqlite:///{file}")
-    migrations.upgrade(database)
-    database.close()
+def migrated_file(run_folder: Path) -> Path:
+    """A migrated SQLite file to copy, made once for all processes of the run."""
+    file = run_folder / "functory.db"
+    with locked(run_folder / "migrated_file.lock"):
+        if not file.exists():
+            making = file.with_name("making.db")
+            database = Database(f"sqlite:///{making}")
+            migrations.upgrade(database)
+            database.close()
+            making.replace(file)
     return file
 
 
 @pytest.fixture(scope="session")
-def migrated_postgres(postgres_server: Any) -> Iterator[str]:
-    """The URL of a migrated PostgreSQL database."""
-    with postgres_server.database() as url:
-        database = Database(url)
-        migrations.upgrade(database)
-        database.close()
+def migrated_postgres(postgres_server: Any, run_folder: Path) -> Iterator[str]:
+    """The URL of a migrated PostgreSQL database of this process."""
+    with postgres_server.database(template=migrated_template(postgres_server, run_folder)) as url:
         yield url
+
+
+def migrated_template(postgres_server: Any, run_folder: Path) -> str:
+    """The name of a migrated PostgreSQL database to copy, made once for all processes of the run."""
+    name, made = "migrated", run_folder / "migrated_postgres"
+    with locked(run_folder / "migrated_postgres.lock"):
+        if not made.exists():
+            database = Database(postgres_server.template(name))
+            migrations.upgrade(database)
+            database.close()
+            made.touch()
+    return name
 
 
 @pytest.fixture(scope="module")
@@ -228,8 +273,10 @@ def emptied_postgres(migrated_postgres: str) -> str:
         # A test that failed may have left a session with locks behind.
         others = "datname = current_database() AND pid <> pg_backend_pid()"
         tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
-        for table in reversed(schema.metadata.sorted_tables):
-            tx.execute(sa.delete(table))
+        # One message to the server for all tables.
+        tables = [table.name for table in reversed(schema.metadata.sorted_tables)]
+        deletes = " ".join(f'DELETE FROM "{name}";' for name in tables)
+        tx.execute(sa.text(f"DO $$ BEGIN {deletes} END $$"))
     database.close()
     return migrated_postgres
 

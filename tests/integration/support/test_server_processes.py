@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -17,22 +16,27 @@ import sqlalchemy
 from kombu.connection import Connection
 from sqlalchemy.exc import OperationalError
 
+from tests.services.missing_servers import require
+from tests.services.postgres import Postgres
+from tests.services.rabbitmq import RabbitMQ
+from tests.services.redis import DATABASES, Redis
 from tests.services.server import NotReady, Server, is_alive
-
-if TYPE_CHECKING:
-    from tests.services.postgres import Postgres
-    from tests.services.rabbitmq import RabbitMQ
-    from tests.services.redis import Redis
 
 SERVICES = ("postgres", "redis", "rabbitmq")
 
 
 @pytest.fixture(
-    params=[pytest.param(service, marks=getattr(pytest.mark, service)) for service in SERVICES],
+    params=[
+        # Each server is started once: its tests stay in one process.
+        pytest.param(
+            service, marks=[getattr(pytest.mark, service), pytest.mark.xdist_group(f"servers-{service}")]
+        )
+        for service in SERVICES
+    ],
 )
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """Each of the session's servers in turn, running."""
-    server: Server = request.getfixturevalue(f"{request.param}_server")
+    """A server of each kind in turn, running."""
+    server: Server = request.getfixturevalue(f"own_{request.param}_server")
     yield server.start()
 
 
@@ -61,7 +65,9 @@ def test_a_restarted_server_keeps_its_url_and_has_a_new_process(server: Server) 
     assert server.pid != pid
 
 
-def test_a_killed_server_is_gone_with_all_its_children_and_comes_back_on_its_port(server: Server) -> None:
+def test_a_killed_server_is_gone_with_all_its_children_and_comes_back_on_its_port(
+    server: Postgres | RabbitMQ | Redis,
+) -> None:
     family = psutil.Process(server.pid).children(recursive=True)
     server.kill()
     assert not server.running
@@ -70,7 +76,12 @@ def test_a_killed_server_is_gone_with_all_its_children_and_comes_back_on_its_por
     with pytest.raises(NotReady):
         server.is_ours()
     url = server.url
-    server.start()
+    # What the fixtures give to a test starts it again.
+    if isinstance(server, Redis):
+        assert server.empty_database()
+    else:
+        with server.database() if isinstance(server, Postgres) else server.virtual_host() as piece:
+            assert piece
     assert (server.url, server.is_ours()) == (url, True)
 
 
@@ -82,9 +93,7 @@ def test_a_frozen_server_stands_still_and_goes_on(server: Server) -> None:
     assert server.is_ours()
 
 
-def test_another_server_on_our_port_is_recognised(redis_server: "Redis") -> None:
-    from tests.services.redis import Redis
-
+def test_another_server_on_our_port_is_recognised(redis_server: Redis) -> None:
     programs = redis_server.programs
     with Redis(programs) as stranger:
         impostor = Redis(programs)
@@ -98,17 +107,15 @@ def test_another_server_on_our_port_is_recognised(redis_server: "Redis") -> None
         assert stranger.is_ours()
 
 
-def test_a_closed_server_leaves_no_folder(redis_server: "Redis") -> None:
-    from tests.services.redis import Redis
-
+def test_a_closed_server_leaves_no_folder(redis_server: Redis) -> None:
     with Redis(redis_server.programs) as server:
         assert server.folder.is_dir()
     assert not server.folder.exists()
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_servers_die_with_a_test_run_that_is_killed(service: str, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue(f"{service}_server")  # skips, or fails, where the server is missing
+def test_servers_die_with_a_test_run_that_is_killed(service: str) -> None:
+    require(service)
     module = {"postgres": "Postgres", "redis": "Redis", "rabbitmq": "RabbitMQ"}[service]
     script = (
         f"from tests.services.{service} import {module} as Server\n"
@@ -135,9 +142,7 @@ def test_servers_die_with_a_test_run_that_is_killed(service: str, request: pytes
         time.sleep(0.02)
 
 
-def test_each_test_has_a_postgresql_database_of_its_own(
-    postgres_url: str, postgres_server: "Postgres"
-) -> None:
+def test_each_test_has_a_postgresql_database_of_its_own(postgres_url: str, postgres_server: Postgres) -> None:
     with postgres_server.database() as other:
         assert other != postgres_url
         for url in (postgres_url, other):
@@ -148,7 +153,7 @@ def test_each_test_has_a_postgresql_database_of_its_own(
             engine.dispose()
 
 
-def test_a_postgresql_database_is_dropped_although_someone_is_connected(postgres_server: "Postgres") -> None:
+def test_a_postgresql_database_is_dropped_although_someone_is_connected(postgres_server: Postgres) -> None:
     with postgres_server.database() as url:
         engine = sqlalchemy.create_engine(url)
         connection = engine.connect()
@@ -160,9 +165,10 @@ def test_a_postgresql_database_is_dropped_although_someone_is_connected(postgres
     engine.dispose()
 
 
-def test_postgresql_keeps_what_it_acknowledged_when_it_is_killed(
-    postgres_url: str, postgres_server: "Postgres"
-) -> None:
+@pytest.mark.xdist_group("servers-postgres")
+def test_postgresql_keeps_what_it_acknowledged_when_it_is_killed(own_postgres_server: Postgres) -> None:
+    postgres_server = own_postgres_server
+    postgres_url = postgres_server.template("kept_by_killed")
     engine = sqlalchemy.create_engine(postgres_url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("CREATE TABLE kept AS SELECT 42 AS n"))
@@ -174,9 +180,10 @@ def test_postgresql_keeps_what_it_acknowledged_when_it_is_killed(
     engine.dispose()
 
 
-def test_postgresql_recovers_from_an_immediate_shutdown(
-    postgres_server: "Postgres", postgres_url: str
-) -> None:
+@pytest.mark.xdist_group("servers-postgres")
+def test_postgresql_recovers_from_an_immediate_shutdown(own_postgres_server: Postgres) -> None:
+    postgres_server = own_postgres_server
+    postgres_url = postgres_server.template("kept_by_crashed")
     engine = sqlalchemy.create_engine(postgres_url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("CREATE TABLE kept AS SELECT 1 AS value"))
@@ -196,9 +203,6 @@ def test_postgresql_recovers_from_an_immediate_shutdown(
 
 
 def test_a_database_on_a_small_disk_finds_it_full_and_has_room_again() -> None:
-    from tests.services.missing_servers import require
-    from tests.services.postgres import Postgres
-
     with Postgres(require("postgres").programs) as server, server.database() as url:
         try:
             server.move_to_small_disk(url, 64 * 1024 * 1024)
@@ -222,10 +226,11 @@ def test_a_database_on_a_small_disk_finds_it_full_and_has_room_again() -> None:
 
 
 @pytest.mark.rabbitmq
-def test_rabbitmq_reads_from_no_publisher_while_its_memory_is_short(
-    rabbitmq_server: "RabbitMQ", rabbitmq_url: str
-) -> None:
+@pytest.mark.xdist_group("servers-rabbitmq")
+def test_rabbitmq_reads_from_no_publisher_while_its_memory_is_short(own_rabbitmq_server: RabbitMQ) -> None:
+    rabbitmq_server = own_rabbitmq_server
     with (
+        rabbitmq_server.virtual_host() as rabbitmq_url,
         Connection(rabbitmq_url, transport_options={"confirm_publish": True}) as connection,
         ThreadPoolExecutor(1) as publisher,
     ):
@@ -240,9 +245,7 @@ def test_rabbitmq_reads_from_no_publisher_while_its_memory_is_short(
         assert waiting.qsize() == 0
 
 
-def test_a_redis_database_is_empty_however_often_it_was_used(redis_server: "Redis") -> None:
-    from tests.services.redis import DATABASES
-
+def test_a_redis_database_is_empty_however_often_it_was_used(redis_server: Redis) -> None:
     urls = []
     for _ in range(DATABASES + 1):
         url = redis_server.empty_database()
@@ -254,7 +257,7 @@ def test_a_redis_database_is_empty_however_often_it_was_used(redis_server: "Redi
 
 
 def test_each_test_has_a_rabbitmq_virtual_host_of_its_own(
-    rabbitmq_url: str, rabbitmq_server: "RabbitMQ"
+    rabbitmq_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
     with rabbitmq_server.virtual_host() as other:
         assert other != rabbitmq_url
@@ -264,11 +267,40 @@ def test_each_test_has_a_rabbitmq_virtual_host_of_its_own(
             assert theirs.SimpleQueue("same-name").qsize() == 0
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_a_test_finds_the_server_up_that_an_earlier_one_killed(
-    service: str, request: pytest.FixtureRequest
+def test_a_server_that_all_processes_share_cannot_be_harmed_and_ends_with_the_last_of_them(
+    redis_server: Redis, tmp_path: Path
 ) -> None:
-    server: Server = request.getfixturevalue(f"{service}_server")
-    server.kill()
-    assert request.getfixturevalue(f"{service}_url")
-    assert server.is_ours()
+    for harm in (redis_server.kill, redis_server.stop, redis_server.restart):
+        with pytest.raises(RuntimeError, match="own_redis_server"):
+            harm()
+    assert redis_server.start().is_ours()
+    script = (
+        "import sys, pathlib\n"
+        "from tests.services.redis import Redis\n"
+        "from tests.services.installation import find\n"
+        "from tests.services.shared import shared\n"
+        "server = shared(Redis, find('redis').programs, pathlib.Path(sys.argv[1]))\n"
+        "print(server.folder, server.port, server.is_ours(), flush=True)\n"
+        "input()\n"
+    )
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path)],
+            cwd=Path(__file__).parents[3],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    said = [run.stdout.readline().split() for run in runs if run.stdout is not None]
+    assert said[0] == said[1]
+    folder, _, ours = said[0]
+    assert ours == "True"
+    first, last = runs
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    assert Path(folder).exists()
+    last.communicate("\n")
+    while Path(folder).exists():
+        time.sleep(0.02)

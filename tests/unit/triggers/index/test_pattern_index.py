@@ -10,6 +10,7 @@ from functory.engine.errors import Invalid
 from functory.triggers.index import Index
 from functory.triggers.index.lookup_keys import fold, foldable
 from functory.triggers.patterns import compile_pattern, flatten
+from tests.support.thoroughness import amount
 
 VECTORS = Path(__file__).parents[3] / "data" / "pattern_vectors.json"
 
@@ -152,12 +153,12 @@ def test_all_vectors_in_one_index_are_answered_as_one_by_one():
     for id_, pattern in patterns.items():
         index.add(id_, pattern)
     assert len(cases) == 2890
-    for case in cases:
+    for case in cases[:: amount(20, 1)]:
         event = json.loads(case["event"])
         found = index.match(event)
         assert (case["id"] in found) is case["match"]
         assert len(found) == len(set(found))
-    for case in cases[::50]:
+    for case in cases[:: amount(500, 50)]:
         flat = flatten(json.loads(case["event"]))
         assert set(index.match(json.loads(case["event"]))) == {
             k for k, p in patterns.items() if p.matches(flat)

@@ -170,7 +170,8 @@ def test_a_queue_that_is_not_there_is_told_and_read_once_it_is(world: World, rab
         kept.until(lambda: problem(world) == "", "the end of the problem")
 
 
-def test_a_broker_that_is_killed_is_waited_for(world: World, rabbitmq_server: Any, rabbitmq_url: str) -> None:
+def test_a_broker_that_is_killed_is_waited_for(world: World, own_rabbitmq_server: Any) -> None:
+    rabbitmq_server, rabbitmq_url = own_rabbitmq_server, own_rabbitmq_server.url
     save(world, rabbitmq_url)
     with reading(world) as kept:
         with producing(rabbitmq_url) as producer:

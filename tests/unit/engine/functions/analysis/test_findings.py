@@ -16,6 +16,7 @@ from functory.engine.functions.analysis import findings
 from functory.engine.functions.analysis.findings import Finding
 from functory.engine.functions.analysis.rules import RULES, SEVERITIES
 from functory.workers.environments.requirements import DISTRIBUTIONS
+from tests.support.thoroughness import amount
 
 HEAD = "from functory import secret, call, functions, state\n"
 
@@ -521,7 +522,7 @@ STATEMENTS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(40, 300), deadline=None)
 @given(st.lists(STATEMENTS, min_size=1, max_size=4), st.booleans())
 def test_random_programs_are_read(body, is_async):
     kind = ast.AsyncFunctionDef if is_async else ast.FunctionDef
@@ -535,7 +536,7 @@ def test_random_programs_are_read(body, is_async):
         assert finding.kind != "unreadable" or not _parses(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(40, 300), deadline=None)
 @given(st.one_of(st.text(), st.binary().map(lambda data: data.decode("latin-1"))))
 def test_random_texts_are_read(text):
     unreadable = "unreadable" in {finding.kind for finding in findings.analyze(text)}
@@ -553,7 +554,7 @@ def _parses(text: str) -> bool:
 def test_real_code_is_read():
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("**/*.py"))
     files = [f for f in files if "site-packages" not in f.parts and "lib2to3" not in f.parts]
-    for file in random.Random(4).sample(files, 200):
+    for file in random.Random(4).sample(files, amount(15, 200)):
         text = file.read_text(encoding="utf-8", errors="replace")
         kinds = {finding.kind for finding in findings.analyze(text)}
         assert kinds <= set(RULES), file

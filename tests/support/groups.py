@@ -1,0 +1,52 @@
+"""Groups of tests: the tests of one group run in one process, in their order.
+
+pytest-xdist's own groups travel in the ids of tests, which pytest 9.2 does not let it change any more. Here the first
+process writes the group of each test to a file, from which the one that hands them out reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+VARIABLE = "TESTS_GROUPS"
+
+
+def prepare() -> None:
+    """In the process that hands out tests: choose the file, before the others are started."""
+    handle, name = tempfile.mkstemp(prefix="functory-groups-", suffix=".json")
+    os.close(handle)
+    os.environ[VARIABLE] = name
+
+
+def write(items: list[pytest.Item]) -> None:
+    """In the first of the processes that run tests: write each test's group, by its mark ``xdist_group``."""
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw0" and VARIABLE in os.environ:
+        marks = {item.nodeid: item.get_closest_marker("xdist_group") for item in items}
+        groups = {test: mark.args[0] for test, mark in marks.items() if mark}
+        Path(os.environ[VARIABLE]).write_text(json.dumps(groups))
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Hands out one group at a time, in the order of the tests; a test without a group is one by itself."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    @cached_property
+    def _groups(self) -> dict[str, str]:
+        file = Path(os.environ[VARIABLE])
+        groups = json.loads(file.read_text())
+        file.unlink()
+        return groups
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._groups.get(nodeid, nodeid)
