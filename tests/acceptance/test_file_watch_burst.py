@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.database.clock import SystemClock
-from tests.support.source_world import wait_for
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -76,18 +76,20 @@ def test_a_watcher_that_is_killed_among_thousands_of_files_loses_none_and_double
     folder.mkdir()
     world.sources.save("file", "inbox", {"path": str(folder), "settle": 0.05})
     watcher = processes.start()
-    wait_for(lambda: (world.sources.get("file", "inbox")["cursor"] or {}).get("look"), "the first scan", 60)
+    wait_for(
+        lambda: (world.sources.get("file", "inbox")["cursor"] or {}).get("look"), "the first scan", seconds=60
+    )
     for number in range(FILES):
         (folder / f"{number:05}").write_text(f"{number}")
         if number == FILES // 2:
-            wait_for(lambda: told(world).total() > 0, "the first events", 60)
+            wait_for(lambda: told(world).total() > 0, "the first events", seconds=60)
             # In mid burst: some are told, some are heard of, some are yet to come.
             processes.kill(watcher)
             watcher = processes.start()
-    wait_for(lambda: told(world).total() > FILES // 2, "the second watcher", 60)
+    wait_for(lambda: told(world).total() > FILES // 2, "the second watcher", seconds=60)
     processes.kill(watcher)
     processes.start()
-    wait_for(lambda: told(world).total() >= FILES, "all of them", 90)
+    wait_for(lambda: told(world).total() >= FILES, "all of them", seconds=90)
     (folder / "last").write_text("what was told twice would have been by now")
-    wait_for(lambda: told(world)["last"], "the last one", 60)
+    wait_for(lambda: told(world)["last"], "the last one", seconds=60)
     assert told(world) == Counter([f"{number:05}" for number in range(FILES)] + ["last"])

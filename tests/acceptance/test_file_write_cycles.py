@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from functory.client import Functory
 from functory.engine.database import schema
-from tests.support.source_world import wait_for
+from tests.support.waiting import wait_for
 from tests.support.world import lines
 
 pytest_plugins = ["tests.support.world"]

@@ -13,7 +13,8 @@ from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.protocol.plan import Plan
 from functory.workers.sandbox.runner import Runner
-from tests.support.runner_world import FakeHost, job, open_files, until
+from tests.support.runner_world import FakeHost, job, open_files
+from tests.support.waiting import wait_for
 
 
 def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_path):
@@ -63,7 +64,7 @@ def test_a_zygote_is_not_evicted_between_being_chosen_and_being_asked(tmp_path, 
     before = open_files()
     with Runner(monotonic=monotonic, tier="none", options=Options(zygotes=1, spares=1)) as runner:
         run("one")
-        until(lambda: list(tmp_path.glob("*/*")) == [])
+        wait_for(lambda: list(tmp_path.glob("*/*")) == [])
         armed.append(threading.get_ident())
         run("one")
         assert armed == []

@@ -15,8 +15,8 @@ import pytest
 from functory.workers.sandbox.protocol.job import Outcome
 from tests.chaos import leaks, leftover_resources
 from tests.chaos.execution_kinds import Sorts
-from tests.support.runner_world import until
 from tests.support.tier_marks import every
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTIONS = {"A": 200, "B": 100, "C": 100}
@@ -54,7 +54,7 @@ def test_what_is_left_is_found(tmp_path):
     left = subprocess.Popen(["sleep", f"600.{MARK}"])
     try:
         # Its arguments are there a moment after it has been started.
-        until(lambda: leftover_resources.processes(MARK))
+        wait_for(lambda: leftover_resources.processes(MARK))
         found = leftover_resources.processes(MARK)
         assert (before, [each.pid for each in found]) == ([], [left.pid])
         assert leftover_resources.kill(found[0], MARK)

@@ -139,7 +139,7 @@ class Stage:
                 elif what == "kill route":
                     self.kill(number, self.worlds[number].router.route_batch)
                 else:
-                    self.kill(number, self.worlds[number].turn.take)
+                    self.kill(number, self.worlds[number].turn.run_once)
             self.clock.advance(wait)
         return self.end()
 

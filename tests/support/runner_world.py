@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import textwrap
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,16 +43,6 @@ def job(
 
 def printed(outcome: Any, stream: str = "stdout") -> list[str]:
     return [log.text for log in outcome.logs if log.stream == stream]
-
-
-def until(fact: Callable[[], Any], seconds: float = 20.0) -> None:
-    """Wait until ``fact()`` holds."""
-    waiting = threading.Event()
-    for _ in range(int(seconds * 100)):
-        if fact():
-            return
-        waiting.wait(0.01)
-    raise AssertionError(f"{fact} never came true")
 
 
 def alive(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 import random
 import textwrap
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,18 +10,10 @@ from typing import Any
 from functory.engine.settings import Settings
 from functory.triggers.sources.plugin import SourcePlugin
 from functory.triggers.sources.supervisor import SourceSupervisor
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 PATIENCE = 30.0
-
-
-def wait_for(fact: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
-    """The first true value of ``fact``, asked again and again."""
-    deadline = time.monotonic() + timeout
-    while not (found := fact()):
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.02)
-    return found
 
 
 @contextmanager

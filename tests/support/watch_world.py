@@ -11,7 +11,7 @@ from functory.engine.database.clock import SystemClock
 from functory.engine.errors import Unavailable
 from functory.triggers.sources.files import FileSource
 from functory.triggers.sources.supervisor import SourceSupervisor
-from tests.support.source_world import wait_for
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 

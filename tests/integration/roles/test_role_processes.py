@@ -10,7 +10,6 @@ import textwrap
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import redis
 from tests.services.port import free_port
 from tests.services.tcp_proxy import Door
 from tests.support.processes import SCRIPTS, Roles
+from tests.support.waiting import wait_for
 
 # Ends at its second try only: the first one is there to be interrupted.
 STUBBORN = """
@@ -33,14 +33,6 @@ def stubborn(key: str) -> str:
 """
 
 QUICK_LEASE = {"lease_seconds": 2.0, "heartbeat_seconds": 0.5}
-
-
-def wait_for(fact: Callable[[], Any], what: str, timeout: float = 20.0) -> Any:
-    deadline = time.monotonic() + timeout
-    while not (found := fact()):
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.02)
-    return found
 
 
 def get(url: str) -> tuple[int, Any]:
@@ -225,7 +217,7 @@ def test_a_worker_sends_none_of_celerys_events(tmp_path: Path, redis_url: str, c
         assert heard.get_message(timeout=10)["type"] == "psubscribe"
         worker = roles.spawn([str(SCRIPTS / command[0]), *command[1:]], name="worker")
         # Beside the first one, which says that it is there, it would say when it ends.
-        worker.wait_for("ready", 30)
+        worker.wait_for("ready", timeout=30)
         assert worker.stop() == 0
         assert heard.get_message(timeout=0.5) is None
 

@@ -13,7 +13,8 @@ import pytest
 from functory.triggers.sources.plugin import SourcePlugin
 from tests.support.imap_server import PASSWORD, USER, Imap, serving
 from tests.support.processes import Roles
-from tests.support.source_world import keeping, wait_for
+from tests.support.source_world import keeping
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -191,7 +192,7 @@ def test_installed_as_a_package_and_killed_in_the_middle_it_loses_and_doubles_no
         watcher.kill()
         roles.start("watcher")
         since = client.sources.store.get("imap", "ada")["created_at"]
-        wait_for(lambda: client.events.count(since, ["mail.received"]) == 400, "all letters", 60)
+        wait_for(lambda: client.events.count(since, ["mail.received"]) == 400, "all letters", seconds=60)
         found = [
             row["data"]["subject"] for row in client.events.scan(since) if row["type"] == "mail.received"
         ]

@@ -14,7 +14,8 @@ from functory.engine.events.receipts import IncomingEvent
 from functory.triggers.sources.plugin import SourceConfig, SourceContext, SourcePlugin
 from functory.triggers.sources.runner import MAX_RETRY_SECONDS, retry_delay
 from tests.support.processes import Roles
-from tests.support.source_world import keeping, plug_in, wait_for
+from tests.support.source_world import keeping, plug_in
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]

@@ -8,10 +8,9 @@ import sys
 import textwrap
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -21,6 +20,7 @@ from functory.engine.executions import worker_registry
 from tests.services.port import free_port
 from tests.services.tcp_proxy import Door
 from tests.support.processes import SCRIPTS, Role, Roles
+from tests.support.waiting import wait_for
 
 # Each starts a deployment and lets it come to harm.
 pytestmark = pytest.mark.timeout(300)
@@ -38,14 +38,6 @@ def stubborn(key: str) -> str:
         time.sleep(60)
     return "done"
 """
-
-
-def wait_for(fact: Callable[[], Any], what: str, timeout: float = 30.0) -> Any:
-    deadline = time.monotonic() + timeout
-    while not (found := fact()):
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.05)
-    return found
 
 
 def counted(role: Role, name: str) -> float:

@@ -22,7 +22,8 @@ from structlog.testing import capture_logs
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.runner import Runner
-from tests.support.runner_world import FakeHost, alive, children, job, open_files, printed, until
+from tests.support.runner_world import FakeHost, alive, children, job, open_files, printed
+from tests.support.waiting import wait_for
 
 ROOT = str(Path(__file__).resolve().parents[4])
 
@@ -38,17 +39,17 @@ def test_hundreds_of_runs_leave_no_descriptor_process_thread_or_folder(tmp_path,
         assert runner.run(job(source, input={"n": 0}), host).result == 0
     zygote = runner.zygote_pid
     (base,) = tmp_path.iterdir()
-    until(lambda: children(zygote) == [])
+    wait_for(lambda: children(zygote) == [])
     gc.collect()
     before = open_files(), open_files(zygote), threading.active_count()
     for n in range(200):
         assert runner.run(job(source, input={"n": n}), host).result == n
     gc.collect()
-    until(lambda: threading.active_count() <= before[2])
+    wait_for(lambda: threading.active_count() <= before[2])
     # When the numbers were taken, the last of the first children may not have been buried yet.
-    until(lambda: open_files() <= before[0] and open_files(zygote) <= before[1])
-    until(lambda: children(zygote) == [])
-    until(lambda: list(base.iterdir()) == [])
+    wait_for(lambda: open_files() <= before[0] and open_files(zygote) <= before[1])
+    wait_for(lambda: children(zygote) == [])
+    wait_for(lambda: list(base.iterdir()) == [])
     runner.close()
     assert not alive(zygote)
     assert not base.exists()
@@ -79,7 +80,7 @@ def test_a_killed_zygote_loses_its_runs_as_crashed_and_the_next_run_works():
         os.kill(zygote, signal.SIGKILL)
         outcome = lost.result(timeout=20)
         assert (outcome.status, outcome.signal, outcome.kill_reason) == ("crashed", 9, "zygote_lost")
-        until(lambda: not alive(outcome.pid))
+        wait_for(lambda: not alive(outcome.pid))
         assert runner.run(job("def f():\n    return 'again'"), FakeHost()).result == "again"
         assert runner.zygote_pid != zygote
 
@@ -185,8 +186,8 @@ def test_a_worker_that_is_killed_takes_its_zygote_children_and_folders_along():
     finally:
         worker.kill()
         worker.communicate()
-    until(lambda: not alive(int(zygote)) and not alive(int(child)))
-    until(lambda: not Path(folder).parent.exists())
+    wait_for(lambda: not alive(int(zygote)) and not alive(int(child)))
+    wait_for(lambda: not Path(folder).parent.exists())
 
 
 def test_a_worker_that_is_killed_while_its_zygote_starts_leaves_no_folder(tmp_path):
@@ -197,11 +198,11 @@ def test_a_worker_that_is_killed_while_its_zygote_starts_leaves_no_folder(tmp_pa
         stdout=subprocess.DEVNULL,
     )
     try:
-        until(lambda: children(worker.pid) and list(tmp_path.iterdir()))
+        wait_for(lambda: children(worker.pid) and list(tmp_path.iterdir()))
     finally:
         worker.kill()
         worker.wait()
-    until(lambda: not list(tmp_path.iterdir()))
+    wait_for(lambda: not list(tmp_path.iterdir()))
 
 
 def test_a_runner_that_confines_nothing_says_so_loudly_and_once():

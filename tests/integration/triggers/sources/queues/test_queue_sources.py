@@ -17,7 +17,8 @@ from functory.engine.database import schema
 from functory.engine.errors import Invalid
 from functory.triggers.sources.queues.plugin import QueueSource as QueueKind
 from tests.support.processes import Roles
-from tests.support.source_world import Kept, keeping, wait_for
+from tests.support.source_world import Kept, keeping
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -273,7 +274,7 @@ def test_a_reader_that_is_killed_before_it_acknowledges_loses_and_doubles_nothin
             if round_ == 1:
                 watchers[0].kill()
                 watchers.append(roles.start("watcher"))
-        wait_for(lambda: _count(client) >= sent, "all events", 60)
+        wait_for(lambda: _count(client) >= sent, "all events", seconds=60)
         rows = client.events.scan(client.sources.get("queue", "orders")["created_at"])
         found = [row["data"]["body"]["number"] for row in rows if row["type"] == "queue.received"]
         assert sorted(found) == list(range(sent))

@@ -1,20 +1,9 @@
 """Schedules in a running engine: what is due starts by itself, and a failure pauses what asks for it."""
 
-import time
-from collections.abc import Callable
-
 from functory.client import Functory
+from tests.support.waiting import wait_for
 
 pytest_plugins = ["tests.support.world"]
-
-PATIENCE = 30.0
-
-
-def wait_for(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_what_is_due_runs_by_itself_and_a_failure_pauses_the_schedule(engine: Functory) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -15,17 +13,11 @@ import pytest
 from tests.support import unprivileged
 from tests.support.confined_zygote import HERE, Contained, running
 from tests.support.tier_marks import every, tiers
+from tests.support.waiting import wait_for
 
 
 def _gone(path: str) -> bool:
     return not Path(path).exists()
-
-
-def _wait_for(fact: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @every
@@ -51,7 +43,7 @@ def test_zygote_and_children_die_with_the_shim(tier: str) -> None:
     contained.hear()
     contained.shim.kill()
     contained.shim.wait(30)
-    _wait_for(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in everyone))
+    wait_for(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in everyone))
     contained.finish()
 
 

@@ -15,7 +15,8 @@ from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.job import Grants, Limits
 from functory.workers.sandbox.runner import Runner
-from tests.support.runner_world import FakeHost, alive, children, code, job, printed, until
+from tests.support.runner_world import FakeHost, alive, children, code, job, printed
+from tests.support.waiting import wait_for
 
 HASH = "def f():\n    return hash('which zygote')"
 
@@ -35,23 +36,23 @@ def test_a_kind_in_use_has_a_spare_that_takes_the_next_execution():
     with Runner(options=Options(spares=1)) as runner:
         spent = {str(runner.run(job(HASH), FakeHost()).pid) for _ in range(2)}
         # One that has run is buried a moment later, and may be the only child there is until the spare is forked.
-        until(lambda: (there := spares(runner)) and not spent & set(there))
+        wait_for(lambda: (there := spares(runner)) and not spent & set(there))
         (waiting,) = spares(runner)
         assert runner.run(job(HASH), FakeHost()).pid == int(waiting)
-        until(lambda: len(spares(runner)) == 1 and spares(runner) != [waiting])
+        wait_for(lambda: len(spares(runner)) == 1 and spares(runner) != [waiting])
 
 
 def test_no_spares_when_none_are_wanted():
     with Runner(options=Options(spares=0)) as runner:
         for _ in range(5):
             result(runner, job(HASH))
-        until(lambda: spares(runner) == [])
+        wait_for(lambda: spares(runner) == [])
 
 
 def test_a_spare_that_died_waiting_costs_no_execution():
     with Runner() as runner:
         spent = {str(runner.run(job(HASH), FakeHost()).pid) for _ in range(2)}
-        until(lambda: (there := spares(runner)) and not spent & set(there))
+        wait_for(lambda: (there := spares(runner)) and not spent & set(there))
         os.kill(int(spares(runner)[0]), signal.SIGKILL)
         assert isinstance(result(runner, job(HASH)), int)
 
@@ -106,7 +107,7 @@ def test_a_zygote_is_replaced_after_its_executions_and_no_execution_waits_or_fai
     with Runner(options=Options(zygote_executions=5, spares=1)) as runner:
         seen = [result(runner, job(HASH)) for _ in range(60)]
         first = seen[0]
-        until(lambda: result(runner, job(HASH)) != first)
+        wait_for(lambda: result(runner, job(HASH)) != first)
         assert len(set(seen)) < 30
 
 
@@ -117,7 +118,7 @@ def test_a_zygote_is_replaced_when_it_is_old():
         now[0] = 99.0
         assert result(runner, job(HASH)) == first
         now[0] = 101.0
-        until(lambda: result(runner, job(HASH)) != first)
+        wait_for(lambda: result(runner, job(HASH)) != first)
 
 
 def test_too_many_zygotes_end_the_one_that_was_used_the_longest_ago():
@@ -283,7 +284,7 @@ def test_many_threads_have_warm_runners_of_their_own():
         outcomes = list(pool.map(lambda _: runner.run(task, FakeHost()), range(80)))
         assert {outcome.result for outcome in outcomes} == {1}
         assert 1 <= len({outcome.pid for outcome in outcomes}) <= 8
-    until(lambda: not [outcome for outcome in outcomes if alive(outcome.pid)])
+    wait_for(lambda: not [outcome for outcome in outcomes if alive(outcome.pid)])
 
 
 def test_closing_ends_spares_and_warm_runners():
@@ -291,10 +292,10 @@ def test_closing_ends_spares_and_warm_runners():
     for _ in range(2):
         result(runner, job(HASH))
     warm = runner.run(job(COUNTER, input={"x": 1}, reuse=True), FakeHost())
-    until(lambda: len(spares(runner)) >= 1)
+    wait_for(lambda: len(spares(runner)) >= 1)
     pids = [int(pid) for pid in spares(runner)] + [warm.pid]
     runner.close()
-    until(lambda: not [pid for pid in pids if alive(pid)])
+    wait_for(lambda: not [pid for pid in pids if alive(pid)])
 
 
 @pytest.mark.parametrize("tier", ["A", "C"])

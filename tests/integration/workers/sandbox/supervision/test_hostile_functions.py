@@ -13,7 +13,8 @@ import pytest
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.job import Grants, Limits
 from functory.workers.sandbox.runner import Runner
-from tests.support.runner_world import FakeHost, alive, code, job, open_files, printed, until
+from tests.support.runner_world import FakeHost, alive, code, job, open_files, printed
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module", params=["none", None], ids=["unconfined", "confined"])
@@ -194,8 +195,8 @@ def test_processes_left_behind_are_gone_with_the_execution(runner, then, status)
     assert len(printed(outcome)) == 3
     if runner.tier == "none":
         # In a namespace of their own they have other numbers here, and end with its first process.
-        until(lambda: not [pid for pid in printed(outcome) if alive(int(pid))])
-    until(lambda: not alive(outcome.pid))
+        wait_for(lambda: not [pid for pid in printed(outcome) if alive(int(pid))])
+    wait_for(lambda: not alive(outcome.pid))
 
 
 def test_a_run_can_be_killed_from_another_thread(runner):
@@ -289,7 +290,7 @@ def f():
 """
     outcome = run(runner, source)
     assert (outcome.status, outcome.result) == ("succeeded", "first")
-    until(lambda: not alive(outcome.pid))
+    wait_for(lambda: not alive(outcome.pid))
 
 
 def test_descriptors_that_the_child_sends_do_not_arrive(runner):
@@ -305,7 +306,7 @@ def f():
     before = open_files()
     assert run(runner, source).result == 1
     # A spare may have come, with the descriptors that each child has.
-    until(lambda: open_files() <= before + 6)
+    wait_for(lambda: open_files() <= before + 6)
 
 
 def test_a_child_that_closes_its_channel_and_goes_on_is_ended(runner):
