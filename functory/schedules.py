@@ -1,9 +1,9 @@
-"""Schedules as people use them: a source of events, and the trigger that lets one function run at its times.
+"""Schedules: a source of events at times, and the trigger that runs a function at these times.
 
     engine.schedules.save("report", cron="0 7 * * 1-5", timezone="Europe/Berlin", function="report")
 
-A schedule with a function has the trigger ``schedule-NAME``: an ordinary one, that can be shown, paused and
-tried like any other. What is written here belongs to neither of the two registries alone.
+A schedule with a function has the trigger ``schedule-NAME``: an ordinary trigger that can be shown, paused and
+tested like any other. This module combines the registries of sources and triggers.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, Protocol, get_args
 
+from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.flow_control.controls import OverlapPolicy
 from functory.engine.names import NAME
 from functory.engine.sources import schedules
 from functory.engine.telemetry import metrics
-from functory.triggers.sources.registry import find_plugin, parse_config
+from functory.engine.triggers.store import Triggers
+from functory.triggers.sources.registry import Registry, find_plugin, parse_config
 from functory.triggers.sources.schedules import (
     Calendar,
     ScheduleConfig,
@@ -27,9 +29,6 @@ from functory.triggers.sources.schedules import (
     parse_timestamp,
     require_future_time,
 )
-
-if TYPE_CHECKING:
-    from functory.client import Functory
 
 KIND = "schedule"
 
@@ -56,10 +55,23 @@ class Backfill:
     events: dict[datetime, str]
 
 
-class Schedules:
-    """What can be done with schedules."""
+class Engine(Protocol):
+    """What schedules need of :class:`functory.client.Functory`."""
 
-    def __init__(self, engine: Functory) -> None:
+    author: str
+    database: Database
+    sources: Registry
+    triggers: Triggers
+
+    def register_trigger(self, name: str | None = None, **fields: Any) -> dict[str, Any]:
+        """Save a trigger and return its row."""
+        ...
+
+
+class Schedules:
+    """Saves, reads, fires and deletes schedules."""
+
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._database = engine.database
 

@@ -11,7 +11,7 @@ from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import function_fields
 from functory.cli.input import values as input_values
-from functory.cli.output import execution_result, function_version, saved
+from functory.cli.output import execution_result, function_version
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -152,7 +152,7 @@ def add(
             activate=activate,
             author=author,
         )
-        saved.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
+        function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
 
 
 @app.command("list", epilog="Example: functory function list")
@@ -257,7 +257,7 @@ def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
             raise Invalid(
                 error.what, error.why, f"{error.try_ + '; ' if error.try_ else ''}your text is kept in {kept}"
             ) from None
-        saved.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
+        function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
 
 
 @app.command(epilog="Example: functory function diff parse 1 3")

@@ -1,12 +1,16 @@
-"""How ``functory function show`` draws a version for people."""
+"""A function version on the terminal: as ``functory function show`` prints it, and after it was saved."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from functory.terminal import console
+from functory.cli.output import execution_result
+from functory.terminal import console, json_fields
 from functory.terminal.console import CommandOutput
+
+if TYPE_CHECKING:
+    from functory.client import Functory
 
 
 def draw(
@@ -124,3 +128,33 @@ def _schema(schema: Mapping[str, Any] | None) -> str | None:
             + ("" if name in needed else " (optional)")
         )
     return ", ".join(words) or "nothing"
+
+
+def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
+    """Print a version that was saved, or that was there already; fail when it lacks its packages."""
+    from functory.engine.errors import FunctoryError
+
+    for warning in (*row["warnings"], *engine.pending(row)):
+        console.warn(warning)
+    for finding in row["findings"]:
+        console.warn(f"{finding_location(finding)} ({finding['kind']})")
+    if row["findings"]:
+        console.note(f"why, and what to do: functory function show {row['name']}@{row['number']}")
+    other = f"active is v{row['active']}" if row["active"] else "none is active"
+    active = "" if row["active"] == row["number"] else f" ({other})"
+    if out.json:
+        out.value(json_fields.function(row) | {"created": row["created"]})
+    elif out.quiet:
+        out.lines([f"{row['name']}@{row['number']}"])
+    elif row["created"]:
+        out.styled((f"saved {row['name']} v{row['number']}{active}", ""))
+    else:
+        out.styled((f"{row['name']} v{row['number']} is the same already; nothing was saved", ""))
+    if row["environment_error"]:
+        raise FunctoryError(
+            f"{row['name']} v{row['number']} is saved, but its packages are missing: it cannot be activated",
+            row["environment_error"],
+            f"functory environment build {row['name']}@{row['number']}",
+        )
+    if row["created"] and engine.triggers.list():
+        execution_result.warn_without_workers(engine, "no trigger fires on this")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from functory.cli.input import flow_control
+from functory.cli.output import trigger_definition
 from functory.engine.flow_control.concurrency import UNLIMITED
 from functory.engine.serialization import durations
 from functory.engine.triggers.inspection import Page, TriggerInspection
@@ -152,7 +152,7 @@ def _buffers(
     composite = definition.get("composite")
     title = "debounce" if "debounce" in controls else "batch" if "batch" in controls else "matches that wait"
     if composite is not None:
-        title = f"composite {flow_control.composite_kind(composite)}"
+        title = f"composite {trigger_definition.composite_kind(composite)}"
     elif title == "matches that wait" and not part.count:
         return
     summary = (
@@ -193,15 +193,15 @@ def _batch(row: Mapping[str, Any], settings: Mapping[str, Any], now: datetime) -
 
 
 def _composite(row: Mapping[str, Any], composite: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    named = flow_control.composite_parts(composite)
+    named = trigger_definition.composite_parts(composite)
     there = {int(number): count for number, count in row["parts"].items()}
     due = "when a further event comes" if row["due_at"] is None else f"at the latest {_due(row, now)}"
     first = f", the first of {console.format_time(row['first_time'])}" if row["first_time"] else ""
     yield f"{_key(row)}  {_matches(row)}{first}; decided {due}"
-    if flow_control.composite_kind(composite) == "absence":
+    if trigger_definition.composite_kind(composite) == "absence":
         yield from _absence(row, composite["absence"])
         return
-    if flow_control.composite_kind(composite) == "threshold":
+    if trigger_definition.composite_kind(composite) == "threshold":
         yield f"    {row['matches']:,} of {composite['threshold']['count']}"
         return
     for number, (name, _) in enumerate(named):

@@ -344,13 +344,13 @@ def _pattern_line(definition: Mapping[str, Any]) -> str:
 
 def _flow_control_lines(definition: Mapping[str, Any]) -> dict[str, str]:
     """Its composite and its flow control, a line each."""
-    from functory.cli.input import flow_control
+    from functory.cli.output import trigger_definition
 
     lines: dict[str, list[str]] = {}
     if "composite" in definition:
-        for name, text in flow_control.describe_composite(definition["composite"]):
+        for name, text in trigger_definition.describe_composite(definition["composite"]):
             lines.setdefault(name, []).append(text)
-    for name, text in flow_control.describe(definition.get("flow") or {}):
+    for name, text in trigger_definition.describe(definition.get("flow") or {}):
         lines.setdefault(name, []).append(text)
     return {name: "\n".join(texts) for name, texts in lines.items()}
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from functory.cli.input import flow_control
+from functory.cli.output import trigger_definition
 from functory.engine.errors import Invalid
 
 KEY = "data.customer"
@@ -99,12 +100,12 @@ def test_what_cannot_be_read_is_refused_with_the_form(options: dict[str, Any], s
     ],
 )
 def test_each_control_is_told_in_words(control: dict[str, Any], told: str) -> None:
-    assert told in " ".join(text for _, text in flow_control.describe(control))
+    assert told in " ".join(text for _, text in trigger_definition.describe(control))
 
 
 def test_two_concurrency_limits_are_two_lines() -> None:
     both = {"concurrency": [{"limit": 5}, {"limit": 1, "key": KEY}]}
-    assert list(flow_control.describe(both)) == [
+    assert list(trigger_definition.describe(both)) == [
         ("concurrency", "5 at a time"),
         ("concurrency", "1 at a time, for each data.customer"),
     ]
@@ -128,7 +129,8 @@ def test_two_concurrency_limits_are_two_lines() -> None:
 )
 def test_a_composite_is_told_with_its_parts(composite: dict[str, Any], words: list[str]) -> None:
     said = "\n".join(
-        f"{name}  {text}" for name, text in flow_control.describe_composite(composite | {"within": "10m"})
+        f"{name}  {text}"
+        for name, text in trigger_definition.describe_composite(composite | {"within": "10m"})
     )
     for word in words:
         assert word in said
