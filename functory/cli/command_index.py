@@ -33,7 +33,7 @@ _CLI = "functory.cli.commands"
 
 SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
     "Start": (
-        CommandEntry("demo", f"{_CLI}.demo", "demo", "watch an event travel, in a temporary folder"),
+        CommandEntry("demo", f"{_CLI}.demo", "demo", "watch events travel, in a temporary folder"),
         CommandEntry("dev", f"{_CLI}.dev", "dev", "run all roles in one process, for development"),
         CommandEntry(
             "run", f"{_CLI}.function", "app", "run a stored function and print its result", verb="run"
@@ -44,44 +44,42 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "trigger", f"{_CLI}.trigger.crud", "app", "rules that turn events into executions", ("tr",)
         ),
-        CommandEntry("event", f"{_CLI}.event", "app", "what happened", ("ev",)),
+        CommandEntry("event", f"{_CLI}.event", "app", "everything that happened", ("ev",)),
         CommandEntry("schedule", f"{_CLI}.schedule", "app", "events at times"),
         CommandEntry("watch", f"{_CLI}.watch", "app", "events of files and of database tables"),
-        CommandEntry("webhook", f"{_CLI}.webhook", "app", "events that others send over HTTP"),
-        CommandEntry(
-            "source", f"{_CLI}.source", "app", "all sources of events, queues and plug-ins among them"
-        ),
+        CommandEntry("webhook", f"{_CLI}.webhook", "app", "events that other systems send over HTTP"),
+        CommandEntry("source", f"{_CLI}.source", "app", "all sources of events, also queues and plug-ins"),
         CommandEntry(
             "execution",
             f"{_CLI}.execution",
             "app",
-            "runs of functions, their results and lineage",
+            "executions of functions: results, logs, lineage",
             ("exec", "ex"),
         ),
         CommandEntry(
-            "environment", f"{_CLI}.environment", "app", "packages of functions, pinned and built", ("env",)
+            "environment", f"{_CLI}.environment", "app", "packages of functions, locked and built", ("env",)
         ),
-        CommandEntry("secret", f"{_CLI}.secret", "app", "sealed values that functions may use"),
+        CommandEntry("secret", f"{_CLI}.secret", "app", "encrypted values that functions may use"),
         CommandEntry("grant", f"{_CLI}.grant", "app", "hosts, files and programs that functions may use"),
-        CommandEntry("state", f"{_CLI}.state", "app", "small values that functions keep between runs"),
+        CommandEntry("state", f"{_CLI}.state", "app", "small values that functions keep between executions"),
         CommandEntry(
             "pack", f"{_CLI}.pack", "app", "packs of other systems, imported as functions and triggers"
         ),
         CommandEntry("db", f"{_CLI}.db", "app", "the database: schema, backup, restore, prune"),
     ),
     "Roles": (
-        CommandEntry("server", f"{_CLI}.server", "server", "HTTP API"),
-        CommandEntry("router", f"{_CLI}.router", "router", "events to executions"),
-        CommandEntry("worker", f"{_CLI}.worker", "worker", "executions to results (a Celery worker)"),
+        CommandEntry("server", f"{_CLI}.server", "server", "HTTP: webhooks, events, health, metrics"),
+        CommandEntry("router", f"{_CLI}.router", "router", "turns events into executions"),
+        CommandEntry("worker", f"{_CLI}.worker", "worker", "runs executions (a Celery worker)"),
         CommandEntry(
-            "scheduler", f"{_CLI}.scheduler", "scheduler", "schedules; sends what is due, ends what is lost"
+            "scheduler", f"{_CLI}.scheduler", "scheduler", "schedules, due work, lost work, retention"
         ),
         CommandEntry("watcher", f"{_CLI}.watcher", "watcher", "listens to files, queues and plug-ins"),
     ),
     "Look": (
         CommandEntry("status", f"{_CLI}.status", "status", "open work, workers, counts"),
-        CommandEntry("doctor", f"{_CLI}.doctor", "doctor", "check this installation and say what to mend"),
-        CommandEntry("verify", f"{_CLI}.verify", "verify", "check that nothing was lost and nothing doubled"),
+        CommandEntry("doctor", f"{_CLI}.doctor", "doctor", "check this installation and say what to repair"),
+        CommandEntry("verify", f"{_CLI}.verify", "verify", "check that nothing was lost or done twice"),
         CommandEntry("config", f"{_CLI}.config", "config", "settings in force and where they come from"),
     ),
 }
@@ -110,7 +108,7 @@ def help_text() -> str:
     lines += [
         "",
         "Options:",
-        f"  {'--help':<22}this page; functory COMMAND --help tells more",
+        f"  {'--help':<22}this page; functory COMMAND --help shows more",
         f"  {'--version':<22}print the version",
         f"  {'--install-completion':<22}complete commands and options in your shell",
         f"  {'--show-completion':<22}print the completion script",

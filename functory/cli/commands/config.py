@@ -9,7 +9,7 @@ from functory.terminal.console import AsJson, CommandOutput
 
 
 def config(json: AsJson = False) -> None:
-    """The settings in force and where each comes from. Passwords and keys are masked."""
+    """Show the settings in force and where each one comes from. Passwords and keys are masked."""
     from functory.engine.settings import load_settings
 
     settings = load_settings()
@@ -39,7 +39,7 @@ def _display_value(settings: Any, name: str) -> Any:
 
 
 def mask_url(url: str) -> str:
-    """A URL without its password. What follows a ``?`` may hold one too, and is left out."""
+    """Return a URL without its password and without its query, which may contain one too."""
     scheme, separator, rest = url.partition("://")
     rest, question, _ = rest.partition("?")
     # A password may itself hold an @: the last one before the path ends the credentials.

@@ -27,7 +27,7 @@ app = command_group("The database: schema, backup, restore, prune.")
 
 @app.command(epilog="Example: functory db upgrade")
 def upgrade() -> None:
-    """Bring the schema to this version's. Safe to run from many places at once."""
+    """Upgrade the schema to the one of this version. Safe to run from many processes at once."""
     from functory.engine.database import migrations
 
     with _open_database() as database:
@@ -44,7 +44,7 @@ def upgrade() -> None:
 
 @app.command(epilog="Example: functory db status")
 def status(json: AsJson = False) -> int:
-    """The schema it has, the one it needs, and whether this version works with it. Exit status 5 when it does not."""
+    """Show the schema of the database and the one that this version needs. Exit status 5 when they do not fit."""
     from functory.engine.database import migrations
     from functory.engine.maintenance import pruning
 
@@ -70,11 +70,11 @@ def status(json: AsJson = False) -> int:
 
 @app.command(epilog="Example: functory db backup functory.backup")
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where to write it.", metavar="FILE", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File to write.", metavar="FILE", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Back up the whole database into one file, while everything runs. The key of the secrets is not in it."""
+    """Back up the whole database into one file, while all roles run. The file does not contain the secret key."""
     from functory._version import __version__
     from functory.engine.maintenance.backup import create as backups
 
@@ -93,21 +93,25 @@ def backup(
 
 @app.command(epilog="Example: functory db restore functory.backup --into postgresql://functory@host/fresh")
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file of db backup.", metavar="FILE", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Backup file to read.", metavar="FILE", show_default=False)],
     into: Annotated[
         str | None,
         typer.Option(
-            help="The database; that of the settings by default.", metavar="URL", show_default=False
+            help="URL of the database. Default: the database of the settings.",
+            metavar="URL",
+            show_default=False,
         ),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Drop what is in the database.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete what the database contains now.")
+    ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Although roles are connected (PostgreSQL).")
+        bool, typer.Option("--force", help="Restore even while roles are connected (PostgreSQL).")
     ] = False,
     yes: Yes = False,
     json: AsJson = False,
 ) -> int:
-    """Make the database what it was at a backup, safe to go on with. Exit status 1 when an invariant is violated."""
+    """Restore the database from a backup, ready to continue. Exit status 1 when an invariant is violated."""
     from functory.engine.maintenance.backup import restore as backup_restore
     from functory.engine.settings import load_settings
 
@@ -165,21 +169,23 @@ def prune(
     older: Annotated[
         str | None,
         typer.Option(
-            help="Trees that ended longer ago; keep_days by default.", metavar="TIME", show_default=False
+            help="Delete causal trees that finished more than TIME ago. Default: keep_days.",
+            metavar="TIME",
+            show_default=False,
         ),
     ] = None,
     logs: Annotated[
         str | None,
         typer.Option(
-            help="Log lines of what ended longer ago; keep_log_days by default.",
+            help="Delete log lines of executions that finished more than TIME ago. Default: keep_log_days.",
             metavar="TIME",
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Delete causal trees that are over, and log lines, in small steps beside everything that runs."""
+    """Delete finished causal trees and old log lines, in small steps, while all roles run."""
     from functory.engine.database import migrations
     from functory.engine.errors import Invalid
     from functory.engine.maintenance import pruning

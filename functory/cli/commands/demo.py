@@ -9,10 +9,10 @@ import typer
 
 def demo(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the folder, to look at it with the other commands.")
+        bool, typer.Option("--keep", help="Keep the folder, to explore it with the other commands.")
     ] = False,
 ) -> int:
-    """Watch events travel: files in a folder, a schedule, functions, a failure, a loop that is stopped, the lineage."""
+    """Show events travel: files in a folder, a schedule, functions, a failure, a stopped loop, the lineage."""
     import functory.demo
 
     return functory.demo.run(keep=keep) or 0

@@ -27,7 +27,7 @@ class CheckResult:
 
 
 def doctor(json: AsJson = False) -> int:
-    """Check this installation and say what to mend. Exit status 1 when something fails."""
+    """Check this installation and say what to repair. Exit status 1 when a check fails."""
     session.log_to_stderr()
     findings = run_checks()
     out = CommandOutput(json=json)
@@ -45,7 +45,7 @@ def doctor(json: AsJson = False) -> int:
 
 
 def run_checks() -> list[CheckResult]:
-    """All findings. Without readable settings there is nothing further to look at."""
+    """Run all checks. Without readable settings the other checks are skipped."""
     from functory.engine.errors import FunctoryError
     from functory.engine.settings import load_settings
 

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 app = command_group("Packages of functions, pinned and built.")
 
 Reference = Annotated[
-    str, typer.Argument(help="A function: name, or name@3.", metavar="NAME[@N]", show_default=False)
+    str,
+    typer.Argument(help="Function: name, or name@3 for version 3.", metavar="NAME[@N]", show_default=False),
 ]
 
 
 @app.command("list", epilog="Example: functory environment list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """All environments, newest first, with the versions of functions that they are for."""
+    """List all environments, newest first, with the function versions that use them."""
     with session.engine() as engine:
         rows = engine.environments.listing()
     shown = [
@@ -56,14 +57,14 @@ def show(
     which: Annotated[
         str,
         typer.Argument(
-            help="A function (name, name@3), or the first digits of a key.",
+            help="Function (name, name@3), or the first digits of an environment's key.",
             metavar="NAME[@N]|KEY",
             show_default=False,
         ),
     ],
     json: AsJson = False,
 ) -> None:
-    """The packages of a function or of an environment, each with its version."""
+    """Show the packages of a function or of an environment, each with its version."""
     with session.engine() as engine:
         row = engine.environments.get(_key(engine, which))
     out = CommandOutput(json=json)
@@ -89,11 +90,11 @@ def show(
 def build(
     name: Reference,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Take the newest packages; when they differ, as a new version.")
+        bool, typer.Option("--renew", help="Resolve the newest packages. If they differ, save a new version.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Build the packages of a version on this machine. One that had failed is tried again."""
+    """Build the packages of a version on this machine. A failed build is tried again."""
     from functory.engine.errors import FunctoryError, Invalid
     from functory.engine.functions import dependencies
 
@@ -133,12 +134,12 @@ def build(
 @app.command(epilog="Example: functory environment prune --yes")
 def prune(
     cache: Annotated[
-        bool, typer.Option("--cache", help="Also what was downloaded for builds to come.")
+        bool, typer.Option("--cache", help="Also remove downloads that are kept for later builds.")
     ] = False,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Remove what no function needs, unless it is an hour old at most. What is needed again is built again."""
+    """Remove environments that no function needs and that are older than one hour. They are built again when needed."""
     confirm("Remove the environments that no function needs?", yes)
     with session.engine() as engine:
         gone = engine.environments.prune(engine.author, cache=cache)

@@ -18,10 +18,12 @@ from functory.terminal.console import AsJson, CommandOutput, Quiet
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = command_group("What happened: every change, every output that matched, every event of your own.")
+app = command_group("Events: every change, every matched output, every event that you emit.")
 
-Id = Annotated[str, typer.Argument(help="The event's id.", metavar="ID", show_default=False)]
-Type = Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)]
+Id = Annotated[str, typer.Argument(help="Id of the event.", metavar="ID", show_default=False)]
+Type = Annotated[
+    str | None, typer.Option("--type", help="List only events of this type.", show_default=False)
+]
 COLUMNS = {"id": "ID", "time": "TIME", "type": "TYPE", "subject": "SUBJECT", "state": "STATE"}
 
 # Events become visible in the order of their commits, their ids are in the order of their making:
@@ -35,24 +37,37 @@ def emit(
     type_: Annotated[
         str,
         typer.Argument(
-            metavar="TYPE", help="Words joined with dots, such as order.created.", show_default=False
+            metavar="TYPE",
+            help="Event type: words joined with dots, such as order.created.",
+            show_default=False,
         ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="JSON text, @file, or - for stdin.", show_default=False)
+        str | None,
+        typer.Option(help="Data of the event: JSON text, @file, or - for stdin.", show_default=False),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="What the event is about.", show_default=False)] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Subject: the thing that the event is about.", show_default=False)
+    ] = None,
     dedup_key: Annotated[
-        str | None, typer.Option(help="The same key a second time writes nothing.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Idempotency key: an event with a key that was used before is not written.",
+            show_default=False,
+        ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until everything that follows is done; print its tree.")
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait until everything that the event causes is finished, then print the causal tree.",
+        ),
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait at most.")] = 60.0,
+    timeout: Annotated[float, typer.Option(help="Maximum number of seconds to wait.")] = 60.0,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write one event of your own; prints its id."""
+    """Write one event and print its id."""
     from functory.terminal import causal_tree
 
     value = values.read_json(data, "--data") if data is not None else None
@@ -75,23 +90,28 @@ def emit(
 def list_(
     type_: Type = None,
     subject: Annotated[
-        str | None, typer.Option(help="Only events about this subject.", show_default=False)
+        str | None, typer.Option(help="List only events with this subject.", show_default=False)
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="pending, routed or quarantined.", show_default=False)
+        str | None, typer.Option(help="State: pending, routed or quarantined.", show_default=False)
     ] = None,
     root: Annotated[
-        str | None, typer.Option(help="Only events of this root.", metavar="ID", show_default=False)
+        str | None,
+        typer.Option(
+            help="List only events of the causal tree with this root.", metavar="ID", show_default=False
+        ),
     ] = None,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="How many.")] = 50,
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=1, max=1000, help="Maximum number of events to print.")
+    ] = 50,
     before: Annotated[
         str | None,
-        typer.Option(help="The next page: events before this id.", metavar="ID", show_default=False),
+        typer.Option(help="Next page: events before this id.", metavar="ID", show_default=False),
     ] = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Events, newest first."""
+    """List events, newest first."""
     with session.engine() as engine:
         rows = engine.events.list(
             type_=type_, subject=subject, state=state, root_id=root, before=before, limit=number
@@ -104,7 +124,7 @@ def list_(
 
 @app.command(epilog="Example: functory event show ID")
 def show(id_: Id, json: AsJson = False) -> None:
-    """One event with its data, and what triggers decided about it."""
+    """Show one event, its data, and what the triggers decided."""
     out = CommandOutput(json=json)
     with session.engine() as engine:
         row = engine.events.get(id_)
@@ -147,14 +167,14 @@ def show(id_: Id, json: AsJson = False) -> None:
 @app.command(epilog="Example: functory event tail --type order.created --follow --json")
 def tail(
     type_: Type = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until Ctrl-C.")] = False,
     number: Annotated[
-        int, typer.Option("-n", "--number", min=0, max=1000, help="How many old ones first.")
+        int, typer.Option("-n", "--number", min=0, max=1000, help="Number of older events to print first.")
     ] = 10,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """The newest events, a line each. With --json a JSON object a line."""
+    """Print the newest events, one per line. With --json: one JSON object per line."""
     out = CommandOutput(json=json, quiet=quiet)
     with session.engine() as engine:
         known = engine.events.list(type_=type_, limit=1000)
@@ -169,7 +189,7 @@ def tail(
 
 @app.command(epilog="Example: functory event why ID")
 def why(id_: Id, json: AsJson = False) -> None:
-    """What each trigger decided about an event. For no match: which clause failed."""
+    """Explain what each trigger decided about an event. Without a match: the clause that failed."""
     from functory.triggers.analysis.explain import explain
 
     out = CommandOutput(json=json)
@@ -201,12 +221,12 @@ def why(id_: Id, json: AsJson = False) -> None:
 )
 def release(
     id_: Annotated[str | None, typer.Argument(metavar="[ID]", show_default=False)] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All quarantined events.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Release all quarantined events.")] = False,
     type_: Annotated[
-        str | None, typer.Option("--type", help="With --all: those of this type.", show_default=False)
+        str | None, typer.Option("--type", help="With --all: only events of this type.", show_default=False)
     ] = None,
 ) -> None:
-    """Send a quarantined event to the router again, or all of them."""
+    """Send one quarantined event, or all of them, to the router again."""
     from functory.engine.errors import Invalid
 
     if (id_ is None) is not all_ or (type_ is not None and not all_):

@@ -15,9 +15,9 @@ from functory.cli.output import compensation, execution_result
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = command_group("Runs of functions: results, logs, lineage.")
+app = command_group("Executions of functions: results, logs, lineage.")
 
-Id = Annotated[str, typer.Argument(help="The execution's id.", metavar="ID", show_default=False)]
+Id = Annotated[str, typer.Argument(help="Id of the execution.", metavar="ID", show_default=False)]
 
 _POLL_SECONDS = 0.2
 
@@ -25,27 +25,32 @@ _POLL_SECONDS = 0.2
 @app.command("list", epilog="Example: functory execution list --state failed -n 20")
 def list_(
     function: Annotated[
-        str | None, typer.Option(help="Only executions of this function.", show_default=False)
+        str | None, typer.Option(help="List only executions of this function.", show_default=False)
     ] = None,
     state: Annotated[
         str | None,
         typer.Option(
-            help="queued, running, succeeded, failed, timed_out, cancelled, dead or expired.",
+            help="State: queued, running, succeeded, failed, timed_out, cancelled, dead or expired.",
             show_default=False,
         ),
     ] = None,
     root: Annotated[
-        str | None, typer.Option(help="Only executions of this root.", metavar="ID", show_default=False)
+        str | None,
+        typer.Option(
+            help="List only executions of the causal tree with this root.", metavar="ID", show_default=False
+        ),
     ] = None,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="How many.")] = 50,
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=1, max=1000, help="Maximum number of executions to print.")
+    ] = 50,
     before: Annotated[
         str | None,
-        typer.Option(help="The next page: executions before this id.", metavar="ID", show_default=False),
+        typer.Option(help="Next page: executions before this id.", metavar="ID", show_default=False),
     ] = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Executions, newest first."""
+    """List executions, newest first."""
     with session.engine() as engine:
         rows = engine.executions.list(
             function=function, state=state, root_id=root, before=before, limit=number
@@ -70,7 +75,7 @@ def list_(
 
 @app.command(epilog="Example: functory execution show ID")
 def show(id_: Id, json: AsJson = False) -> None:
-    """Everything about one execution."""
+    """Show everything about one execution."""
     out = CommandOutput(json=json)
     with session.engine() as engine:
         found = engine.lineage.cause(id_)
@@ -148,11 +153,11 @@ def show(id_: Id, json: AsJson = False) -> None:
 def logs(
     id_: Id,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the execution has finished.")
+        bool, typer.Option("--follow", "-f", help="Continue until the execution has finished.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """What it printed and logged. With --json a JSON object a line."""
+    """Print the output and the log of an execution. With --json: one JSON object per line."""
     from functory.engine.executions.store import TERMINAL
     from functory.engine.serialization import json_codec
 
@@ -187,7 +192,7 @@ def logs(
 
 @app.command(epilog="Example: functory execution spans ID")
 def spans(id_: Id, json: AsJson = False) -> None:
-    """The dependencies that it called, with input, output and time."""
+    """List the dependencies that the execution called, with input, output and duration."""
     with session.engine() as engine:
         rows = engine.executions.spans(id_)
     out = CommandOutput(json=json)
@@ -215,18 +220,16 @@ def spans(id_: Id, json: AsJson = False) -> None:
 @app.command("tree", epilog="Example: functory execution tree ID --below")
 def tree_(
     id_: Annotated[
-        str, typer.Argument(help="The id of an execution or event.", metavar="ID", show_default=False)
+        str, typer.Argument(help="Id of an execution or event.", metavar="ID", show_default=False)
     ],
-    below: Annotated[
-        bool, typer.Option("--below", help="Only what it caused, not what it came from.")
-    ] = False,
+    below: Annotated[bool, typer.Option("--below", help="Print only its effects, not its causes.")] = False,
     all_: Annotated[
-        bool, typer.Option("--all", "-a", help="Also the engine's events that started nothing.")
+        bool, typer.Option("--all", "-a", help="Also print events of the engine that started no execution.")
     ] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """The whole causal tree that it belongs to."""
+    """Print the causal tree of an execution or event."""
     from functory.terminal import causal_tree
 
     with session.engine() as engine:
@@ -235,7 +238,7 @@ def tree_(
 
 @app.command("why", epilog="Example: functory execution why ID")
 def why_(id_: Id, json: AsJson = False) -> None:
-    """Why it ran, waits or failed. And what to do about it."""
+    """Explain why an execution ran, waits or failed, and what to do."""
     from functory.cli.output import execution_explanation
     from functory.engine.executions import worker_registry
 
@@ -288,7 +291,7 @@ def wait(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Wait for it and print its result. Exit status 1 when it fails, 124 when the time is over."""
+    """Wait for an execution and print its result. Exit status 1 when it fails, 124 after --timeout."""
     with session.engine(start=True) as engine:
         execution_result.print_result(
             engine, execution_result.wait(engine, id_, timeout), CommandOutput(json=json, quiet=quiet)
@@ -297,7 +300,7 @@ def wait(
 
 @app.command(epilog="Example: functory execution cancel ID")
 def cancel(id_: Id, json: AsJson = False) -> None:
-    """Stop one that is queued or running."""
+    """Cancel a queued or running execution."""
     with session.engine() as engine:
         row = engine.executions.cancel(id_, author=engine.author)
     out = CommandOutput(json=json)
@@ -316,14 +319,14 @@ def cancel(id_: Id, json: AsJson = False) -> None:
 def replay(
     id_: Id,
     latest: Annotated[
-        bool, typer.Option("--latest", help="With the active version instead of the one that ran.")
+        bool, typer.Option("--latest", help="Run the active version instead of the version that ran.")
     ] = False,
     wait: Wait = True,
     timeout: Timeout = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a finished one again. With the same input, as a new execution."""
+    """Run a finished execution again: a new execution with the same input."""
     _run_again(id_, latest, wait, timeout, CommandOutput(json=json, quiet=quiet), failed_only=False)
 
 
@@ -331,29 +334,27 @@ def replay(
 def retry(
     id_: Id,
     latest: Annotated[
-        bool, typer.Option("--latest", help="With the active version instead of the one that ran.")
+        bool, typer.Option("--latest", help="Run the active version instead of the version that ran.")
     ] = False,
     wait: Wait = True,
     timeout: Timeout = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """As replay, for one that did not succeed."""
+    """Run an execution that did not succeed again, like replay."""
     _run_again(id_, latest, wait, timeout, CommandOutput(json=json, quiet=quiet), failed_only=True)
 
 
 @app.command(epilog="Example: functory execution compensate ID --skip --reason 'paid back by hand'")
 def compensate(
-    id_: Annotated[
-        str, typer.Argument(help="The id of the execution that failed.", metavar="ID", show_default=False)
-    ],
+    id_: Annotated[str, typer.Argument(help="Id of the failed execution.", metavar="ID", show_default=False)],
     skip: Annotated[
-        bool, typer.Option("--skip", help="Leave the step as it is, and go on with the one before it.")
+        bool, typer.Option("--skip", help="Leave the step as it is and continue with the step before it.")
     ] = False,
-    reason: Annotated[str, typer.Option(help="Why, for the audit.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option(help="Reason, stored in the audit log.", show_default=False)] = "",
     json: AsJson = False,
 ) -> None:
-    """Go on undoing where it has stopped. The step that could not be undone is tried again, or skipped."""
+    """Continue a compensation that stopped. The failed step is tried again, or skipped."""
     from functory.engine.errors import Invalid
 
     if reason and not skip:

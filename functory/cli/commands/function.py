@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 
 app = command_group("Functions and their immutable versions.")
 
-Name = Annotated[str, typer.Argument(help="The function's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]
 Reference = Annotated[
-    str, typer.Argument(help="name, or name@3 for version 3.", metavar="NAME[@N]", show_default=False)
+    str,
+    typer.Argument(help="Function: name, or name@3 for version 3.", metavar="NAME[@N]", show_default=False),
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait for the result, or print the execution's id at once.")
+    bool,
+    typer.Option("--wait/--no-wait", help="Wait for the result, or print the id of the execution at once."),
 ]
 Timeout = Annotated[
-    float | None, typer.Option(help="Wait at most so many seconds; then exit status 124.", show_default=False)
+    float | None,
+    typer.Option(help="Maximum number of seconds to wait; then exit status 124.", show_default=False),
 ]
 
 
@@ -38,93 +41,105 @@ def add(
         str, typer.Argument(help="Python file with exactly one function, or - for stdin.", show_default=False)
     ],
     name: Annotated[
-        str | None, typer.Option(help="Refuse a source that defines another function.", show_default=False)
+        str | None,
+        typer.Option(help="Expected name: a source with another function is refused.", show_default=False),
     ] = None,
     dep: Annotated[
         list[str] | None,
         typer.Option(
-            help="A function that it calls by name; name@3 pins it. Repeatable; 'none' for no one.",
+            help="Function that this one calls: name, or name@3 for version 3. Repeatable; 'none' for no dependency.",
             show_default=False,
         ),
     ] = None,
     secret: Annotated[
-        list[str] | None, typer.Option(help="A secret that it may read. Repeatable.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Secret that the function may read. Repeatable.", show_default=False),
     ] = None,
     import_: Annotated[
         list[str] | None,
-        typer.Option("--import", help="A package that it imports. Repeatable.", show_default=False),
+        typer.Option("--import", help="Package that the function imports. Repeatable.", show_default=False),
     ] = None,
     requirement: Annotated[
         list[str] | None,
         typer.Option(
             "--requirement",
             "-r",
-            help="A package with its versions, for example 'pandas>=2,<3'. Repeatable.",
+            help="Package with allowed versions, such as 'pandas>=2,<3'. Repeatable.",
             show_default=False,
         ),
     ] = None,
     permission: Annotated[
         list[str] | None,
-        typer.Option(help="functions:read or functions:write. Repeatable.", show_default=False),
+        typer.Option(help="Permission: functions:read or functions:write. Repeatable.", show_default=False),
     ] = None,
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A host that it connects to: api.example.com, *.example.com:8443. Repeatable.",
+            help="Host that the function may connect to: api.example.com, *.example.com:8443. Repeatable.",
             show_default=False,
         ),
     ] = None,
     read: Annotated[
         list[str] | None,
-        typer.Option(help="A file or folder that it reads. Repeatable.", show_default=False),
+        typer.Option(help="File or folder that the function may read. Repeatable.", show_default=False),
     ] = None,
     write: Annotated[
         list[str] | None,
-        typer.Option(help="A file or folder that it reads and writes. Repeatable.", show_default=False),
+        typer.Option(
+            help="File or folder that the function may read and write. Repeatable.", show_default=False
+        ),
     ] = None,
     subprocess: Annotated[
         bool | None,
-        typer.Option("--subprocess/--no-subprocess", help="It starts programs.", show_default=False),
+        typer.Option(
+            "--subprocess/--no-subprocess", help="Allow the function to start programs.", show_default=False
+        ),
     ] = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option(help="key=value; the value is JSON if it is JSON. Repeatable.", show_default=False),
+        typer.Option(
+            help="Metadata: key=value. A value that is valid JSON is read as JSON. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     pattern: Annotated[
         list[str] | None,
         typer.Option(
-            help="name=pattern over its output: JSON, or a regular expression. Repeatable.",
+            help="Output pattern: name=pattern, as JSON or a regular expression. Repeatable.",
             show_default=False,
         ),
     ] = None,
     compensate: Annotated[
         str | None,
         typer.Option(
-            help="The function that undoes what this one did; name@3 pins it, 'none' for no one.",
+            help="Function that compensates this one after a failure: name, or name@3; 'none' for no function.",
             metavar="NAME[@N]",
             show_default=False,
         ),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(help="Seconds that one attempt may take.", show_default=False)
+        float | None, typer.Option(help="Time limit of one attempt, in seconds.", show_default=False)
     ] = None,
     retries: Annotated[
-        int | None, typer.Option(help="Further attempts after a failure.", show_default=False)
+        int | None, typer.Option(help="Number of further attempts after a failure.", show_default=False)
     ] = None,
     expected_version: Annotated[
         int | None,
-        typer.Option(help="Refuse unless this is the active version (0: none).", show_default=False),
+        typer.Option(
+            help="Fail unless this is the active version (0: the function is new).", show_default=False
+        ),
     ] = None,
     activate: Annotated[
-        bool, typer.Option("--activate/--no-activate", help="Make the new version the active one.")
+        bool, typer.Option("--activate/--no-activate", help="Activate the new version.")
     ] = True,
     author: Annotated[
-        str | None, typer.Option(help="Who made it; the user's name by default.", show_default=False)
+        str | None,
+        typer.Option(help="Author of the version. Default: the name of the user.", show_default=False),
     ] = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Save a function. An existing one gets a new version and keeps what is not named."""
+    """Save a function. An existing function gets a new version; options that are not given keep their values."""
     text = input_values.read_text(file)
     fields = function_fields.fields(
         dependencies=dep,
@@ -157,7 +172,7 @@ def add(
 
 @app.command("list", epilog="Example: functory function list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """All functions with their active version."""
+    """List all functions with their active version."""
     with session.engine() as engine:
         rows = engine.functions.list()
     shown = [
@@ -189,10 +204,10 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 @app.command(epilog="Example: functory function show parse@2 --source > parse.py")
 def show(
     name: Reference,
-    source: Annotated[bool, typer.Option("--source", help="Print nothing but the source text.")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Print only the source.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Source, schemas and needs of one version."""
+    """Show source, schemas and dependencies of one version."""
     from functory.cli.output import dependency_tree
 
     out = CommandOutput(json=json)
@@ -238,7 +253,7 @@ def show(
 
 @app.command(epilog="Example: EDITOR=nano functory function edit parse")
 def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
-    """Edit the active version in $EDITOR. What changed is saved as a new version."""
+    """Edit the active version in $EDITOR. A change is saved as a new version."""
     from functory.cli.input import editor
     from functory.engine.errors import Invalid
 
@@ -263,14 +278,16 @@ def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
 @app.command(epilog="Example: functory function diff parse 1 3")
 def diff(
     name: Name,
-    older: Annotated[int, typer.Argument(metavar="A", help="A version's number.", show_default=False)],
+    older: Annotated[int, typer.Argument(metavar="A", help="Number of a version.", show_default=False)],
     newer: Annotated[
         int | None,
-        typer.Argument(metavar="[B]", help="Another one; the active version by default.", show_default=False),
+        typer.Argument(
+            metavar="[B]", help="Number of another version. Default: the active version.", show_default=False
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """What changed between two versions. Source and all other fields, as a unified diff."""
+    """Show the differences between two versions: source and all other fields, as a unified diff."""
     from functory.cli.output import version_diff
 
     with session.engine() as engine:
@@ -298,7 +315,7 @@ def diff(
 
 @app.command(epilog="Example: functory function versions parse")
 def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
-    """All versions, newest first."""
+    """List all versions, newest first."""
     with session.engine() as engine:
         rows = engine.functions.versions(name)
     shown = [
@@ -325,13 +342,13 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
 @app.command(epilog="Example: functory function activate parse 2")
 def activate(
     name: Name,
-    number: Annotated[int, typer.Argument(metavar="N", help="The version's number.", show_default=False)],
+    number: Annotated[int, typer.Argument(metavar="N", help="Number of the version.", show_default=False)],
     expected_version: Annotated[
-        int | None, typer.Option(help="Refuse unless this is the active version.", show_default=False)
+        int | None, typer.Option(help="Fail unless this is the active version.", show_default=False)
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a version the active one. Also enables a disabled function."""
+    """Make a version the active one. A disabled function is enabled again."""
     with session.engine() as engine:
         row = engine.functions.activate(name, number, author=engine.author, expected_version=expected_version)
     _print_result(f"{name} v{row['number']} is active", json_fields.function(row), json)
@@ -347,7 +364,7 @@ def rollback(name: Name, json: AsJson = False) -> None:
 
 @app.command(epilog="Example: functory function disable parse")
 def disable(name: Name, json: AsJson = False) -> None:
-    """Start no more executions of it. Its versions stay."""
+    """Disable a function: no more executions start. Its versions stay."""
     with session.engine() as engine:
         engine.functions.disable(name, author=engine.author)
         row = engine.functions.get(name)
@@ -361,7 +378,9 @@ def disable(name: Name, json: AsJson = False) -> None:
 @app.command(epilog="Example: functory function delete parse --yes")
 def delete(
     name: Name,
-    force: Annotated[bool, typer.Option("--force", help="Also when functions or triggers need it.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete it even if functions or triggers need it.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Delete a function. Its executions and versions stay readable."""
@@ -380,13 +399,13 @@ def run(
         typer.Option(
             "--input",
             "-i",
-            help="parameter=value; the value is JSON if it is JSON. Repeatable.",
+            help="Input: parameter=value. A value that is valid JSON is read as JSON. Repeatable.",
             show_default=False,
         ),
     ] = None,
     input_json: Annotated[
         str | None,
-        typer.Option(help="The whole input as JSON text, @file, or - for stdin.", show_default=False),
+        typer.Option(help="Whole input: JSON text, @file, or - for stdin.", show_default=False),
     ] = None,
     wait: Wait = True,
     timeout: Timeout = None,
@@ -416,7 +435,7 @@ def run(
 
 @app.command(epilog="Example: functory function deps parse")
 def deps(name: Reference, json: AsJson = False) -> None:
-    """What a function needs, as a tree."""
+    """Print the dependencies of a function as a tree."""
     from functory.cli.output import dependency_tree
 
     out = CommandOutput(json=json)

@@ -12,23 +12,23 @@ from functory.cli.command_group import command_group
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = command_group("Hosts, files, secrets, permissions and programs that versions may use.")
+app = command_group("Grants: hosts, files, secrets, permissions and programs that function versions may use.")
 
 Reference = Annotated[
     str,
     typer.Argument(
-        help="name, or name@3 for version 3; the active version without.",
+        help="Function: name, or name@3 for version 3. Default: the active version.",
         metavar="NAME[@N]",
         show_default=False,
     ),
 ]
 Kind = Annotated[
-    str, typer.Argument(help="secret, host, read, write, permission or subprocess.", show_default=False)
+    str, typer.Argument(help="Kind: secret, host, read, write, permission or subprocess.", show_default=False)
 ]
 Value = Annotated[
     str,
     typer.Argument(
-        help="API_KEY, api.example.com:8443, /data/in, functions:read; nothing for subprocess.",
+        help="Value, such as API_KEY, api.example.com:8443, /data/in, functions:read. None for subprocess.",
         show_default=False,
     ),
 ]
@@ -41,10 +41,10 @@ def allow(
     name: Reference,
     kind: Kind,
     value: Value = "",
-    reason: Annotated[str, typer.Option(help="Why; it is kept in the audit.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option(help="Reason, stored in the audit log.", show_default=False)] = "",
     json: AsJson = False,
 ) -> None:
-    """Let exactly this content of a function use something. A changed function starts without."""
+    """Allow one version of a function to use something. A changed function needs a new approval."""
     from functory.engine.functions import dependencies
 
     with session.engine() as engine:
@@ -61,10 +61,10 @@ def revoke(
     name: Reference,
     kind: Kind,
     value: Value = "",
-    reason: Annotated[str, typer.Option(help="Why; it is kept in the audit.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option(help="Reason, stored in the audit log.", show_default=False)] = "",
     json: AsJson = False,
 ) -> None:
-    """Take back what was allowed. Executions that run already keep what they began with."""
+    """Withdraw an approval. Running executions keep the grants that they started with."""
     from functory.engine.functions import dependencies
 
     with session.engine() as engine:
@@ -89,13 +89,15 @@ def list_(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="name, or name@3; all functions without.", metavar="[NAME[@N]]", show_default=False
+            help="Function: name, or name@3. Default: all functions.",
+            metavar="[NAME[@N]]",
+            show_default=False,
         ),
     ] = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Who has what. Status author: as declared; operator: allowed; pending: declared, waits for allow."""
+    """List the grants of functions. Status author: as declared; operator: allowed; pending: declared, not allowed yet."""
     from functory.engine.functions import dependencies
 
     with session.engine() as engine:

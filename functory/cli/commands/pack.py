@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from functory.packs.stackstorm.pack import Pack
     from functory.packs.stackstorm.report import Entry
 
-app = command_group("Packs of other systems.")
+app = command_group("Packs of other systems, imported as functions and triggers.")
 
 
 class System(StrEnum):
@@ -34,18 +34,18 @@ def _verbs() -> None:
 
 @app.command("import", epilog="Example: functory pack import stackstorm packs/github --dry-run")
 def import_(
-    system: Annotated[System, typer.Argument(help="Whose pack it is.", show_default=False)],
-    folder: Annotated[Path, typer.Argument(help="The pack's folder.", show_default=False)],
+    system: Annotated[System, typer.Argument(help="System that the pack is made for.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Folder of the pack.", show_default=False)],
     prefix: Annotated[
         str | None,
-        typer.Option(help="What their names begin with; without it the pack's own name.", show_default=False),
+        typer.Option(help="Prefix of the new names. Default: the name of the pack.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report only; save nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report; save nothing.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Save rules and Python actions of a pack; report what could not come along, and why.
+    """Import the rules and Python actions of a pack. Report what cannot be imported, and why.
 
-    Nothing of the pack is run. What is imported again makes a new version only where it has changed.
+    No code of the pack is run. A repeated import saves new versions only of what changed.
     """
     from functory.packs.stackstorm.pack import read_pack
 

@@ -13,9 +13,9 @@ from functory.cli.input import values
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = command_group("Events at times: cron, intervals, moments.")
+app = command_group("Schedules: events at times given by cron, intervals or dates.")
 
-Name = Annotated[str, typer.Argument(help="The schedule's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the schedule.", show_default=False)]
 
 _OVERLAPS = "skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all"
 
@@ -41,7 +41,7 @@ def _option(help_: str, *names: str) -> Any:
     return typer.Option(*names, help=help_, show_default=False)
 
 
-Overlap = Annotated[str | None, _option(f"What to do while one is still running: {_OVERLAPS}.", "--overlap")]
+Overlap = Annotated[str | None, _option(f"If the previous execution still runs: {_OVERLAPS}.", "--overlap")]
 
 
 @app.command(
@@ -51,37 +51,46 @@ def add(
     name: Name,
     cron: Annotated[
         str | None,
-        _option("Minute hour day month weekday, seconds first if there are six; or @daily and the like."),
+        _option(
+            "Cron expression: minute hour day month weekday (six fields: seconds first), or @daily and similar."
+        ),
     ] = None,
-    every: Annotated[str | None, _option("An interval, such as 90s, 15m, 6h, 1d.")] = None,
-    at: Annotated[list[str] | None, _option("A moment, such as 2026-12-24T18:00. Repeatable.")] = None,
-    timezone: Annotated[str | None, _option("IANA zone, such as Europe/Berlin; UTC without.")] = None,
-    function: Annotated[str | None, _option("Run this function then: name or name@3.")] = None,
+    every: Annotated[str | None, _option("Interval, such as 90s, 15m, 6h, 1d.")] = None,
+    at: Annotated[list[str] | None, _option("Date and time, such as 2026-12-24T18:00. Repeatable.")] = None,
+    timezone: Annotated[str | None, _option("IANA time zone, such as Europe/Berlin. Default: UTC.")] = None,
+    function: Annotated[str | None, _option("Function to run: name or name@3.")] = None,
     input_: Annotated[
-        str | None, _option("Template of its input, as JSON with {{ … }} in it.", "--input")
+        str | None, _option("Input template: JSON with {{ … }} expressions.", "--input")
     ] = None,
-    data: Annotated[str | None, _option("JSON that the events carry: text, @file, or - for stdin.")] = None,
+    data: Annotated[str | None, _option("Data of the events: JSON text, @file, or - for stdin.")] = None,
     overlap: Overlap = None,
     catch_up: Annotated[
-        str | None, _option("After a downtime run all that was missed, the latest (default), or none.")
+        str | None, _option("Missed times to fire after a downtime: all, latest or none. Default: latest.")
     ] = None,
     catch_up_window: Annotated[
-        str | None, _option("What is missed for longer is not caught up; 365d without.")
+        str | None, _option("Times that were missed longer ago are not caught up. Default: 365d.")
     ] = None,
-    jitter: Annotated[str | None, _option("Spread over this much time after each, such as 5m.")] = None,
+    jitter: Annotated[
+        str | None, _option("Delay each time by a different part of this duration, such as 5m.")
+    ] = None,
     pause_on_failure: Annotated[
-        bool, typer.Option("--pause-on-failure", help="Pause when an execution fails after all retries.")
+        bool,
+        typer.Option(
+            "--pause-on-failure", help="Pause the schedule when an execution fails after all retries."
+        ),
     ] = False,
-    anchor: Annotated[str | None, _option("Moment that --every counts from; 1970 without.")] = None,
-    start: Annotated[str | None, _option("No time before this moment.")] = None,
-    end: Annotated[str | None, _option("No time after this moment.")] = None,
+    anchor: Annotated[
+        str | None, _option("Date and time from which --every counts. Default: 1970-01-01.")
+    ] = None,
+    start: Annotated[str | None, _option("First possible date and time.")] = None,
+    end: Annotated[str | None, _option("Last possible date and time.")] = None,
     expected_version: Annotated[
-        int | None, _option("Refuse unless this is the current version (0: none).")
+        int | None, _option("Fail unless this is the current version (0: it is new).")
     ] = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Save a schedule. One that exists is replaced; its times begin with the present."""
+    """Save a schedule. An existing schedule is replaced; its times start from now."""
     from functory.cli.output import dependency_tree
     from functory.engine.functions import dependencies
 
@@ -130,7 +139,7 @@ def add(
 
 @app.command("list", epilog="Example: functory schedule list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """All schedules, and when each is due next."""
+    """List all schedules with their next time."""
     with session.engine() as engine:
         rows = engine.schedules.list()
     columns = {
@@ -155,7 +164,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 @app.command(epilog="Example: functory schedule show nightly")
 def show(name: Name, json: AsJson = False) -> None:
-    """When it fires, what it runs, what it has missed."""
+    """Show when a schedule fires, what it runs, and what it has missed."""
     with session.engine() as engine:
         row = engine.schedules.get(name)
         times = engine.schedules.next(name, 3)
@@ -194,11 +203,13 @@ def show(name: Name, json: AsJson = False) -> None:
 @app.command("next", epilog="Example: functory schedule next nightly -n 5")
 def next_(
     name: Name,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 10,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of times to print.")
+    ] = 10,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """The next times, in its zone and in UTC. Nothing is started."""
+    """Print the next times, in the schedule's time zone and in UTC. Nothing is started."""
     with session.engine() as engine:
         times = engine.schedules.next(name, count)
     CommandOutput(json=json, quiet=quiet).table(
@@ -213,11 +224,13 @@ def next_(
 @app.command(epilog="Example: functory schedule ticks nightly -n 20")
 def ticks(
     name: Name,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 20,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of times to print.")
+    ] = 20,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """The times that have become events, newest first, and what each has started."""
+    """List the times that became events, newest first, and the executions that they started."""
     with session.engine() as engine:
         rows = engine.schedules.ticks(name, count)
     # One by hand has microseconds: nobody reads them.
@@ -233,7 +246,7 @@ def ticks(
 
 @app.command(epilog="Example: functory schedule trigger nightly")
 def trigger(name: Name, overlap: Overlap = None, json: AsJson = False, quiet: Quiet = False) -> None:
-    """Fire it now, beside its times; also while it is paused. Prints the event's id."""
+    """Fire a schedule now, in addition to its times, even while it is paused. Prints the id of the event."""
     with session.engine() as engine:
         id_ = engine.schedules.trigger(name, overlap=overlap)
     out = CommandOutput(json=json, quiet=quiet)
@@ -248,16 +261,22 @@ def trigger(name: Name, overlap: Overlap = None, json: AsJson = False, quiet: Qu
 @app.command(epilog="Example: functory schedule backfill nightly --from 2026-11-01 --to 2026-11-08 --dry-run")
 def backfill(
     name: Name,
-    first: Annotated[str, _option("First moment of the range, in its zone: 2026-11-01T00:00.", "--from")],
-    last: Annotated[str, _option("Last moment of the range; it belongs to it.", "--to")],
+    first: Annotated[
+        str, _option("Start of the range, in the schedule's time zone: 2026-11-01T00:00.", "--from")
+    ],
+    last: Annotated[str, _option("End of the range (inclusive).", "--to")],
     overlap: Annotated[
-        str | None, _option(f"buffer_all, one after the other, without; or {_OVERLAPS}.", "--overlap")
+        str | None,
+        _option(
+            f"If the previous execution still runs: {_OVERLAPS}. Default: buffer_all, one after the other.",
+            "--overlap",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the times, write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the times; write nothing.")] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fire the times of a range that have not been fired. Their events are marked as backfill."""
+    """Fire the times of a range that were not fired before. Their events are marked as backfill."""
     with session.engine() as engine:
         done = engine.schedules.backfill(name, first, last, overlap=overlap, dry_run=dry_run)
         calendar = engine.schedules.calendar(name)
@@ -289,9 +308,9 @@ def backfill(
 @app.command(epilog="Example: functory schedule pause nightly --note 'stocktaking until Monday'")
 def pause(
     name: Name,
-    note: Annotated[str, typer.Option(help="Why; shown in the list.", show_default=False)] = "",
+    note: Annotated[str, typer.Option(help="Reason, shown in the list.", show_default=False)] = "",
 ) -> None:
-    """Let its times pass until it is resumed."""
+    """Pause a schedule: its times pass without events until it is resumed."""
     with session.engine() as engine:
         engine.schedules.pause(name, note=note)
     CommandOutput().styled((f"schedule {name} is paused; to go on: functory schedule resume {name}", ""))
@@ -299,7 +318,7 @@ def pause(
 
 @app.command(epilog="Example: functory schedule resume nightly")
 def resume(name: Name) -> None:
-    """Let a paused schedule fire again. What passed meanwhile is not caught up."""
+    """Resume a paused schedule. Times that passed during the pause are not caught up."""
     with session.engine() as engine:
         since, passed = engine.schedules.resume(name)
         times = engine.schedules.next(name, 1)
@@ -319,7 +338,7 @@ def resume(name: Name) -> None:
 
 @app.command(epilog="Example: functory schedule delete nightly --yes")
 def delete(name: Name, yes: Yes = False) -> None:
-    """Delete a schedule, and the trigger that it has for its function. Events and executions stay."""
+    """Delete a schedule and the trigger that runs its function. Its events and executions stay."""
     with session.engine() as engine:
         engine.schedules.get(name)
         confirm(f"Delete the schedule {name}?", yes)

@@ -12,14 +12,14 @@ from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = command_group("Sealed values that functions may use.")
+app = command_group("Secrets: encrypted values that functions may use.")
 
-Name = Annotated[str, typer.Argument(help="The secret's name, such as API_KEY.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the secret, such as API_KEY.", show_default=False)]
 
 
 @app.command("set", epilog="Example: functory secret set API_KEY < key.txt")
 def set_(name: Name) -> None:
-    """Seal a value. It is typed at a hidden prompt or read from stdin; set again, it is rotated."""
+    """Store an encrypted value, typed at a hidden prompt or read from stdin. An existing secret is rotated."""
     if sys.stdin.isatty():
         value = typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:
@@ -34,7 +34,7 @@ def set_(name: Name) -> None:
 
 @app.command("list", epilog="Example: functory secret list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """Names, versions and times; never values."""
+    """List names, versions and times of secrets; never values."""
     with session.engine() as engine:
         rows = engine.secrets.list()
     CommandOutput(json=json, quiet=quiet).table(
@@ -47,7 +47,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 @app.command(epilog="Example: functory secret delete API_KEY --yes")
 def delete(name: Name, yes: Yes = False) -> None:
-    """Forget a secret."""
+    """Delete a secret."""
     confirm(f"Delete the secret {name}?", yes)
     with session.engine() as engine:
         engine.secrets.delete(name)

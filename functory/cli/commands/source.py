@@ -13,10 +13,12 @@ from functory.cli.input import values
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = command_group("All sources of events: what comes in, from where, and what is wrong.")
+app = command_group("Sources of events of every kind, plug-ins included.")
 
-Kind = Annotated[str, typer.Argument(help="The kind: functory source kinds lists them.", show_default=False)]
-Name = Annotated[str, typer.Argument(help="The source's name.", show_default=False)]
+Kind = Annotated[
+    str, typer.Argument(help="Kind of source; functory source kinds lists them.", show_default=False)
+]
+Name = Annotated[str, typer.Argument(help="Name of the source.", show_default=False)]
 
 # What --json tells of a source.
 _FIELDS = (
@@ -40,7 +42,7 @@ _FIELDS = (
 
 @app.command(epilog="Example: functory source kinds")
 def kinds(json: AsJson = False, quiet: Quiet = False) -> None:
-    """The kinds of sources that are installed, and the events that they write."""
+    """List the installed kinds of sources and the events that they write."""
     from functory.engine.errors import FunctoryError
     from functory.triggers.sources.registry import installed_plugins as installed
 
@@ -67,15 +69,15 @@ def add(
     name: Name,
     fields: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="Of the configuration.", show_default=False),
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Field of the configuration.", show_default=False),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(help="The configuration, as JSON, @file, or - for stdin.", show_default=False),
+        typer.Option(help="Whole configuration: JSON text, @file, or - for stdin.", show_default=False),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Save a source. Secrets are given by their names; functory secret set stores them."""
+    """Save a source. Secrets are given by name; functory secret set stores them."""
     from functory.triggers.sources import registry
 
     plugin = registry.find_plugin(kind)
@@ -93,12 +95,14 @@ def add(
 
 @app.command("list", epilog="Example: functory source list --kind queue")
 def list_(
-    kind: Annotated[str | None, typer.Option(help="Only of this kind.", show_default=False)] = None,
-    problems: Annotated[bool, typer.Option("--problems", help="Only those with a problem.")] = False,
+    kind: Annotated[
+        str | None, typer.Option(help="List only sources of this kind.", show_default=False)
+    ] = None,
+    problems: Annotated[bool, typer.Option("--problems", help="List only sources with a problem.")] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """All sources: where they run, when the last event came, and what is wrong."""
+    """List all sources: where they run, their last event and their problem."""
     with session.engine() as engine:
         rows = [_with_plugin_problem(row) for row in engine.sources.list(kind)]
     if problems:
@@ -122,7 +126,7 @@ def list_(
 
 @app.command(epilog="Example: functory source show queue orders")
 def show(kind: Kind, name: Name, json: AsJson = False) -> None:
-    """A source's configuration, how far it has read, and what is wrong with it."""
+    """Show configuration, cursor and problem of a source."""
     with session.engine() as engine:
         row = _with_plugin_problem(engine.sources.get(kind, name))
     out = CommandOutput(json=json)
@@ -141,9 +145,9 @@ def show(kind: Kind, name: Name, json: AsJson = False) -> None:
 def pause(
     kind: Kind,
     name: Name,
-    note: Annotated[str, typer.Option(help="Why; shown with the source.", show_default=False)] = "",
+    note: Annotated[str, typer.Option(help="Reason, shown with the source.", show_default=False)] = "",
 ) -> None:
-    """Take nothing more in from a source, until it is resumed."""
+    """Pause a source: it takes in no events until it is resumed."""
     with session.engine() as engine:
         engine.sources.pause(kind, name, note=note, author=engine.author)
     CommandOutput().styled((f"{kind} {name} is paused", ""))
@@ -151,7 +155,7 @@ def pause(
 
 @app.command(epilog="Example: functory source resume queue orders")
 def resume(kind: Kind, name: Name) -> None:
-    """Take a paused source up again."""
+    """Resume a paused source."""
     with session.engine() as engine:
         engine.sources.resume(kind, name, author=engine.author)
     CommandOutput().styled((f"{kind} {name} is enabled", ""))
@@ -159,7 +163,7 @@ def resume(kind: Kind, name: Name) -> None:
 
 @app.command(epilog="Example: functory source delete queue orders --yes")
 def delete(kind: Kind, name: Name, yes: Yes = False) -> None:
-    """Delete a source; the events that it brought stay."""
+    """Delete a source. Its events stay."""
     confirm(f"Delete the {kind} {name}?", yes)
     with session.engine() as engine:
         engine.sources.delete(kind, name, author=engine.author)

@@ -11,10 +11,10 @@ from functory.cli.command_group import command_group
 from functory.cli.input import values
 from functory.terminal.console import AsJson, CommandOutput
 
-app = command_group("Small values that functions keep between runs.")
+app = command_group("State: small values that functions keep between executions.")
 
-Function = Annotated[str, typer.Argument(help="The function whose value it is.", show_default=False)]
-Key = Annotated[str, typer.Argument(help="The value's key.", show_default=False)]
+Function = Annotated[str, typer.Argument(help="Function that owns the value.", show_default=False)]
+Key = Annotated[str, typer.Argument(help="Key of the value.", show_default=False)]
 
 
 @app.command(epilog="Example: functory state get counter total")
@@ -38,10 +38,14 @@ def set_(
     function: Function,
     key: Key,
     value: Annotated[
-        str, typer.Argument(help="JSON if it is JSON, else text; @file or - reads JSON.", show_default=False)
+        str,
+        typer.Argument(
+            help="Value: JSON if it is valid JSON, else text. @file or - reads JSON.", show_default=False
+        ),
     ],
     expected_version: Annotated[
-        int | None, typer.Option(help="Refuse unless this is the version (0: none).", show_default=False)
+        int | None,
+        typer.Option(help="Fail unless this is the current version (0: the key is new).", show_default=False),
     ] = None,
 ) -> None:
     """Store a value."""
@@ -58,7 +62,7 @@ def set_(
 
 @app.command(epilog="Example: functory state delete counter total")
 def delete(function: Function, key: Key) -> None:
-    """Forget a value."""
+    """Delete a value."""
     from functory.engine.errors import NotFound
 
     with session.engine() as engine:

@@ -10,7 +10,7 @@ from functory.terminal.console import AsJson, CommandOutput
 
 
 def status(json: AsJson = False) -> int:
-    """Database, broker, workers, open work and counts. Exit status 6 when the broker is away."""
+    """Show database, broker, workers, open work and counts. Exit status 6 when the broker is unavailable."""
     from functory.cli.output import source_health
     from functory.engine.database import migrations
     from functory.engine.errors import Unavailable

@@ -20,28 +20,30 @@ DEEP_DEFAULT_SINCE = "24h"
 
 def verify(
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what was made in this time: 24h, 30m, 7d.")
+        str | None,
+        typer.Option(metavar="TIME", help="Check only rows created within this time: 24h, 30m, 7d."),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="CODE", help="Only this invariant (I1 to I15); repeatable.")
+        list[str] | None,
+        typer.Option(metavar="CODE", help="Check only this invariant (I1 to I15). Repeatable."),
     ] = None,
     patience: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long something open may rest without progress; 0 for a deployment where nothing is open.",
+            help="Longest time that open work may wait without progress; 0 if no work is open.",
         ),
     ] = None,
     deep: Annotated[
         bool,
         typer.Option(
             "--deep",
-            help=f"Also match the events of --since (else {DEEP_DEFAULT_SINCE}) against the triggers again.",
+            help=f"Also match the events of --since (default: {DEEP_DEFAULT_SINCE}) against the triggers again.",
         ),
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Check the fifteen invariants of the promise; changes nothing. Exit status 7 when one does not hold."""
+    """Check the fifteen invariants. Nothing is changed. Exit status 7 when one is violated."""
     from functory.engine.maintenance import invariants
     from functory.engine.maintenance.invariants import verifier
     from functory.engine.serialization import durations

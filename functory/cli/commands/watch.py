@@ -16,12 +16,12 @@ from functory.terminal.console import AsJson, CommandOutput, Quiet
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = command_group("Events of files and of database tables.")
+app = command_group("Watches: events of files and of database tables.")
 
 # The kinds of sources that are watches.
 WATCH_KINDS = ("file", "table")
 
-Name = Annotated[str, typer.Argument(help="The watch's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the watch.", show_default=False)]
 
 # What --json tells of a watch.
 _FIELDS = (
@@ -48,47 +48,58 @@ def _option(help_: str, *names: str) -> Any:
 @app.command(epilog="Example: functory watch add inbox /data/inbox --pattern '*.csv' --event created")
 def add(
     name: Name,
-    path: Annotated[str, typer.Argument(help="The folder, or one file.", show_default=False)],
+    path: Annotated[str, typer.Argument(help="Folder or file to watch.", show_default=False)],
     pattern: Annotated[
         list[str] | None,
         _option(
-            "Names (*.csv) or paths (in/**/*.csv) to watch; everything without. Repeatable.", "--pattern"
+            "Names (*.csv) or paths (in/**/*.csv) to watch. Default: all files. Repeatable.", "--pattern"
         ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        _option("Names or paths to leave out, beside those that editors leave. Repeatable.", "--ignore"),
+        _option(
+            "Names or paths to ignore, in addition to temporary files of editors. Repeatable.", "--ignore"
+        ),
     ] = None,
     event: Annotated[
         list[str] | None,
-        _option("created, modified, deleted or moved; all without. Repeatable.", "--event"),
+        _option(
+            "Change to report: created, modified, deleted or moved. Default: all. Repeatable.", "--event"
+        ),
     ] = None,
-    flat: Annotated[bool, typer.Option("--flat", help="Not the folders below.")] = False,
+    flat: Annotated[bool, typer.Option("--flat", help="Do not watch subfolders.")] = False,
     settle: Annotated[
-        str | None, _option("Tell of a file when nothing has happened to it for so long; 300ms without.")
+        str | None, _option("Report a file after it has not changed for this time. Default: 300ms.")
     ] = None,
     polling: Annotated[
-        str | None, _option("auto, always or never; auto polls what other machines write to.")
+        str | None,
+        _option("Poll for changes: auto, always or never. auto polls network file systems. Default: auto."),
     ] = None,
     follow_symlinks: Annotated[
-        bool, typer.Option("--follow-symlinks", help="Go where symbolic links lead; it is polled then.")
+        bool, typer.Option("--follow-symlinks", help="Follow symbolic links; the folder is polled then.")
     ] = False,
     initial: Annotated[
-        str | None, _option("ignore or events: whether what is there at first is told; ignore without.")
+        str | None,
+        _option("Files that exist at the start: ignore, or events to report them. Default: ignore."),
     ] = None,
     max_hash_bytes: Annotated[
-        int | None, _option("Larger files are compared by size and time, not by content; 10000000 without.")
+        int | None,
+        _option("Files larger than this are compared by size and time, not by content. Default: 10000000."),
     ] = None,
     missing: Annotated[
-        bool, typer.Option("--missing", help="It may come later, or be on the watcher's machine only.")
+        bool,
+        typer.Option(
+            "--missing",
+            help="Accept a path that does not exist here: it appears later, or only on the watcher's machine.",
+        ),
     ] = False,
     expected_version: Annotated[
-        int | None, _option("Refuse unless this is the current version (0: none).")
+        int | None, _option("Fail unless this is the current version (0: it is new).")
     ] = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Watch a folder or a file. A watch that exists is replaced; it keeps what it knows."""
+    """Watch a folder or a file. An existing watch is replaced and keeps its list of known files."""
     from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE
 
     fields = {
@@ -127,20 +138,26 @@ def add(
 @app.command(epilog="Example: functory watch table orders --table shop.orders --exclude card")
 def table(
     name: Name,
-    table: Annotated[str, _option('The table as in SQL: shop.orders, shop."Order Items".', "--table")],
-    events: Annotated[str | None, _option("Some of insert,update,delete; all without.", "--events")] = None,
-    columns: Annotated[str | None, _option("The only columns that events show: id,sku.", "--columns")] = None,
-    exclude: Annotated[
-        str | None, _option("Columns that events never show, such as secrets: card,iban.", "--exclude")
+    table: Annotated[str, _option('Table as in SQL: shop.orders, shop."Order Items".', "--table")],
+    events: Annotated[
+        str | None, _option("Changes to report: insert,update,delete. Default: all.", "--events")
     ] = None,
-    key: Annotated[str | None, _option("Columns that name a row, instead of its primary key.")] = None,
-    max_bytes: Annotated[int | None, _option("Larger rows are told of without their values.")] = None,
+    columns: Annotated[
+        str | None, _option("Columns that events contain: id,sku. Default: all.", "--columns")
+    ] = None,
+    exclude: Annotated[
+        str | None, _option("Columns that events never contain, such as secrets: card,iban.", "--exclude")
+    ] = None,
+    key: Annotated[str | None, _option("Columns that identify a row, instead of its primary key.")] = None,
+    max_bytes: Annotated[
+        int | None, _option("Events of rows larger than this, in bytes, contain no values.")
+    ] = None,
     no_wake: Annotated[
-        bool, typer.Option("--no-wake", help="Send no NOTIFY: events are found at the next look.")
+        bool, typer.Option("--no-wake", help="Send no NOTIFY: the next poll finds the events.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Make each row that anybody writes an event, in the very transaction that writes it (PostgreSQL)."""
+    """Write an event for each changed row of a table, in the same transaction as the change (PostgreSQL)."""
     fields: dict[str, Any] = {
         "events": _split_names(events),
         "columns": _split_names(columns),
@@ -162,7 +179,7 @@ def table(
 
 @app.command("list", epilog="Example: functory watch list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """All watches, what they look at, and what is wrong with them."""
+    """List all watches, what they watch, and their problem."""
     with session.engine() as engine:
         rows = [row for kind in WATCH_KINDS for row in engine.sources.list(kind)]
     shown = [row | {"target": _target(row)} for row in rows]
@@ -184,7 +201,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 @app.command(epilog="Example: functory watch show inbox")
 def show(name: Name, json: AsJson = False) -> None:
-    """One watch: its configuration, who runs it, how many files it knows."""
+    """Show one watch: configuration, the process that runs it, the number of known files."""
     from functory.engine.sources import file_watches
 
     with session.engine() as engine:
@@ -204,12 +221,12 @@ def show(name: Name, json: AsJson = False) -> None:
 def files(
     name: Name,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="At most so many.")
+        int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Maximum number of files to print.")
     ] = 1000,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """The files that a watch knows, and what kept it from reading one."""
+    """List the files that a watch knows, with the problem of each unreadable one."""
     from functory.engine.sources import file_watches
 
     with session.engine() as engine:
@@ -229,10 +246,10 @@ def files(
 def rescan(
     name: Name,
     content: Annotated[
-        bool, typer.Option("--content", help="Read every file, whatever its times say.")
+        bool, typer.Option("--content", help="Read every file, even if its size and time did not change.")
     ] = False,
 ) -> None:
-    """Compare all files with what is known, now. The watch begins anew; nothing is told twice."""
+    """Compare all files with the known ones now. The watch restarts; no event is written twice."""
     from functory.engine.sources import file_watches
 
     with session.engine() as engine:
@@ -242,9 +259,10 @@ def rescan(
 
 @app.command(epilog="Example: functory watch pause inbox --note 'files are moved'")
 def pause(
-    name: Name, note: Annotated[str, typer.Option(help="Why; it is shown.", show_default=False)] = ""
+    name: Name,
+    note: Annotated[str, typer.Option(help="Reason, shown with the watch.", show_default=False)] = "",
 ) -> None:
-    """Tell of nothing until it is resumed. What has changed by then is told then."""
+    """Pause a watch: no events until it is resumed. Changes made during the pause become events then."""
     with session.engine() as engine:
         row = _find(engine, name)
         engine.sources.pause(row["kind"], name, note=note, author=engine.author)
@@ -253,7 +271,7 @@ def pause(
 
 @app.command(epilog="Example: functory watch resume inbox")
 def resume(name: Name) -> None:
-    """Watch again."""
+    """Resume a paused watch."""
     with session.engine() as engine:
         row = _find(engine, name)
         engine.sources.resume(row["kind"], name, author=engine.author)
@@ -262,7 +280,7 @@ def resume(name: Name) -> None:
 
 @app.command(epilog="Example: functory watch delete inbox --yes")
 def delete(name: Name, yes: Yes = False) -> None:
-    """Delete a watch. Its events stay; the files are not touched."""
+    """Delete a watch. Its events stay; the files are not changed."""
     confirm(f"Delete the watch {name}?", yes)
     with session.engine() as engine:
         row = _find(engine, name)

@@ -16,10 +16,10 @@ from functory.terminal.console import AsJson, CommandOutput, Quiet
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = command_group("Addresses under which others send events over HTTP.")
+app = command_group("Webhooks: addresses to which other systems send events over HTTP.")
 
 Name = Annotated[
-    str, typer.Argument(help="The webhook's name: the last part of its address.", show_default=False)
+    str, typer.Argument(help="Name of the webhook: the last part of its address.", show_default=False)
 ]
 
 
@@ -34,40 +34,58 @@ def _option(help_: str, *names: str) -> Any:
 def add(
     name: Name,
     auth: Annotated[
-        str | None, _option("github, stripe, slack, standard, hmac, token, basic, or none.", "--auth")
+        str | None,
+        _option("Authentication: github, stripe, slack, standard, hmac, token, basic or none.", "--auth"),
     ] = None,
     secret: Annotated[
-        list[str] | None, _option("Name of a stored secret; several while it is rotated.", "--secret")
+        list[str] | None, _option("Name of a stored secret. Repeatable, for a rotation.", "--secret")
     ] = None,
     header: Annotated[str | None, _option("Header of the signature (hmac) or of the token (token).")] = None,
-    algorithm: Annotated[str | None, _option("sha256, sha512 or sha1 (hmac).")] = None,
-    encoding: Annotated[str | None, _option("hex or base64 (hmac).")] = None,
-    prefix: Annotated[str | None, _option("What comes before the signature, such as sha256= (hmac).")] = None,
+    algorithm: Annotated[str | None, _option("Hash: sha256, sha512 or sha1 (hmac).")] = None,
+    encoding: Annotated[str | None, _option("Encoding of the signature: hex or base64 (hmac).")] = None,
+    prefix: Annotated[str | None, _option("Text before the signature, such as sha256= (hmac).")] = None,
     timestamp_header: Annotated[str | None, _option("Header of the signed timestamp (hmac).")] = None,
-    signed: Annotated[str | None, _option("What is signed, such as {timestamp}.{body} (hmac).")] = None,
-    tolerance: Annotated[str | None, _option("How far a signed timestamp may be off; 5m without.")] = None,
-    user: Annotated[str | None, _option("The user's name (basic).")] = None,
+    signed: Annotated[str | None, _option("Signed text, such as {timestamp}.{body} (hmac).")] = None,
+    tolerance: Annotated[
+        str | None, _option("Maximum difference of a signed timestamp from the clock. Default: 5m.")
+    ] = None,
+    user: Annotated[str | None, _option("User name (basic).")] = None,
     allow_unauthenticated: Annotated[
-        bool, typer.Option("--allow-unauthenticated", help="Anybody may send: to be said with --auth none.")
+        bool,
+        typer.Option(
+            "--allow-unauthenticated",
+            help="Accept requests without authentication. Required together with --auth none.",
+        ),
     ] = False,
     type_: Annotated[
-        str | None, _option("CEL: type of the event; webhook.received without.", "--type")
+        str | None, _option("CEL expression: type of the event. Default: webhook.received.", "--type")
     ] = None,
-    subject: Annotated[str | None, _option("CEL: subject of the event; the webhook's name without.")] = None,
+    subject: Annotated[
+        str | None, _option("CEL expression: subject of the event. Default: the name of the webhook.")
+    ] = None,
     data: Annotated[
-        str | None, _option("CEL: data of the event; webhook, headers, query and body without.")
+        str | None, _option("CEL expression: data of the event. Default: webhook, headers, query and body.")
     ] = None,
-    delivery: Annotated[str | None, _option("CEL: what a delivery is known by, such as body.id.")] = None,
-    when: Annotated[str | None, _option("CEL: which requests become events; all without.")] = None,
+    delivery: Annotated[
+        str | None,
+        _option("CEL expression: id of a delivery, such as body.id. A repeated delivery writes no event."),
+    ] = None,
+    when: Annotated[
+        str | None, _option("CEL expression: true for requests that become events. Default: all.")
+    ] = None,
     keep: Annotated[
-        list[str] | None, _option("Header that the event's data shows; may be repeated.", "--keep")
+        list[str] | None, _option("Header to include in the data of the event. Repeatable.", "--keep")
     ] = None,
-    max_bytes: Annotated[int | None, _option("Largest body, in bytes.")] = None,
-    rate: Annotated[str | None, _option("So many events in a time, the rest gets 429: 100/1m.")] = None,
-    file: Annotated[str | None, _option("The whole configuration, as JSON, @file or -.", "--config")] = None,
+    max_bytes: Annotated[int | None, _option("Maximum size of the body, in bytes.")] = None,
+    rate: Annotated[
+        str | None, _option("Maximum number of events in a period; further requests get 429: 100/1m.")
+    ] = None,
+    file: Annotated[
+        str | None, _option("Whole configuration: JSON text, @file, or - for stdin.", "--config")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Save a webhook and print its address. The expressions see headers, body, query and method."""
+    """Save a webhook and print its address. CEL expressions can use headers, body, query and method."""
     from functory.engine.errors import Invalid
 
     fields = {
@@ -118,7 +136,7 @@ def add(
 
 @app.command("list", epilog="Example: functory webhook list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """All webhooks: how senders prove who they are, and when the last event came."""
+    """List all webhooks with their authentication and last event."""
     with session.engine() as engine:
         rows = [_as_json(engine, row) for row in engine.sources.list("webhook")]
     columns = {
@@ -140,7 +158,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 @app.command(epilog="Example: functory webhook show github")
 def show(name: Name, json: AsJson = False) -> None:
-    """A webhook's address, configuration, and what was wrong with the last request that was not taken."""
+    """Show address and configuration of a webhook, and the problem of the last refused request."""
     with session.engine() as engine:
         shown = _as_json(engine, engine.sources.get("webhook", name))
     out = CommandOutput(json=json)
@@ -170,19 +188,20 @@ def show(name: Name, json: AsJson = False) -> None:
 def test(
     name: Name,
     data: Annotated[
-        str, typer.Option("--data", help="The body, as JSON, @file or -.", show_default=False)
+        str, typer.Option("--data", help="Body: JSON text, @file, or - for stdin.", show_default=False)
     ] = '{"test": true}',
-    header: Annotated[list[str] | None, _option("A header, name=value; may be repeated.", "--header")] = None,
-    query: Annotated[
-        str, typer.Option("--query", help="The query, such as a=1&b=2.", show_default=False)
-    ] = "",
+    header: Annotated[list[str] | None, _option("Header: name=value. Repeatable.", "--header")] = None,
+    query: Annotated[str, typer.Option("--query", help="Query, such as a=1&b=2.", show_default=False)] = "",
     send: Annotated[
-        bool, typer.Option("--send", help="Send it, signed, to the running server: it becomes an event.")
+        bool,
+        typer.Option(
+            "--send", help="Sign the request and send it to the running server: it becomes an event."
+        ),
     ] = False,
-    url: Annotated[str | None, _option("Address to send to, instead of the webhook's own.")] = None,
+    url: Annotated[str | None, _option("Address to send to, instead of the address of the webhook.")] = None,
     json: AsJson = False,
 ) -> int:
-    """What the webhook makes of a request. Nothing is sent or stored without --send."""
+    """Show the event that a request would become. Nothing is sent or stored without --send."""
     from functory.engine.serialization import json_codec
 
     body = json_codec.encode(values.read_json(data, "--data"))
@@ -210,9 +229,9 @@ def test(
 @app.command(epilog="Example: functory webhook pause github --note 'the sender repeats itself'")
 def pause(
     name: Name,
-    note: Annotated[str, typer.Option(help="Why; shown with the webhook.", show_default=False)] = "",
+    note: Annotated[str, typer.Option(help="Reason, shown with the webhook.", show_default=False)] = "",
 ) -> None:
-    """Take nothing more in: senders are answered as if there were no such webhook."""
+    """Pause a webhook: senders get the answer of an unknown webhook until it is resumed."""
     with session.engine() as engine:
         engine.sources.pause("webhook", name, note=note, author=engine.author)
     CommandOutput().styled((f"webhook {name} is paused", ""))
@@ -220,7 +239,7 @@ def pause(
 
 @app.command(epilog="Example: functory webhook resume github")
 def resume(name: Name) -> None:
-    """Take requests in again."""
+    """Resume a paused webhook."""
     with session.engine() as engine:
         engine.sources.resume("webhook", name, author=engine.author)
     CommandOutput().styled((f"webhook {name} is enabled", ""))
@@ -228,7 +247,7 @@ def resume(name: Name) -> None:
 
 @app.command(epilog="Example: functory webhook delete github --yes")
 def delete(name: Name, yes: Yes = False) -> None:
-    """Delete a webhook; the events that it brought stay."""
+    """Delete a webhook. Its events stay."""
     confirm(f"Delete the webhook {name}?", yes)
     with session.engine() as engine:
         engine.sources.delete("webhook", name, author=engine.author)

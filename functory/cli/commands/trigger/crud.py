@@ -19,12 +19,12 @@ from functory.terminal.console import AsJson, CommandOutput, Quiet
 if TYPE_CHECKING:
     from functory.client import Functory
 
-app = command_group("Rules that turn events into executions.")
+app = command_group("Triggers: rules that turn events into executions.")
 
 for _verb, _example in (*guard_commands.VERBS, (debug.debug, "functory trigger debug reorder --key ada")):
     app.command(epilog=f"Example: {_example}")(_verb)
 
-Name = Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)]
 
 
 def _option(help_: str, *names: str) -> Any:
@@ -37,77 +37,96 @@ def _option(help_: str, *names: str) -> Any:
 )
 def add(
     name: Annotated[
-        str | None, typer.Argument(help="The trigger's name; may also stand in the file.", show_default=False)
+        str | None, typer.Argument(help="Name of the trigger; can also be in the file.", show_default=False)
     ] = None,
     on: Annotated[str | None, _option("Event pattern: JSON text, @file, or - for stdin.")] = None,
-    function: Annotated[str | None, _option("The function to run: name or name@3.")] = None,
+    function: Annotated[str | None, _option("Function to run: name or name@3.")] = None,
     when: Annotated[str | None, _option("CEL condition over the event, such as data.stock < 3.")] = None,
     criteria: Annotated[
-        str | None, _option("StackStorm's criteria over the data, as JSON; they must hold too.")
+        str | None, _option("StackStorm criteria over the data, as JSON; they must hold too.")
     ] = None,
     input_: Annotated[
-        str | None, _option("Template of the input, as JSON with {{ … }} in it.", "--input")
+        str | None, _option("Input template: JSON with {{ … }} expressions.", "--input")
     ] = None,
     guards: Annotated[
-        str | None, _option("JSON with max_depth, max_revisits, budget, rate, allow_self, acknowledge_cycle.")
+        str | None,
+        _option("Guards: JSON with max_depth, max_revisits, budget, rate, allow_self, acknowledge_cycle."),
     ] = None,
     file: Annotated[
-        str | None, _option("A YAML, JSON or TOML file with these fields; - reads JSON from stdin.")
+        str | None, _option("YAML, JSON or TOML file with these fields; - reads JSON from stdin.")
     ] = None,
     debounce: Annotated[
-        str | None, _option("Run once it has been quiet: 10s, or 10s/5m for 5 minutes at the most.")
+        str | None, _option("Fire after a time without events: 10s, or 10s/5m to wait 5 minutes at most.")
     ] = None,
-    throttle: Annotated[str | None, _option("So many starts in a time, the rest waits: 3/1m.")] = None,
-    rate_limit: Annotated[str | None, _option("So many in a time, the rest is dropped: 3/1m.")] = None,
-    batch: Annotated[str | None, _option("Events together: 100/60s, whichever comes first.")] = None,
-    concurrency: Annotated[int | None, _option("So many run at a time, the rest waits.")] = None,
+    throttle: Annotated[
+        str | None, _option("Maximum number of starts in a period; further executions wait: 3/1m.")
+    ] = None,
+    rate_limit: Annotated[
+        str | None, _option("Maximum number of firings in a period; further ones are dropped: 3/1m.")
+    ] = None,
+    batch: Annotated[
+        str | None, _option("Collect events: 100/60s fires with 100 events, or after 60 seconds.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, _option("Maximum number of executions that run at the same time; the rest waits.")
+    ] = None,
     key: Annotated[
-        str | None, _option("CEL: each value of it has the controls given here for itself, data.customer.")
+        str | None,
+        _option(
+            "CEL expression, such as data.customer: the other options apply to each of its values separately."
+        ),
     ] = None,
     singleton: Annotated[
-        str | None, _option("One at a time: skip the newcomer, or cancel the older.")
+        str | None, _option("One execution at a time: skip drops the new one, cancel ends the older one.")
     ] = None,
-    idempotency: Annotated[str | None, _option("CEL: once for each value of it, in 24 hours.")] = None,
+    idempotency: Annotated[
+        str | None, _option("CEL expression: the trigger fires once in 24 hours for each of its values.")
+    ] = None,
     overlap: Annotated[
         str | None,
         _option(
-            "When one is still open: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all."
+            "If an earlier execution is not finished: skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all."
         ),
     ] = None,
     priority: Annotated[
-        str | None, _option("CEL: by how many seconds it goes before others, -600 to 600.")
+        str | None, _option("CEL expression: seconds by which its executions go before others, -600 to 600.")
     ] = None,
-    expires: Annotated[str | None, _option("Not started any more after this long: 10m.")] = None,
-    flow: Annotated[str | None, _option("The whole flow control, as JSON, @file or -.", "--flow")] = None,
+    expires: Annotated[
+        str | None, _option("Executions that did not start within this time expire: 10m.")
+    ] = None,
+    flow: Annotated[
+        str | None, _option("Whole flow control: JSON text, @file, or - for stdin.", "--flow")
+    ] = None,
     composite: Annotated[
-        str | None, _option("Several events, or the absence of one, as JSON, @file or -; instead of --on.")
+        str | None,
+        _option("Several events, or the absence of one, instead of --on: JSON text, @file, or - for stdin."),
     ] = None,
     compensate: Annotated[
         bool | None,
         typer.Option(
             "--compensate/--no-compensate",
-            help="What it starts is undone when the execution that caused the event fails.",
+            help="Compensate the executions that it starts when the execution that caused the event fails.",
             show_default=False,
         ),
     ] = None,
     event_type: Annotated[
-        str | None, _option("BabyAGI's spelling: what happens, such as function_updated.")
+        str | None, _option("BabyAGI's spelling: type of the event, such as function_updated.")
     ] = None,
     target_function: Annotated[
-        str | None, _option("BabyAGI's spelling: to which function it happens.")
+        str | None, _option("BabyAGI's spelling: function that the event is about.")
     ] = None,
-    trigger_function: Annotated[str | None, _option("BabyAGI's spelling: which function runs then.")] = None,
+    trigger_function: Annotated[str | None, _option("BabyAGI's spelling: function to run.")] = None,
     condition: Annotated[
         list[str] | None, _option("BabyAGI's spelling: key=value of metadata or data. Repeatable.")
     ] = None,
     expected_version: Annotated[
-        int | None, _option("Refuse unless this is the current version (0: none).")
+        int | None, _option("Fail unless this is the current version (0: it is new).")
     ] = None,
     shadow: Annotated[bool, typer.Option("--shadow", help="Record decisions, run nothing.")] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Save a trigger in either spelling. One that exists gets a new version."""
+    """Save a trigger. An existing trigger gets a new version."""
     from functory.cli.input import flow_control as controls
     from functory.cli.output import dependency_tree
     from functory.engine.errors import Invalid
@@ -173,7 +192,7 @@ def add(
 
 @app.command("list", epilog="Example: functory trigger list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """All triggers, and how often each has fired."""
+    """List all triggers and how often each has fired."""
     with session.engine() as engine:
         rows = engine.triggers.list()
     shown = [
@@ -207,7 +226,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 @app.command(epilog="Example: functory trigger show reorder")
 def show(name: Name, json: AsJson = False) -> None:
-    """Pattern, condition, input, guards and state of a trigger."""
+    """Show pattern, condition, input, guards and state of a trigger."""
     with session.engine() as engine:
         row = next((r for r in engine.triggers.list() if r["name"] == name), None) or engine.triggers.get(
             name
@@ -242,7 +261,7 @@ def show(name: Name, json: AsJson = False) -> None:
 
 @app.command(epilog="Example: functory trigger versions reorder")
 def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
-    """All versions of a trigger, newest first."""
+    """List all versions of a trigger, newest first."""
     with session.engine() as engine:
         rows = engine.triggers.versions(name)
     data = [
@@ -267,10 +286,10 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
 def pause(
     name: Name,
     note: Annotated[
-        str, typer.Option(help="Why; shown with every suppressed firing.", show_default=False)
+        str, typer.Option(help="Reason, shown with every suppressed firing.", show_default=False)
     ] = "",
 ) -> None:
-    """Suppress it until it is resumed. What is suppressed is recorded."""
+    """Pause a trigger: its firings are suppressed and recorded until it is resumed."""
     with session.engine() as engine:
         engine.triggers.pause(name, note=note, author=engine.author)
     CommandOutput().styled((f"trigger {name} is paused; to go on: functory trigger resume {name}", ""))
@@ -278,7 +297,7 @@ def pause(
 
 @app.command(epilog="Example: functory trigger resume reorder")
 def resume(name: Name) -> None:
-    """Let a paused trigger fire again."""
+    """Resume a paused trigger."""
     with session.engine() as engine:
         engine.triggers.resume(name, author=engine.author)
     CommandOutput().styled((f"trigger {name} is enabled; what was suppressed meanwhile stays suppressed", ""))
@@ -298,11 +317,11 @@ def delete(name: Name, yes: Yes = False) -> None:
 def test(
     name: Name,
     event: Annotated[
-        str, typer.Option(help="A stored event's id, a JSON file, or - for stdin.", show_default=False)
+        str, typer.Option(help="Id of a stored event, a JSON file, or - for stdin.", show_default=False)
     ],
     json: AsJson = False,
 ) -> int:
-    """Try it on an event, clause by clause. Nothing is started. Exit status 1 when it would not fire."""
+    """Test a trigger on an event, clause by clause. Nothing is started. Exit status 1 when it would not fire."""
     from functory.cli.commands.trigger import dry_run
 
     with session.engine() as engine:
@@ -319,10 +338,10 @@ def test(
 @app.command(epilog="Example: functory trigger vectors patterns.json")
 def vectors(
     file: Annotated[
-        Path, typer.Argument(help="JSON file with cases and invalid patterns.", show_default=False)
+        Path, typer.Argument(help="JSON file with test cases and invalid patterns.", show_default=False)
     ],
 ) -> int:
-    """Check a file of pattern test vectors. Prints one line of JSON. Exit status 1 when one is wrong."""
+    """Check a file of pattern test cases. Prints one line of JSON. Exit status 1 when a case fails."""
     import sys
 
     from functory.engine.errors import Invalid

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def debug(
-    name: Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)],
     key: Annotated[
-        str | None, typer.Option(help="Only what this key has waiting.", show_default=False)
+        str | None, typer.Option(help="Show only what waits for this key.", show_default=False)
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """What waits in its flow control, for which key and why, and what to do. Nothing is changed."""
+    """Show what waits in the flow control of a trigger, for which key, and what to do. Nothing is changed."""
     from functory.cli.output import trigger_backlog
     from functory.engine.executions import worker_registry
     from functory.engine.triggers import inspection

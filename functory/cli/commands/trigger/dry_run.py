@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_event(engine: Functory, reference: str) -> dict[str, Any]:
-    """A stored event's envelope, or the one in a file, filled up to a whole envelope."""
+    """Return the envelope of a stored event, or of a file, completed with defaults."""
     if re.fullmatch(r"[0-9a-fA-F-]{36}", reference):
         return event_store.envelope(engine.events.get(reference))
     found = values.read_json_object(reference if reference == "-" else f"@{reference}", "the event")
@@ -39,7 +39,7 @@ def read_event(engine: Functory, reference: str) -> dict[str, Any]:
 
 
 def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
-    """What the trigger would do about an event, without the guards: those need a real chain."""
+    """Return what the trigger would decide about an event. Guards are not tested: they need a real trigger chain."""
     compiled = compile_definition(row)
     now = engine.database.clock.now()
     matches, clauses = explain_match(compiled, envelope, now)
@@ -89,7 +89,7 @@ def _error_text(error: FunctoryError) -> str:
 
 
 def draw(out: CommandOutput, row: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Print the answer for people."""
+    """Print the decision for people."""
     out.styled(
         (f"{row['name']} v{row['version']} ", "bold"),
         (f"would run {answer['function']}", "green") if answer["fires"] else ("would not fire", "yellow"),

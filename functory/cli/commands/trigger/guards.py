@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from functory.triggers.analysis.backtest import Comparison
     from functory.triggers.analysis.cycles import Graph
 
-Name = Annotated[str, typer.Argument(help="The trigger's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)]
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def promote(name: Name) -> None:
-    """Let a trigger in shadow mode run what it has only recorded so far."""
+    """Enable a trigger that is in shadow mode: it fires instead of recording only."""
     with session.engine() as engine:
         engine.triggers.promote(name, author=engine.author)
     CommandOutput().styled((f"trigger {name} is enabled; it fires from the next event on", ""))
@@ -34,10 +34,10 @@ def promote(name: Name) -> None:
 
 def replay(
     name: Name,
-    event: Annotated[str, typer.Argument(help="The event's id.", show_default=False)],
+    event: Annotated[str, typer.Argument(help="Id of the event.", show_default=False)],
     json: AsJson = False,
 ) -> None:
-    """Run once what was suppressed for one event, in its place of the lineage."""
+    """Fire a trigger once for an event for which it was suppressed. The execution gets its place in the lineage."""
     with session.engine() as engine:
         handle = engine.replay_suppressed(name, event)
         row = (
@@ -55,12 +55,15 @@ def replay(
 
 
 def budget(
-    root: Annotated[str, typer.Argument(help="The root: an event's or execution's id.", show_default=False)],
+    root: Annotated[str, typer.Argument(help="Id of the root: an event or execution.", show_default=False)],
     maximum: Annotated[
-        int, typer.Argument(help="How many executions it may cause in all.", min=1, show_default=False)
+        int,
+        typer.Argument(
+            help="Maximum number of executions in the causal tree of the root.", min=1, show_default=False
+        ),
     ],
 ) -> None:
-    """Raise (or lower) the budget of one root. What was suppressed stays so: see replay."""
+    """Change the budget of one root. Suppressed firings stay suppressed: see replay."""
     from functory.engine.database import audit
     from functory.engine.executions import root_budget
 
@@ -73,9 +76,9 @@ def budget(
 
 
 def halt(
-    note: Annotated[str, typer.Option(help="Why; shown by functory status.", show_default=False)] = "",
+    note: Annotated[str, typer.Option(help="Reason, shown by functory status.", show_default=False)] = "",
 ) -> None:
-    """The kill switch: no trigger fires. Events stay pending, functions started by hand still run."""
+    """Kill switch: stop all triggers. Events stay pending; functions that are started by hand still run."""
     from functory.engine.triggers.kill_switch import TRIGGERS
 
     with session.engine() as engine:
@@ -86,7 +89,7 @@ def halt(
 
 
 def unhalt() -> None:
-    """Release the kill switch; the events that waited are routed now."""
+    """Release the kill switch: pending events are routed now."""
     from functory.engine.triggers.kill_switch import TRIGGERS
 
     with session.engine() as engine:
@@ -96,7 +99,7 @@ def unhalt() -> None:
 
 
 def suppressed(json: AsJson = False) -> None:
-    """What was stopped, newest first: a line for each trigger, root and reason, with its count."""
+    """List suppressed firings, newest first: one line per trigger, root and reason, with a count."""
     with session.engine() as engine:
         rows = engine.suppressions.list()
     columns = {
@@ -113,7 +116,7 @@ def graph(
     json: AsJson = False,
     dot: Annotated[bool, typer.Option("--dot", help="Print Graphviz DOT.")] = False,
 ) -> None:
-    """Which trigger may start which, and every cycle with its path."""
+    """Show which trigger can start which, and every cycle with its path."""
     from functory.triggers.analysis.cycles import format_cycle
 
     with session.engine() as engine:
@@ -150,12 +153,12 @@ def graph(
 
 def backtest(
     what: Annotated[
-        str, typer.Argument(help="A trigger's name, or a JSON file with a draft of one.", show_default=False)
+        str, typer.Argument(help="Name of a trigger, or a JSON file with a new trigger.", show_default=False)
     ],
-    since: Annotated[str, typer.Option(help="How far back: 90m, 12h, 30d.")] = "30d",
+    since: Annotated[str, typer.Option(help="Age of the oldest event: 90m, 12h, 30d.")] = "30d",
     json: AsJson = False,
 ) -> None:
-    """Run a trigger over the stored events without running anything: what would it have done?"""
+    """Test a trigger on the stored events: what would it have done? Nothing is started."""
     with session.engine() as engine:
         start = engine.database.clock.now() - timedelta(seconds=_parse_seconds(since))
         draft = values.read_json_object(f"@{what}", "the draft") if Path(what).is_file() else None
