@@ -338,7 +338,7 @@ def _check_name(name: str) -> None:
     ):
         raise Invalid(
             f"{str(name)[:80]!r} is not a schedule name",
-            f"letters, digits, _ - and . only, at most {MAX_NAME_LENGTH}; it begins with a letter",
+            f"letters, digits, _ - and . only, at most {MAX_NAME_LENGTH} characters, beginning with a letter",
         )
 
 

@@ -220,7 +220,7 @@ def format_duration(value: float | None) -> str:
 
 
 def short_json(value: Any, length: int = 60) -> str:
-    """A JSON value on one line, cut to ``length`` letters."""
+    """A JSON value on one line, cut to ``length`` characters."""
     from functory.engine.serialization import json_codec
 
     text = json_codec.dumps(to_json_value(value))

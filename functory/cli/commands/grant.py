@@ -97,7 +97,7 @@ def list_(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """List the grants of functions. Status author: as declared; operator: allowed; pending: declared, not allowed yet."""
+    """List grants. Status author: as declared; operator: allowed; pending: declared, not allowed yet."""
     from functory.engine.functions import dependencies
 
     with session.engine() as engine:

@@ -38,7 +38,9 @@ def from_options(
     if rate_limit is not None:
         made["rate_limit"] = _parse_rate(rate_limit, "--rate-limit")
     if batch is not None:
-        parts = _split(batch, "--batch", ("max_size", "timeout"), 2, "100/60s: so many, or those of so long")
+        parts = _split(
+            batch, "--batch", ("max_size", "timeout"), 2, "100/60s: 100 events, or those of 60 seconds"
+        )
         made["batch"] = parts | {"max_size": _parse_number(parts["max_size"], "--batch")}
     if concurrency is not None:
         made["concurrency"] = {"limit": concurrency}

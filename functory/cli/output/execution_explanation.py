@@ -175,7 +175,7 @@ def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
     if row.get("waiting_for_slot"):
         name = row["chain"][-1]["name"] if row["chain"] else ""
         said.append(
-            f"It stands in line, for its trigger lets so many run at a time: functory trigger debug {name}"
+            f"It is queued until there is a slot for its concurrency limit: functory trigger debug {name}"
         )
     elif workers:
         said.append(f"It is queued and waits for one of {workers} living workers.")

@@ -85,7 +85,7 @@ def add(
     overlap: Annotated[
         str | None,
         _option(
-            "If an earlier execution is not finished: skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all."
+            "If an earlier one is not finished: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all."
         ),
     ] = None,
     priority: Annotated[

@@ -198,7 +198,7 @@ def test_a_queued_one_says_what_it_waits_for() -> None:
     held = row | {"waiting_for_slot": True, "chain": [link], "run_at": NOW + timedelta(seconds=5)}
     *_, later, line = execution_explanation.explain(asked(held), workers=2)
     assert later.startswith("It does not start before ")
-    assert line.endswith("so many run at a time: functory trigger debug on-order")
+    assert line.endswith("for its concurrency limit: functory trigger debug on-order")
 
 
 def test_a_running_one_names_the_children_that_it_waits_for() -> None:
