@@ -425,11 +425,13 @@ HOLDING, RULES = "functory.triggers.flow_control.debounce_batch", "functory.trig
 WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
     "a debounce without its end": (
         "debounce last",
-        Edit(HOLDING, "Debounce._end", "if self.timeout is None:", "if True:"),
+        Edit(HOLDING, "Debounce._deadline", "if self.timeout is None:", "if True:"),
     ),
     "a debounce that is not quiet": (
         "debounce all",
-        Edit(HOLDING, "Debounce.due", "self._end(state, now)", "self._end(state, state.opened_at)"),
+        Edit(
+            HOLDING, "Debounce.due_at", "self._deadline(state, now)", "self._deadline(state, state.opened_at)"
+        ),
         Edit(HOLDING, "Debounce.decide", "max(one.since for", "min(one.since for"),
     ),
     "a batch of one more": ("batch", Edit(HOLDING, "_cut", "len(group) >= most", "len(group) > most")),
@@ -463,7 +465,7 @@ WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
         "absence",
         Edit(
             "functory.engine.flow_control.buffers",
-            "known_to",
+            "routed_until",
             "tx.now if first is None else min(first, tx.now)",
             "tx.now",
         ),
