@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from functory.engine.errors import ExecutionFailed, FunctoryError, Refused, WaitTimeout
 from functory.engine.executions import store as execution_store
@@ -18,6 +18,8 @@ from functory.workers.execution.unavailable_retry import retry_while_unavailable
 
 # A waiting parent checks after this time whether its own run has ended.
 WAIT_SECONDS = 1.0
+
+T = TypeVar("T")
 
 
 class ChildCalls:
@@ -98,11 +100,14 @@ class ChildCalls:
         while True:
             slice_ = WAIT_SECONDS if left is None else min(WAIT_SECONDS, left)
             try:
-                return retry_while_unavailable(partial(self._executions.wait, ids, slice_), self._ended)
+                return self._retry_while_unavailable(partial(self._executions.wait, ids, slice_))
             except WaitTimeout:
                 left = None if left is None else left - slice_
                 if self._ended.is_set() or (left is not None and left <= 0):
                     raise
+
+    def _retry_while_unavailable(self, operation: Callable[[], T]) -> T:
+        return retry_while_unavailable(operation, self._ended)
 
     def _start(
         self,
@@ -137,7 +142,7 @@ class ChildCalls:
                 maybe_committed=again,
             )
 
-        row = retry_while_unavailable(start, self._ended)
+        row = self._retry_while_unavailable(start)
         self._children.add(row["id"])
         return row["id"]
 

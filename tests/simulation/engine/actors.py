@@ -26,6 +26,7 @@ from functory.engine.maintenance.reaper import Reaper
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Decision, Router
 from functory.workers.dispatcher import Dispatcher
+from functory.workers.execution.child_calls import ChildCalls
 from functory.workers.execution.host_functions import EngineHost, Services
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, Violation, Wait, World
@@ -233,23 +234,35 @@ class Later(Exception):
         self.error = error
 
 
-class SimulatedHost(EngineHost):
-    """The host that functions talk to, whose waiting is done by the worker's steps."""
+class SteppedWaits:
+    """Waiting that is done by the worker's steps."""
 
-    def _wait(self, ids: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
-        raise Waits(ids)
-
-    def _patiently(self, ask: Callable[[], Any], *, repeatable: bool = True) -> Any:
+    def _retry_while_unavailable(self, operation: Callable[[], Any], *, repeatable: bool = True) -> Any:
         try:
-            return ask()
+            return operation()
         except Unavailable as error:
             if isinstance(error, Uncertain) and not repeatable:
                 raise
 
             def again() -> Any:
-                return self._patiently(ask, repeatable=repeatable)
+                return self._retry_while_unavailable(operation, repeatable=repeatable)
 
             raise Later(again, error) from None
+
+
+class SimulatedChildCalls(SteppedWaits, ChildCalls):
+    """Child calls whose parent waits in the worker's steps."""
+
+    def _wait(self, ids: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
+        raise Waits(ids)
+
+
+class SimulatedHost(SteppedWaits, EngineHost):
+    """The host that functions talk to, whose waiting is done by the worker's steps."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._child_calls.__class__ = SimulatedChildCalls
 
 
 class Worker(Process):
@@ -406,7 +419,7 @@ class Worker(Process):
         pause = 0.2
         while not run.killed:
             try:
-                return ask()
+                return operation()
             except Later as later:
                 self.world.note("asks again", later.error.why)
                 ask = later.ask
