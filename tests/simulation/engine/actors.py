@@ -419,7 +419,7 @@ class Worker(Process):
         pause = 0.2
         while not run.killed:
             try:
-                return operation()
+                return ask()
             except Later as later:
                 self.world.note("asks again", later.error.why)
                 ask = later.ask
