@@ -176,7 +176,7 @@ class Settings(BaseSettings):
     )
     refuse_findings: list[str] = Field(
         default=[],
-        description="kinds of static findings that refuse a save, for example exec; or danger, warning, info",
+        description="kinds of static findings that refuse a save, for example files; or danger, warning, info",
     )
     package_index: SecretStr | None = Field(
         default=None,

@@ -1,7 +1,7 @@
-"""From a call's arguments to the stored input: an object of parameter names and values.
+"""Arguments: from a call to the stored input, and from a step to the input of its compensation.
 
-An execution's input is always a JSON object, whatever the call looked like, so that it can be
-validated, shown, edited and replayed. ``*args`` stands under its own name as a list.
+An execution's input is always a JSON object of parameter names and values, so that it can be validated, shown, edited
+and replayed. ``*args`` is stored under its own name as a list.
 """
 
 from __future__ import annotations
@@ -11,12 +11,21 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 
+# A compensation gets these arguments by the names of its parameters: the input and result of the step, the id of its
+# execution, and the error that made the compensation necessary.
+COMPENSATION_ARGUMENTS = ("input", "result", "execution_id", "error")
+
+# A worker writes this in place of a secret's value (functory.workers.execution.redaction).
+_REDACTED = "***"
+
 
 def bind(
     function: str, parameters: Sequence[Mapping[str, Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Bind positional and keyword arguments to parameter names. Raises :class:`Invalid` as Python would
-    raise TypeError: too many arguments, or one given twice. Missing ones are the schema's to refuse."""
+    """Bind positional and keyword arguments to parameter names.
+
+    Raises :class:`Invalid` for too many arguments and for one given twice; the input schema refuses missing ones.
+    """
     bound: dict[str, Any] = {}
     positional = [p["name"] for p in parameters if p["kind"] in ("positional_only", "positional")]
     rest = next((p["name"] for p in parameters if p["kind"] == "var_positional"), None)
@@ -43,3 +52,45 @@ def bind_first(parameters: Sequence[Mapping[str, Any]], value: Any) -> dict[str,
         if parameter["kind"] == "var_positional":
             return {parameter["name"]: [value]}
     return dict(value) if parameters and isinstance(value, Mapping) else {}
+
+
+def accepted_compensation_arguments(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The compensation arguments that a function declares as parameters; all of them for ``**named``."""
+    if any(p["kind"] == "var_keyword" for p in parameters):
+        return list(COMPENSATION_ARGUMENTS)
+    return [name for name in COMPENSATION_ARGUMENTS if any(p["name"] == name for p in parameters)]
+
+
+def missing_compensation_arguments(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The required parameters that no compensation argument fills."""
+    return [p["name"] for p in parameters if p["required"] and p["name"] not in COMPENSATION_ARGUMENTS]
+
+
+def compensation_warnings(version: Mapping[str, Any] | None, reference: str) -> list[str]:
+    """Warnings about the version that compensates another function; ``version`` is None when it does not exist."""
+    if version is None:
+        return [f"the compensation {reference} does not exist yet"]
+    missing = missing_compensation_arguments(version["parameters"])
+    if not missing:
+        return []
+    return [
+        f"the compensation {reference} needs {', '.join(missing)}: "
+        f"it is given {', '.join(COMPENSATION_ARGUMENTS)} and nothing else"
+    ]
+
+
+def is_complete(value: Any) -> bool:
+    """True when a recorded value is the original one: no part replaced by its repr, no secret redacted."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            if _REDACTED in part:
+                return False
+        elif isinstance(part, Mapping):
+            if set(part) == {"$type", "$repr"}:
+                return False
+            pending.extend(part.values())
+        elif isinstance(part, list):
+            pending.extend(part)
+    return True

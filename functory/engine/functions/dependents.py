@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import function, function_version, trigger, trigger_version
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
-from functory.engine.functions import dependencies, undoing, versions
+from functory.engine.functions import arguments, dependencies, versions
 
 
 def resolve_dependencies(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def compensation_problems(tx: Tx, name: str, reference: str | None) -> list[str]
         raise Invalid(
             f"{name} cannot undo itself", f"its compensation is {reference}", "name another function"
         )
-    return undoing.compensation_warnings(versions.load(tx, other, pin), reference)
+    return arguments.compensation_warnings(versions.load(tx, other, pin), reference)
 
 
 def dependents(tx: Tx, name: str) -> list[str]:

@@ -29,7 +29,7 @@ from functory.engine.events.store import as_id
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.compensation import plan as compensation_plan
 from functory.engine.executions.compensation import steps
-from functory.engine.functions import dependencies, undoing, versions
+from functory.engine.functions import arguments, dependencies, versions
 from functory.engine.serialization import json_schema
 from functory.engine.service import Service
 from functory.engine.settings import Settings
@@ -264,11 +264,11 @@ def _input(
     tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], version: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the undoing function is called with: those of the names that it declares as parameters."""
-    missing = undoing.missing_compensation_arguments(version["parameters"])
+    missing = arguments.missing_compensation_arguments(version["parameters"])
     if missing:
         raise Invalid(
             f"the compensation {row['compensate']} needs {', '.join(missing)}",
-            f"it is given {', '.join(undoing.COMPENSATION_ARGUMENTS)} and nothing else",
+            f"it is given {', '.join(arguments.COMPENSATION_ARGUMENTS)} and nothing else",
             f"save {version['name']} with parameters of these names",
         )
     if row["step_seq"]:
@@ -291,9 +291,9 @@ def _input(
         "execution_id": row["step_id"],
         "error": saga["error"],
     }
-    wanted = undoing.accepted_compensation_arguments(version["parameters"])
+    wanted = arguments.accepted_compensation_arguments(version["parameters"])
     for name in ("input", "result"):
-        if name in wanted and not undoing.is_complete(known[name]):
+        if name in wanted and not arguments.is_complete(known[name]):
             raise Invalid(
                 f"the {name} of {row['function']} was not recorded whole",
                 "it was too large, no JSON, or held a secret",

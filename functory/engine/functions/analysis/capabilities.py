@@ -1,8 +1,8 @@
-"""What well-known names reach: processes, the network, files, machine code. Tables, read by
-``engine.functions.analysis.checks``.
+"""The capabilities of well-known names: other processes, the network, files. Tables for
+``functory.engine.functions.analysis.checks``.
 
-A longer name goes before a shorter one, so that ``socket`` may be the network and ``socket.gethostname`` nothing.
-Not complete and not meant to be: the sandbox keeps the boundary, these tables only explain early.
+The longest name that matches decides: ``socket`` is the network, ``socket.gethostname`` is harmless. The tables are
+not complete: the sandbox is the boundary, and they only explain a refusal before it happens.
 """
 
 from __future__ import annotations
@@ -21,21 +21,6 @@ def _all(kind: str, names: str, *, below: str = "") -> dict[str, str]:
 HARMLESS = ""
 
 CAPABILITIES: dict[str, str] = {
-    **_all("exec", "exec eval compile", below="builtins."),
-    **_all("exec", "runpy code.InteractiveInterpreter code.InteractiveConsole code.interact types.CodeType"),
-    **_all("exec", "types.FunctionType"),
-    **_all(
-        "dynamic_import",
-        "builtins.__import__ importlib zipimport pkgutil.resolve_name sys.path sys.meta_path",
-    ),
-    **_all("dynamic_import", "sys.path_hooks sys.modules site.addsitedir"),
-    # Versions and data files of installed packages are read, nothing is imported.
-    **_all(HARMLESS, "importlib.metadata importlib.resources importlib.reload importlib.util.find_spec"),
-    **_all(
-        "dunder",
-        "sys._getframe sys._current_frames inspect.currentframe inspect.stack inspect.getouterframes",
-    ),
-    **_all("dunder", "inspect.trace gc.get_objects gc.get_referrers gc.get_referents builtins.__dict__"),
     **_all("subprocess", "subprocess pty multiprocessing concurrent.futures.ProcessPoolExecutor"),
     **_all(
         "subprocess", "asyncio.create_subprocess_exec asyncio.create_subprocess_shell pexpect sh psutil.Popen"
@@ -71,26 +56,7 @@ CAPABILITIES: dict[str, str] = {
         below="socket.",
     ),
     **_all(HARMLESS, "urllib.request.quote urllib.request.unquote requests.exceptions requests.utils"),
-    **_all("unpickling", "load loads Unpickler", below="pickle."),
-    **_all(
-        "unpickling", "dill.load dill.loads cloudpickle.load cloudpickle.loads marshal.load marshal.loads"
-    ),
-    **_all("unpickling", "shelve.open shelve.Shelf joblib.load pandas.read_pickle jsonpickle.decode"),
-    **_all("unpickling", "yaml.unsafe_load yaml.unsafe_load_all yaml.UnsafeLoader yaml.Loader"),
-    **_all("ctypes", "ctypes cffi mmap.PROT_EXEC"),
-    **_all(HARMLESS, "ctypes.util"),
 }
-
-# Calls that keep the event loop waiting. Sync clients of httpx; `functory.acall` is the other `call`.
-BLOCKING = (
-    _words("time.sleep urllib.request.urlopen socket.create_connection socket.getaddrinfo subprocess.run")
-    | _words(
-        "subprocess.call subprocess.check_call subprocess.check_output os.system os.waitpid builtins.input"
-    )
-    | _words("functory.call functory.gather")
-    | _words("get post put patch delete head options request", below="requests.")
-    | _words("get post put patch delete head options request", below="httpx.")
-)
 
 # Calls whose first argument is the path of a file or folder.
 OPENING = _words(
@@ -106,51 +72,13 @@ WRITING = _words(
     "shutil.rmtree shutil.move"
 )
 
-# Everybody's own scratch, and devices that the sandbox has.
+# The private scratch folders, and the devices of every sandbox.
 ALWAYS_GRANTED_PATHS = (
     "/tmp", "/var/tmp", "/dev/shm", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",  # noqa: S108
     "/usr/share/zoneinfo",
 )  # fmt: skip
 
-# Attributes that lead from a value to its type's relatives, to frames, to the globals of other code.
-INTROSPECTION_NAMES = frozenset({
-    "__subclasses__", "__mro__", "__bases__", "__base__", "__globals__", "__builtins__", "__code__", "__closure__",
-    "__self__", "__loader__", "__getattribute__", "__reduce__", "__reduce_ex__", "gi_frame", "gi_code", "cr_frame",
-    "cr_code", "ag_frame", "ag_code", "f_globals", "f_locals", "f_builtins", "f_back", "f_code", "tb_frame",
-    "func_globals", "func_code",
-})  # fmt: skip
-
-# In a format string there is no call: an `__init__` in it leads to its globals.
-FORMAT_INTROSPECTION_NAMES = INTROSPECTION_NAMES | {"__init__"}
-
-# Modules whose attributes are not to be chosen by a value.
-SENSITIVE_MODULES = frozenset(
-    {
-        "builtins",
-        "os",
-        "sys",
-        "importlib",
-        "subprocess",
-        "socket",
-        "ctypes",
-        "pty",
-        "types",
-        "functory",
-        "posix",
-    }
-)
-
-# Methods that change the list, dict or set that they belong to.
-MUTATORS = _words(
-    "append extend insert add update setdefault pop popitem remove discard clear appendleft extendleft "
-    "intersection_update difference_update symmetric_difference_update sort reverse"
-)
-
-MUTABLE_TYPES = _words("list dict set bytearray", below="builtins.") | _words(
-    "defaultdict deque OrderedDict Counter ChainMap", below="collections."
-)
-
-# Distributions that are imported by another name than their own.
+# Distributions whose modules have another name.
 MODULES_OF = {
     "attrs": ("attr", "attrs"), "beautifulsoup4": ("bs4",), "faiss-cpu": ("faiss",), "gitpython": ("git",),
     "google-api-python-client": ("googleapiclient",), "google-re2": ("re2",), "mysqlclient": ("MySQLdb",),
@@ -164,21 +92,18 @@ MODULES_OF = {
 
 
 def capability_of(path: str) -> str:
-    """The kind of what a dotted name reaches; empty for nothing that matters, such as ``socket.AF_INET``."""
+    """The capability of a dotted name: ``subprocess``, ``network``, or empty for a harmless one."""
+    # Constants, such as socket.AF_INET.
     constant = path.rpartition(".")[2].isupper()
     while path:
         if path in CAPABILITIES:
-            return (
-                HARMLESS
-                if constant and CAPABILITIES[path] in ("network", "subprocess")
-                else CAPABILITIES[path]
-            )
+            return HARMLESS if constant else CAPABILITIES[path]
         path = path.rpartition(".")[0]
     return HARMLESS
 
 
 def modules_of(distribution: str) -> Iterable[str]:
-    """The top-level modules that a distribution most likely brings. ``distribution`` in any spelling (PEP 503)."""
+    """The likely top-level modules of a distribution, whose name may have any spelling (PEP 503)."""
     plain = "-".join(
         part for part in distribution.lower().replace("_", "-").replace(".", "-").split("-") if part
     )

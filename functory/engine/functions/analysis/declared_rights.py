@@ -1,4 +1,4 @@
-"""What a version declares, as far as the static checks depend on it, and what that covers."""
+"""The rights that a version declares, and those that its source uses: what the static checks compare."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _HOST = re.compile(
 
 @dataclass(frozen=True)
 class DeclaredRights:
-    """What a version declares, as far as the checks depend on it.
+    """The rights that a version declares.
 
-    ``modules`` may be imported; ``names`` are there before the source runs, with what they stand for
-    (``("np", "numpy")``); ``read`` and ``write`` are granted paths, ``hosts`` granted hosts.
+    ``modules`` may be imported. ``names`` are defined before the source runs: each name with its dotted path, for
+    example ``("np", "numpy")``. ``read`` and ``write`` are granted paths, ``hosts`` granted hosts.
     """
 
     modules: frozenset[str] = frozenset()
@@ -38,15 +38,14 @@ class DeclaredRights:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     subprocess: bool = False
-    reuse: bool = False
 
     def covers_path(self, path: str, writes: bool) -> bool:
-        """Whether an absolute path is everybody's, or below one that is granted for that."""
+        """True when an absolute path is always granted, or lies below a path granted for reading or writing."""
         granted = self.write if writes else (*self.read, *self.write)
         return inside(normalized_path(path), (*ALWAYS_GRANTED_PATHS, *granted))
 
     def covers_host(self, host: str, port: int) -> bool:
-        """Whether a connection to that host is granted."""
+        """True when a connection to that host and port is granted."""
         return host_grants.allows(self._hosts(), host, port)
 
     def _hosts(self) -> Iterator[host_grants.HostGrant]:
@@ -54,15 +53,62 @@ class DeclaredRights:
             try:
                 yield host_grants.parse(text)
             except Invalid:
-                # Written before such a grant was refused: it grants nothing.
+                # Stored before such grants were refused: it grants nothing.
                 continue
 
 
+class RightsUsage:
+    """The rights that a source uses, as far as the checks can see.
+
+    ``undetermined`` names the kinds whose use cannot be seen: ``secrets`` when a secret's name is computed at run
+    time, ``names`` when text is executed. Rights of such a kind are never reported as unused.
+    """
+
+    def __init__(self) -> None:
+        self.secrets: set[str] = set()
+        self.permissions: set[str] = set()
+        self.dependencies: set[str] = set()
+        self.capabilities: set[str] = set()
+        """Capabilities (``functory.engine.functions.analysis.capabilities``), granted or not."""
+        self.imports_packages = False
+        """True when packages are imported: they may use the network and start programs by themselves."""
+        self.undetermined: set[str] = set()
+        self._missing: list[ast.Name] = []
+
+    def add_missing(self, node: ast.Name) -> None:
+        """Note a called name that is not defined."""
+        self._missing.append(node)
+
+    @property
+    def missing(self) -> list[ast.Name]:
+        """Called names that are not defined; empty where executed text may define them."""
+        return [] if "names" in self.undetermined else self._missing
+
+    def unused(self, declared: DeclaredRights) -> Iterator[tuple[str, str, str]]:
+        """The declared rights that are not used: (kind of finding, message, name)."""
+        if "names" in self.undetermined:
+            return
+        if "dependencies" not in self.undetermined:
+            for name in sorted(declared.dependencies - self.dependencies):
+                yield "unused_dependency", f"the dependency {name} is not used", name
+        if "secrets" not in self.undetermined:
+            for name in sorted(declared.secrets - self.secrets):
+                yield "unused_secret", f"the secret {name} is not used", name
+        if "permissions" not in self.undetermined:
+            for name in sorted(declared.permissions - self.permissions):
+                yield "unused_permission", f"the permission {name} is not used", name
+        if not self.imports_packages:
+            if declared.hosts and "network" not in self.capabilities:
+                yield "unused_grant", "hosts are declared and the network is not used", "hosts"
+            if declared.subprocess and "subprocess" not in self.capabilities:
+                yield "unused_grant", "subprocess is declared and no program is started", "subprocess"
+
+
 def declared_rights(content: Mapping[str, Any]) -> DeclaredRights:
-    """What the content of a version declares, as the checks need it."""
+    """The rights that the content of a version declares."""
     modules: set[str] = set()
     names: list[tuple[str, str]] = []
-    # Imports that were only found in the source bind their names, too; packages are had for declared ones alone.
+    # Imports found in the source alone bind their names too, but only declared ones bring packages.
     packages = "declared" not in content or bool(content["declared"].get("imports"))
     for entry in content.get("imports") or ():
         given = entry
@@ -88,7 +134,6 @@ def declared_rights(content: Mapping[str, Any]) -> DeclaredRights:
         read=tuple(files.get("read") or ()),
         write=tuple(files.get("write") or ()),
         subprocess=bool(grants.get("subprocess")),
-        reuse=bool(content.get("reuse")),
     )
 
 
@@ -98,7 +143,7 @@ def normalized_path(path: str) -> str:
 
 
 def url_host(start: str, whole: bool) -> tuple[str, int] | None:
-    """Host and port of a URL that begins with ``start``, or is that when ``whole``; None where they are not known."""
+    """Host and port of a URL that begins with ``start`` (all of it when ``whole``); None when they are not constant."""
     match = _HOST.match(start)
     if match is None or not (match[5] or (whole and match.end() == len(start))):
         return None
@@ -106,7 +151,7 @@ def url_host(start: str, whole: bool) -> tuple[str, int] | None:
 
 
 def _imported(given: str) -> list[tuple[str, str, str]]:
-    """(top-level module, name that it binds, what that stands for) of ``numpy as np`` or ``from os import path``."""
+    """(top-level module, bound name, dotted path) of ``numpy as np`` or ``from os import path``."""
     statement = given if given.startswith(("import ", "from ")) else f"import {given}"
     try:
         nodes = ast.parse(statement).body

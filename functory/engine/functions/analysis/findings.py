@@ -1,15 +1,14 @@
-"""Static findings: what reading a source tells about it before it ever runs.
+"""Static findings: advice about a source before it runs.
 
-Findings are advice to its author and to whoever approves it. They are not the boundary: Python can hide
-anything from a reader, and what keeps foreign code in its place is the sandbox. So there are few of them, each
-about grants, the engine or safety (style is a linter's work), and an operator may refuse some kinds when a
-version is saved (setting ``refuse_findings``).
+A finding is about a grant, a name of the engine, or a call that fails at run time. General advice about Python code
+is the work of a linter (ruff, bandit). Findings are not the boundary: Python code can hide anything from a reader, and
+the sandbox decides what it can reach. An operator may refuse kinds of findings at the save (setting
+``refuse_findings``).
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,21 +17,18 @@ from typing import Any
 from functory.engine.errors import Invalid
 from functory.engine.functions.analysis.checks import Checks
 from functory.engine.functions.analysis.declared_rights import DeclaredRights, declared_rights
-from functory.engine.functions.analysis.rules import RULES, SEVERITIES, Rule, Severity
+from functory.engine.functions.analysis.rules import RULES, SEVERITIES, Severity
 
-# Of one kind so many are kept: the first ones say it all, and a hostile source cannot fill the database.
+# At most this many findings of one kind are kept, so that a hostile source cannot fill the database.
 MAX_PER_KIND = 20
-
-# Embeddings, overrides and isolates of the Unicode bidirectional algorithm (UAX #9).
-_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. ``line`` counts from 1, ``column`` from 0 as in ``ast``; both are 0 for what has no place.
+    """One finding. ``line`` counts from 1, ``column`` from 0 as in ``ast``; both are 0 for a finding without a place.
 
-    ``message`` says what, why it matters and what to do, a line each. ``detail`` is the name in question, for
-    machines: ``os.system``, ``API_KEY``, ``numpy``.
+    ``message`` has three lines: what was found, why it matters, what to do. ``detail`` is the name in question, for
+    programs: ``os.system``, ``API_KEY``, ``numpy``.
     """
 
     kind: str
@@ -47,41 +43,41 @@ class Finding:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Finding:
-        """A stored finding. Kinds that were dropped since are shown as they were stored."""
+        """A stored finding. Kinds that no longer exist are shown as they were stored."""
         return cls(**{name: value[name] for name in cls.__dataclass_fields__})
 
 
 def analyze(text: str, declared: DeclaredRights | None = None) -> list[Finding]:
-    """All findings of a source, by line. Never executes anything, and never raises for what ``text`` holds.
+    """All findings of a source, by line. Executes nothing, and raises for no ``text``.
 
-    Of each kind the first :data:`MOST_OF_A_KIND` places are kept; the last one says how many more there are.
+    The first :data:`MAX_PER_KIND` findings of each kind are kept; the last of them gives the number of the others.
     """
-    found = _hidden(text)
     try:
         checks = Checks(ast.parse(text), declared or DeclaredRights())
         checks.run()
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = f"the source cannot be checked: {str(error).split(chr(10))[0] or type(error).__name__}"
-        return [*_limit_per_kind(found), _finding("unreadable", 0, 0, reason, type(error).__name__)]
+        return [_finding("unreadable", 0, 0, reason, type(error).__name__)]
+    found: list[Finding] = []
     seen: set[tuple[str, int, str]] = set()
-    for kind, node, what, detail, advice in checks.found:
+    for kind, node, what, detail in checks.found:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         if (kind, line, detail) not in seen:
             seen.add((kind, line, detail))
-            found.append(_finding(kind, line, column, what, detail, advice))
+            found.append(_finding(kind, line, column, what, detail))
     return _limit_per_kind(
         sorted(found, key=lambda finding: (finding.line, finding.column, finding.kind, finding.detail))
     )
 
 
 def analyze_version(content: Mapping[str, Any]) -> list[Finding]:
-    """The findings of a version, made of its row or of the content that is about to be one."""
+    """The findings of a version, from its row or from the content that becomes one."""
     return analyze(content["source"], declared_rights(content))
 
 
 @dataclass(frozen=True)
 class Review:
-    """The findings of a content that is about to become a version, with all that they depend on."""
+    """The findings of a content that becomes a version, with everything that they depend on."""
 
     source: str
     declared: DeclaredRights
@@ -92,9 +88,9 @@ class Review:
 
 
 def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
-    """The findings of a content; those of an ``earlier`` review when nothing has changed that they depend on.
+    """The findings of a content; those of an ``earlier`` review while everything that they depend on is the same.
 
-    So that the reading is done before a transaction, and once more inside only when that was overtaken.
+    So the source is analyzed before the transaction, and again inside it only after a concurrent change.
     """
     declared = declared_rights(content)
     if earlier is not None and (earlier.source, earlier.declared) == (content["source"], declared):
@@ -131,25 +127,13 @@ def check_allowed(name: str, findings: Iterable[Finding], kinds: Iterable[str]) 
 
 
 def count_by_kind(findings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many stored findings there are of each kind: what an event tells about them."""
+    """The number of stored findings of each kind, for the events of a function."""
     return dict(sorted(Counter(finding["kind"] for finding in findings).items()))
 
 
-def _finding(
-    kind: str, line: int, column: int, what: str, detail: str = "", advice: Rule | None = None
-) -> Finding:
-    advice = advice or RULES[kind]
-    return Finding(kind, advice.severity, line, column, f"{what}\n{advice.why}\ntry: {advice.try_}", detail)
-
-
-def _hidden(text: str) -> list[Finding]:
-    return [
-        _finding(
-            "hidden_text", number, match.start(), f"U+{ord(match[0]):04X} is in it", f"U+{ord(match[0]):04X}"
-        )
-        for number, line in enumerate(text.split("\n"), 1)
-        for match in _REORDERING.finditer(line)
-    ]
+def _finding(kind: str, line: int, column: int, what: str, detail: str) -> Finding:
+    rule = RULES[kind]
+    return Finding(kind, rule.severity, line, column, f"{what}\n{rule.why}\ntry: {rule.try_}", detail)
 
 
 def _limit_per_kind(findings: list[Finding]) -> list[Finding]:

@@ -1,9 +1,9 @@
-"""What the names of a source stand for, as far as reading tells: scopes, imports and simple assignments.
+"""Resolves the names of a source: scopes, imports and simple assignments.
 
-The rules are Python's: a name belongs to the innermost function, comprehension or module that binds it, a
-class body is seen from itself alone, ``global`` skips to the module. On top of that a name that is bound to
-another one (``run = os.system``) stands for the same thing. Nothing is executed, and nothing recurses with
-the depth of the source: a hostile one costs time in proportion to its length.
+The rules are Python's: a name belongs to the innermost function, comprehension or module that binds it. The names
+of a class body are visible only in that body. ``global`` skips to the module. A name that is bound to another name
+(``run = os.system``) stands for the same thing. Nothing is executed and nothing recurses with the depth of the
+source: a hostile source costs time in proportion to its length.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SAME = {
     "_frozen_importlib": "importlib", "imp": "importlib",
 }  # fmt: skip
 
-# Names are followed through so many assignments: enough for people, and a bound for machines.
+# Names are followed through at most this many assignments.
 _STEPS = 8
 
-# More nodes than this are no function that people wrote: reading them would take seconds.
+# A source with more nodes than this is not checked: it would take seconds.
 MAX_NODES = 250_000
 
 Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -40,7 +40,7 @@ _EMPTY = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 
 
 class Scope:
-    """One scope. ``bound`` maps a name to what it was bound to: a dotted name, an expression, or None."""
+    """One scope. ``bound`` maps a name to its values: dotted names, expressions, or None."""
 
     __slots__ = ("bound", "globals", "node", "parent")
 
@@ -55,7 +55,7 @@ class Scope:
 
     @property
     def function(self) -> Functions | None:
-        """The function that this scope is part of, through comprehensions; None in a module or class body."""
+        """The function around this scope, through comprehensions; None in a module or class body."""
         scope: Scope | None = self
         while scope is not None and isinstance(scope.node, _COMPREHENSIONS):
             scope = scope.parent
@@ -63,33 +63,35 @@ class Scope:
 
 
 class NameResolver:
-    """A parsed source with its scopes. ``places`` are its nodes in the order of the text, each with its scope;
-    annotations, the types of handlers, and what only a type checker imports are not among them: they do nothing."""
+    """A parsed source with its scopes. ``nodes`` are its nodes in the order of the text, each with its scope.
+
+    Annotations, the types of exception handlers and imports for a type checker alone are left out: they do nothing.
+    """
 
     def __init__(self, module: ast.Module, predefined: Iterable[tuple[str, str]] = ()) -> None:
-        """``given`` are names that are there before the source runs, with what they stand for."""
+        """``predefined`` are names that are defined before the source runs, each with its dotted path."""
         self.module = module
         self.top = Scope(module, None)
         for name, path in predefined:
             self.top.bind(name, path)
         self.nodes: list[tuple[ast.AST, Scope]] = []
         self.parents: dict[ast.AST, ast.AST] = {}
-        # Statements of a ``try`` body, with the handlers that stand below it.
+        # The statements of each ``try`` body, with its handlers.
         self.handlers: dict[ast.AST, list[ast.ExceptHandler]] = {}
         self.star_imports: list[str] = []
         self._known: dict[tuple[Scope, str], str | None] = {}
         self.add(module, self.top)
 
     def add(self, root: ast.AST, scope: Scope) -> None:
-        """Read the nodes below ``root`` as part of ``scope``. Raises :class:`ValueError` for too many of them."""
-        waiting: list[tuple[ast.AST, ast.AST | None, Scope, bool]] = [(root, None, scope, False)]
-        while waiting:
-            node, parent, around, silent = waiting.pop()
+        """Read the nodes below ``root`` as part of ``scope``. Raises :class:`ValueError` for too many nodes."""
+        pending: list[tuple[ast.AST, ast.AST | None, Scope, bool]] = [(root, None, scope, False)]
+        while pending:
+            node, parent, around, inert = pending.pop()
             if len(self.parents) > MAX_NODES:
                 raise ValueError(f"it has more than {MAX_NODES} parts")
             if parent is not None:
                 self.parents[node] = parent
-            if not silent:
+            if not inert:
                 self.nodes.append((node, around))
             self._bind(node, around)
             if isinstance(node, ast.Try | ast.TryStar):
@@ -103,10 +105,10 @@ class NameResolver:
                 for argument in _arguments(node.args):
                     inner.bind(argument.arg)
             below = [
-                (child, node, inner if within else around, silent or quiet)
-                for child, within, quiet in _children(node)
+                (child, node, inner if within else around, inert or child_inert)
+                for child, within, child_inert in _children(node)
             ]
-            waiting.extend(reversed(below))
+            pending.extend(reversed(below))
 
     def _bind(self, node: ast.AST, scope: Scope) -> None:
         match node:
@@ -154,7 +156,7 @@ class NameResolver:
         (self.top if name in scope.globals else scope).bind(name, value)
 
     def binding_scope(self, name: str, scope: Scope) -> Scope | None:
-        """The scope that binds a name which is used in ``scope``; None for a builtin or a missing one."""
+        """The scope that binds a name used in ``scope``; None for a builtin or an undefined name."""
         around: Scope | None = scope
         while around is not None:
             if name in around.globals:
@@ -165,14 +167,14 @@ class NameResolver:
         return None
 
     def is_missing(self, name: str, scope: Scope) -> bool:
-        """Whether nothing in the source, no builtin and no module attribute has that name."""
+        """True when the source, the builtins and the module attributes do not define the name."""
         known = name in BUILTINS or name in _MODULE_NAMES or bool(self.star_imports)
         return not known and self.binding_scope(name, scope) is None
 
     def dotted_name(self, node: ast.AST, scope: Scope) -> str | None:
-        """What an expression stands for, as a dotted name: ``os.path.join``, ``builtins.eval``.
+        """The dotted name that an expression stands for: ``os.path.join``, ``builtins.open``.
 
-        None for what is made in the source, is a parameter, or cannot be told by reading.
+        None for a value made in the source, a parameter, or an expression that is computed at run time.
         """
         return self._dotted_name(node, scope, _STEPS)
 
@@ -187,11 +189,7 @@ class NameResolver:
             case ast.Name(id=name):
                 base = self._name(name, scope, steps)
             case ast.Call(func=function, args=[first, *others]):
-                base = self._result(
-                    self._dotted_name(function, scope, steps - 1), first, others, scope, steps
-                )
-            case ast.Subscript(value=value, slice=key):
-                base = self._item(self._dotted_name(value, scope, steps - 1), key)
+                base = _imported_module(self._dotted_name(function, scope, steps - 1), first, bool(others))
             case _:
                 base = None
         if base is None:
@@ -205,12 +203,10 @@ class NameResolver:
         if home is None:
             if name in BUILTINS:
                 return f"builtins.{name}"
-            if name == "__builtins__":
-                return "builtins"
             return f"{self.star_imports[-1]}.{name}" if self.star_imports and self.star_imports[-1] else None
         key = (home, name)
         if key not in self._known:
-            self._known[key] = None  # a name that stands for itself ends here
+            self._known[key] = None  # a name bound to itself ends here
             found = (
                 value if isinstance(value, str) else self._dotted_name(value, home, steps - 1)
                 for value in home.bound[name]
@@ -219,35 +215,45 @@ class NameResolver:
             self._known[key] = next((path for path in found if path), None)
         return self._known[key]
 
-    def _result(
-        self, called: str | None, first: ast.expr, others: list[ast.expr], scope: Scope, steps: int
-    ) -> str | None:
-        if called == "builtins.__import__" and (module := constant_text(first)):
-            return module if others else module.split(".")[0]
-        if called == "importlib.import_module" and (module := constant_text(first)):
-            return module
-        if called == "builtins.getattr" and others and (name := constant_text(others[0])):
-            owner = self._dotted_name(first, scope, steps - 1)
-            return f"{owner}.{name}" if owner else None
-        if called == "builtins.vars":
-            return self._dotted_name(first, scope, steps - 1)
-        return None
+    def is_caught(self, node: ast.AST, exceptions: tuple[str, ...]) -> bool:
+        """True when a handler around ``node``, in its own function, catches one of these exceptions."""
+        child = node
+        while (parent := self.parents.get(child)) is not None and not isinstance(
+            parent, (*_FUNCTIONS, ast.ClassDef)
+        ):
+            for handler in self.handlers.get(child, ()):
+                if handler.type is None or _last_names(handler.type) & set(exceptions):
+                    return True
+            if isinstance(parent, ast.With) and any(
+                "suppress" in _last_names(item.context_expr) for item in parent.items
+            ):
+                return True
+            child = parent
+        return False
 
-    @staticmethod
-    def _item(owner: str | None, key: ast.expr) -> str | None:
-        name = constant_text(key)
-        if not name or owner is None:
-            return None
-        if owner == "sys.modules":
-            return name
-        if owner.endswith(".__dict__"):
-            return f"{owner.removesuffix('.__dict__')}.{name}"
-        # `__builtins__["eval"]`, `vars(os)["system"]`: a module's names by their text.
-        return f"{owner}.{name}" if "." not in owner else None
+
+def _imported_module(called: str | None, first: ast.expr, has_more: bool) -> str | None:
+    """The module that ``__import__("a.b")`` or ``import_module("a.b")`` returns."""
+    module = constant_text(first)
+    if called == "builtins.__import__" and module:
+        return module if has_more else module.split(".")[0]
+    return module if called == "importlib.import_module" else None
+
+
+def _last_names(node: ast.expr) -> set[str]:
+    """The last part of a dotted name, of each name in a tuple, or of a called name."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return {
+        part.attr if isinstance(part, ast.Attribute) else part.id
+        for part in parts
+        if isinstance(part, ast.Attribute | ast.Name)
+    }
 
 
 def constant_text(node: ast.AST | None, depth: int = 50) -> str | None:
-    """The text that an expression of constants makes (``"__cl" + "ass__"``); None for anything else."""
+    """The text of an expression of constants (``"a" + "b"``); None for any other expression."""
     if depth <= 0:
         return None
     match node:
@@ -262,7 +268,7 @@ def constant_text(node: ast.AST | None, depth: int = 50) -> str | None:
 
 
 def constant_prefix(node: ast.AST | None) -> str:
-    """The constant beginning of a text that may go on with values: ``https://host/`` of an f-string."""
+    """The constant beginning of a text, for example ``https://host/`` of an f-string; empty without one."""
     whole = constant_text(node)
     if whole is not None:
         return whole
@@ -274,23 +280,13 @@ def constant_prefix(node: ast.AST | None) -> str:
     return constant_text(node) or ""
 
 
-def walk_same_scope(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes below ``roots``, themselves included, that run as part of them: no function or class inside."""
-    waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            waiting.extend(ast.iter_child_nodes(node))
-
-
 def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
     yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     yield from (argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None)
 
 
 def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool, bool]]:
-    """The children of a node: each with whether the node's own scope has it, and whether it does nothing."""
+    """The children of a node: (child, it belongs to the node's own scope, it does nothing)."""
     if isinstance(node, ast.If) and _is_type_checking(node.test):
         yield from ((child, True, True) for child in node.body)
         yield from ((child, True, False) for child in node.orelse)
@@ -299,7 +295,7 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool, bool]]:
         for child in value if isinstance(value, list) else (value,):
             if not isinstance(child, ast.AST) or isinstance(child, _EMPTY):
                 continue
-            # Defaults, decorators and bases are read where the function or class is made.
+            # Defaults, decorators and bases belong to the scope that defines the function or class.
             inside = field in ("body", "type_params") or not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
             yield (
                 child,

@@ -12,7 +12,7 @@ from functory.engine.functions.registry import Functions
 
 pytest_plugins = ["tests.support.world"]
 
-BAD = "import os\ndef work(text):\n    exec(text)\n    os.system('id')\n    os.system('ls')\n"
+BAD = "import os\ndef work(text):\n    import numpy\n    os.system('id')\n    os.system('ls')\n"
 
 
 def kinds(row) -> list[str]:
@@ -21,10 +21,10 @@ def kinds(row) -> list[str]:
 
 def test_a_version_carries_the_findings_of_its_source(world):
     saved = world.functions.save(BAD)
-    assert kinds(saved) == ["exec", "subprocess", "subprocess"]
+    assert kinds(saved) == ["undeclared_import", "subprocess", "subprocess"]
     first = world.functions.get("work")["findings"][0]
-    assert (first["severity"], first["line"], first["column"], first["detail"]) == ("danger", 3, 4, "exec")
-    assert first["message"].startswith("exec is used\n")
+    assert (first["severity"], first["line"], first["column"], first["detail"]) == ("warning", 3, 4, "numpy")
+    assert first["message"].startswith("the package numpy is not declared\n")
     assert kinds(world.function("parse")) == []
 
 
@@ -63,22 +63,23 @@ def test_a_package_that_is_imported_and_not_declared_is_told(world):
 def test_the_event_has_numbers_only(world):
     world.functions.save(BAD)
     [event] = [event for event in world.events.list() if event["type"] == "function.created"]
-    assert event["data"]["findings"] == {"exec": 1, "subprocess": 2}
+    assert event["data"]["findings"] == {"subprocess": 2, "undeclared_import": 1}
 
 
 def test_a_kind_that_the_operator_refuses_is_not_saved(world):
     strict = Functions(
-        world.database, settings=world.settings.model_copy(update={"refuse_findings": ["exec"]})
+        world.database, settings=world.settings.model_copy(update={"refuse_findings": ["undeclared_import"]})
     )
     with pytest.raises(
-        Invalid, match=r"(?s)work has a finding that is refused here: exec\nline 3: .*refuse_findings"
+        Invalid,
+        match=r"(?s)work has a finding that is refused here: undeclared_import\nline 3: .*refuse_findings",
     ):
         strict.save(BAD)
     with pytest.raises(NotFound):
         world.functions.get("work")
     assert world.types("function.") == []
     assert strict.save("import os\ndef work(): os.system('id')\n")["number"] == 1
-    with pytest.raises(Invalid, match="refused here: exec"):
+    with pytest.raises(Invalid, match="refused here: undeclared_import"):
         strict.update("work", source=BAD)
     assert strict.get("work")["number"] == 1
 
@@ -87,7 +88,7 @@ def test_a_version_that_was_there_before_the_policy_can_still_be_activated(world
     world.functions.save(BAD)
     world.functions.save("def work(text): return text\n")
     strict = Functions(
-        world.database, settings=world.settings.model_copy(update={"refuse_findings": ["danger"]})
+        world.database, settings=world.settings.model_copy(update={"refuse_findings": ["warning"]})
     )
     assert strict.rollback("work")["number"] == 1
     assert strict.save(BAD)["created"] is False
@@ -103,7 +104,7 @@ def test_code_reads_the_findings_of_stored_functions(engine):
     engine.functions.save(BAD)
     text = "from functory import functions\ndef look(): return [f['kind'] for f in functions.get('work')['findings']]\n"
     engine.functions.save(text, permissions=["functions:read"])
-    assert engine.call("look") == ["exec", "subprocess", "subprocess"]
+    assert engine.call("look") == ["undeclared_import", "subprocess", "subprocess"]
 
 
 @pytest.fixture
@@ -123,10 +124,10 @@ def cli(tmp_path, monkeypatch, capsys):
 
 def test_saving_tells_what_was_found_and_showing_explains_each_kind_once(cli):
     said = cli("function", "add", "work.py")[1]
-    assert "warning: line 3: exec is used (exec)" in said
+    assert "warning: line 3: the package numpy is not declared (undeclared_import)" in said
     assert "functory function show work@1" in said
     shown = cli("function", "show", "work")[0]
-    assert "danger   line 3: exec is used (exec)" in shown
+    assert "warning  line 3: the package numpy is not declared (undeclared_import)" in shown
     assert "warning  line 5: os.system is used (subprocess)" in shown
     assert shown.count("starts no other programs") == 1
     stored = json.loads(cli("function", "show", "work", "--json")[0])["findings"]
@@ -144,5 +145,5 @@ def test_an_imported_pack_is_held_to_the_policy_too(cli, monkeypatch):
     monkeypatch.setenv("FUNCTORY_REFUSE_FINDINGS", '["dynamic_secret"]')
     out, _ = cli("pack", "import", "stackstorm", str(pack))
     assert "warehouse_order has a finding that is refused here: dynamic_secret" in out
-    monkeypatch.setenv("FUNCTORY_REFUSE_FINDINGS", '["exec"]')
+    monkeypatch.setenv("FUNCTORY_REFUSE_FINDINGS", '["generator"]')
     assert "refused here" not in cli("pack", "import", "stackstorm", str(pack))[0]

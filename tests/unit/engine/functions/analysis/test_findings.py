@@ -32,50 +32,13 @@ def inside(*lines: str) -> str:
 
 
 HAS = [
-    # exec
-    ("exec", inside("exec(x)")),
-    ("exec", inside("return eval(f'{x} + 1')")),
-    ("exec", inside("return compile(x, '', 'exec')")),
-    ("exec", inside("return list(map(eval, x))")),
-    ("exec", "e = eval\n" + inside("return e(x)")),
-    ("exec", "import builtins\n" + inside("builtins.exec(x)")),
-    ("exec", inside("getattr(__builtins__, 'ev' + 'al')(x)")),
-    ("exec", inside("__builtins__['eval'](x)")),
-    ("exec", "import builtins\n" + inside("vars(builtins)['eval'](x)")),
-    ("exec", inside("exec('exec(x)')")),
-    ("exec", inside("exec('a b')")),
-    ("exec", "import types\n" + inside("return types.FunctionType(x, {})")),
-    ("exec", "import runpy\n" + inside("runpy.run_path(x)")),
-    ("exec", inside("return [eval(eval_) for eval_ in x]")),
-    ("exec", "class Part:\n    eval = 1\n    def m(self): return eval(self)\n" + inside("return Part()")),
-    ("exec", inside("def g(eval): return eval", "return eval(x)")),
-    # dunder
-    ("dunder", inside("return ().__class__.__base__.__subclasses__()")),
-    ("dunder", inside("return x.__class__.mro()")),
-    ("dunder", inside("return x.__globals__['os']")),
-    ("dunder", inside("return getattr(x, '__glob' 'als__')")),
-    ("dunder", inside("return getattr(x, '__glob' + 'als__')")),
-    ("dunder", inside("return getattr(x, f'__{y}__')")),
-    ("dunder", "import os\n" + inside("return getattr(os, x)")),
-    ("dunder", inside("return x['__builtins__']")),
-    ("dunder", inside("g = (i for i in x)", "return g.gi_frame.f_back")),
-    ("dunder", "import sys\n" + inside("return sys._getframe(1)")),
-    ("dunder", "from inspect import currentframe\n" + inside("return currentframe()")),
-    ("dunder", inside("return '{0.__init__.__globals__}'.format(x)")),
-    ("dunder", "from operator import attrgetter\n" + inside("return attrgetter('f.__globals__')(x)")),
-    ("dunder", inside("match x:", "    case object(__globals__=g): return g")),
-    ("dunder", inside("return __builtins__")),
     # imports
     ("undeclared_import", inside("import numpy")),
     ("undeclared_import", "from numpy.linalg import norm\n" + inside("return norm(x)")),
     ("undeclared_import", "from . import sibling\n" + inside("return sibling")),
     ("undeclared_import", "import importlib\n" + inside("return importlib.import_module('numpy')")),
     ("undeclared_import", inside("return __import__('numpy')")),
-    ("dynamic_import", inside("return __import__(x)")),
-    ("dynamic_import", "import importlib\n" + inside("return importlib.import_module(f'a.{x}')")),
-    ("dynamic_import", "import sys\n" + inside("sys.path.insert(0, x)")),
-    ("dynamic_import", "import importlib.util\n" + inside("importlib.util.spec_from_file_location(x, y)")),
-    # what the engine refuses
+    # the engine refuses it
     ("undeclared_secret", HEAD + inside("return secret('KEY')")),
     ("undeclared_secret", "import functory as f\n" + inside("return f.secret(name='KEY')")),
     ("undeclared_secret", inside("from functory import secret as s", "return s('KEY')")),
@@ -88,11 +51,8 @@ HAS = [
     ("subprocess", "from os import system as s\n" + inside("s('id')")),
     ("subprocess", "from os import *\n" + inside("system('id')")),
     ("subprocess", inside("__import__('o' + 's').system('id')")),
-    ("subprocess", "import os\n" + inside("getattr(os, 'sys' + 'tem')('id')")),
     ("subprocess", "import os\n" + inside("run = os.popen", "run(x)")),
-    ("subprocess", "import sys\n" + inside("sys.modules['os'].system(x)")),
     ("subprocess", "import os\n" + inside("if os.fork() == 0: return 1")),
-    ("subprocess", inside("exec('import os; os.system(1)')")),
     ("subprocess", "from multiprocessing import Pool\n" + inside("return Pool(4).map(x, y)")),
     ("subprocess", "import posix\n" + inside("posix.execv(x, y)")),
     ("network", "import socket\n" + inside("return socket.create_connection((x, 80))")),
@@ -106,45 +66,9 @@ HAS = [
     ("files", "from pathlib import Path\n" + inside("return Path('/root/.ssh/id').read_text()")),
     ("files", "import os\n" + inside("return os.listdir('/home')")),
     ("files", "import shutil\n" + inside("shutil.rmtree('/var/lib')")),
-    # data that is code
-    ("unpickling", "import pickle\n" + inside("return pickle.loads(x)")),
-    ("unpickling", "from pickle import Unpickler\n" + inside("return Unpickler(x).load()")),
-    ("unpickling", "import marshal\n" + inside("return marshal.loads(x)")),
-    ("unpickling", "import shelve\n" + inside("return shelve.open(x)")),
-    ("unpickling", "import yaml\n" + inside("return yaml.load(x)")),
-    ("unpickling", "import yaml\n" + inside("return yaml.load(x, Loader=yaml.Loader)")),
-    ("unpickling", "import yaml\n" + inside("return yaml.unsafe_load(x)")),
-    ("unpickling", "import torch\n" + inside("return torch.load(x)")),
-    ("unpickling", "import numpy as np\n" + inside("return np.load(x, allow_pickle=True)")),
-    ("ctypes", "import ctypes\n" + inside("return ctypes.CDLL(None)")),
-    ("ctypes", "from cffi import FFI\n" + inside("return FFI()")),
-    ("ctypes", "import mmap\n" + inside("return mmap.mmap(-1, 9, prot=mmap.PROT_EXEC)")),
-    # what does not fit to runs
-    ("bare_except", inside("try: x()", "except: pass")),
-    ("bare_except", inside("try: x()", "except BaseException as e: print(e)")),
-    ("bare_except", inside("try: x()", "except (ValueError, BaseException): return 1")),
-    ("bare_except", "from contextlib import suppress\n" + inside("with suppress(BaseException): x()")),
-    ("global_state", "N = 0\n" + inside("global N", "N += 1")),
-    ("global_state", "SEEN = {}\n" + inside("SEEN[x] = y")),
-    ("global_state", "SEEN = []\n" + inside("SEEN.append(x)")),
-    ("global_state", "import collections\nN = collections.Counter()\n" + inside("N.update(x)")),
-    ("global_state", inside("f.count = x")),
-    ("global_state", "class Part: n = 0\n" + inside("Part.n += 1")),
-    ("global_state", inside("globals()[x] = y")),
-    ("global_state", "import os\n" + inside("os.environ['HOME'] = x")),
-    ("global_state", "import json\n" + inside("json.loads = x")),
-    ("blocking_async", "import time\nasync def f(x): time.sleep(1)\n"),
-    ("blocking_async", "from time import sleep\nasync def f(x): return [sleep(i) for i in x]\n"),
-    ("blocking_async", "import requests\nasync def f(x): return requests.get(x)\n"),
-    ("blocking_async", HEAD + "async def f(x): return call('g', x)\n"),
-    ("infinite_loop", inside("while True: x()")),
-    ("infinite_loop", inside("while 1:", "    for i in x:", "        if i: break")),
-    ("infinite_loop", inside("while True:", "    def g(): return 1", "    g()")),
-    ("infinite_loop", "import itertools\n" + inside("for i in itertools.count(): x(i)")),
+    # fails at run time
     ("generator", inside("yield x")),
     ("generator", "async def f(x):\n    for i in x: yield i\n"),
-    ("hidden_text", inside("return 'a\u202eb'")),
-    ("hidden_text", "# \u2066 comment\n" + inside("return 1")),
     ("unreadable", "def f(:"),
     ("unreadable", "def f(): ...\x00"),
 ]
@@ -163,18 +87,6 @@ def test_every_kind_has_a_source_that_shows_it():
 CLEAN = [
     inside("return x + y"),
     inside("eval = x", "return eval(y)"),
-    "def f(eval, exec): return eval(exec)\n",
-    inside("return x.eval()", "x.exec(y)"),
-    "import re\n" + inside("return re.compile(x)"),
-    "from re import compile\n" + inside("return compile(x)"),
-    "import ast\n" + inside("return ast.literal_eval(x)"),
-    inside("return eval('1 + 1')"),
-    inside("return [compile for compile in x]"),
-    "import types\n" + inside("return isinstance(x, types.FunctionType)"),
-    inside("return x.__class__.__name__, type(x).__name__"),
-    inside("return '{0.__class__.__name__} {name!r:>{width}}'.format(x, name=y, width=3)"),
-    inside("return x.__dict__, x.__doc__, x.__len__()"),
-    inside("return getattr(x, y), getattr(x, 'name', None), hasattr(x, '__code__')"),
     "class Part:\n    def __init__(self): super().__init__()\n    def __reduce__(self): return super().__reduce__()\n"
     + inside("return Part()"),
     "import json, os.path, xml.dom, tomllib\nfrom concurrent.futures import ThreadPoolExecutor\n"
@@ -195,34 +107,10 @@ CLEAN = [
     "from pathlib import Path\n"
     + inside("open('/tmp/a', 'w').write(x)", "open('b').read()", "Path('c').write_text(x)", "return open(x)"),
     inside("return open('/dev/null'), open('/usr/share/zoneinfo/UTC', 'rb')"),
-    "import pickle, marshal\n" + inside("return pickle.dumps(x), marshal.dumps(y)"),
-    inside("try: x()", "except Exception: pass"),
-    inside("try: x()", "except: raise"),
-    inside("try: x()", "except BaseException as e:", "    print(e)", "    raise RuntimeError() from e"),
-    inside("try: x()", "except (ValueError, KeyError): pass"),
-    "LIMITS = {'a': 1}\nNAMES = ['b']\n"
-    + inside("seen = {}", "seen[x] = LIMITS['a']", "seen.update(y)", "return seen, NAMES.index(x)"),
-    "SEEN = {}\n" + inside("SEEN = {}", "SEEN[x] = y", "SEEN.clear()", "return SEEN"),
-    "import logging\nLOG = logging.getLogger()\n" + inside("LOG.info(x)"),
     "class Part:\n    def __init__(self, n): self.n = n\n" + inside("p = Part(x)", "p.n += 1", "return p.n"),
-    "import os\n" + inside("return os.environ['HOME'], dict(os.environ)"),
-    "import asyncio, time\n"
-    "async def f(x):\n    await asyncio.sleep(1)\n    await asyncio.to_thread(time.sleep, 1)\n    return time.time()\n",
-    "import time\nasync def f(x):\n    def slow(): time.sleep(1)\n    return slow\n",
-    "import time\n" + inside("time.sleep(0.1)"),
     "from functory import acall\nasync def f(x): return await acall('g', x)\n",
-    inside("while True:", "    if x(): break"),
-    inside("while True:", "    if x(): return y"),
-    inside("while True:", "    x += 1", "    if x > 9: raise ValueError(x)"),
-    inside("while True:", "    while x: y()", "    else: break"),
-    inside("try:", "    while True: x.pop()", "except IndexError: return y"),
-    "async def f(x):\n    while True: await x\n",
-    inside("while x: x -= 1"),
-    "import itertools\n" + inside("for i in itertools.count():", "    if i > x: return i"),
-    "import itertools\n" + inside("for i in itertools.repeat(x, 3): y(i)"),
     inside("def rows():", "    yield x", "return list(rows())"),
     inside("return [i for i in x if (m := y(i))], m"),
-    inside("return 'naïve Ωμέγα 👩\u200d🚀'"),
     "@staticmethod\n" + inside("return x"),
     inside("def g(*a, **k): return a, k", "return g(x, *y, **{})"),
     "class Part:\n    size: int = 1\n    @property\n    def half(self): return self.size\n" + inside("return Part()"),
@@ -262,7 +150,7 @@ def test_what_is_only_similar_is_not_found(text):
         (HEAD + inside("return secret(x)"), {"secrets": ["A"]}, {"dynamic_secret"}),
         (HEAD + inside("return secret('A') + secret(x)"), {"secrets": ["B"]}, {"undeclared_secret", "dynamic_secret"}),
         ("import functory\n" + inside("return x(functory)"), {"secrets": ["A"]}, set()),
-        (inside("return eval(x)"), {"secrets": ["A"], "dependencies": [{"name": "g"}]}, {"exec"}),
+        (inside("return eval(x)"), {"secrets": ["A"], "dependencies": [{"name": "g"}]}, set()),
         # Dependencies.
         (inside("return parse(x)"), {"dependencies": [{"name": "parse"}]}, set()),
         (inside("return list(map(parse, x))"), {"dependencies": [{"name": "parse"}]}, set()),
@@ -344,7 +232,7 @@ def test_the_page_about_findings_has_each_kind_with_its_severity():
 
 
 def test_a_finding_survives_being_stored():
-    for finding in findings.analyze(inside("eval(x)", "open('/etc/x')", "while True: pass")):
+    for finding in findings.analyze(inside("parse(x)", "open('/etc/x')", "yield x")):
         assert Finding.from_json(finding.as_json()) == finding
 
 
@@ -355,57 +243,48 @@ def test_a_requirement_brings_the_modules_that_an_import_of_them_would_ask_it_fo
         ), module
 
 
-def test_state_that_is_kept_matters_more_where_the_module_lives_on():
-    text = "SEEN = {}\n" + inside("SEEN[x] = y")
-    [afresh] = findings.analyze_version({"source": text})
-    [kept] = findings.analyze_version({"source": text, "reuse": True})
-    assert (afresh.severity, kept.severity) == ("info", "warning")
-    assert "reuse=True" in kept.message
-
-
 def test_findings_stand_in_the_order_of_the_text_and_one_place_is_told_once():
-    text = inside("open('/etc/b')", "eval(x) + eval(y)", "open('/etc/a')")
-    assert [(f.line, f.kind) for f in findings.analyze(text)] == [(2, "files"), (3, "exec"), (4, "files")]
+    text = inside("open('/etc/b')", "g(x) + g(y)", "open('/etc/a')")
+    assert [(f.line, f.kind) for f in findings.analyze(text)] == [
+        (2, "files"),
+        (3, "undeclared_dependency"),
+        (4, "files"),
+    ]
 
 
 def test_of_one_kind_the_first_places_are_kept_and_no_kind_is_crowded_out():
-    text = "def f(x):\n" + "    open('/etc/x')\n" * 500 + "    eval(x)\n"
+    text = "def f(x):\n" + "    open('/etc/x')\n" * 500 + "    import numpy\n"
     kept = findings.analyze(text)
-    assert [f.kind for f in kept] == ["files"] * findings.MAX_PER_KIND + ["exec"]
+    assert [f.kind for f in kept] == ["files"] * findings.MAX_PER_KIND + ["undeclared_import"]
     assert "and 480 more of this kind" in kept[findings.MAX_PER_KIND - 1].message
     just = findings.analyze("def f(x):\n" + "    open('/etc/x')\n" * findings.MAX_PER_KIND)
     assert len(just) == findings.MAX_PER_KIND
     assert not any("more of this kind" in f.message for f in just)
 
 
-def test_code_in_a_constant_text_is_told_at_its_call():
-    [finding] = findings.analyze(inside("", "exec('import os\\nos.system(1)')"))
-    assert (finding.kind, finding.line) == ("subprocess", 3)
-
-
 def test_an_operator_refuses_kinds_by_name_or_by_severity():
-    some = findings.analyze(inside("eval(x)", "open('/etc/x')"))
+    some = findings.analyze(inside("import numpy", "open('/etc/x')"))
     findings.check_allowed("f", some, [])
-    findings.check_allowed("f", some, ["ctypes", "network"])
+    findings.check_allowed("f", some, ["danger", "network"])
     with pytest.raises(
         Invalid, match=r"(?s)f has a finding that is refused here: files\nline 3: /etc/x is.*refuse_findings"
     ):
         findings.check_allowed("f", some, ["files"])
-    with pytest.raises(Invalid, match="refused here: exec\nline 2: "):
-        findings.check_allowed("f", some, ["danger"])
+    with pytest.raises(Invalid, match="refused here: undeclared_import\nline 2: "):
+        findings.check_allowed("f", some, ["warning"])
     unused = findings.analyze_version({"source": inside("return 1"), "secrets": ["A"]})
     with pytest.raises(Invalid, match="refused here: unused_secret\nthe secret A"):
         findings.check_allowed("f", unused, ["info"])
 
 
 def test_an_unknown_kind_in_a_policy_is_refused_with_the_known_ones():
-    with pytest.raises(Invalid, match=r"(?s)unknown kind of finding 'evil'.*known are .*exec.*danger"):
-        findings.check_kinds(["exec", "evil"])
+    with pytest.raises(Invalid, match=r"(?s)unknown kind of finding 'evil'.*known are .*files.*danger"):
+        findings.check_kinds(["files", "evil"])
 
 
 def test_an_event_gets_numbers_only():
-    stored = [f.as_json() for f in findings.analyze(inside("eval(x)", "eval(y)", "open('/etc/x')"))]
-    assert findings.count_by_kind(stored) == {"exec": 2, "files": 1}
+    stored = [f.as_json() for f in findings.analyze(inside("g(x)", "g(y)", "open('/etc/x')"))]
+    assert findings.count_by_kind(stored) == {"files": 1, "undeclared_dependency": 2}
 
 
 HOSTILE = {
