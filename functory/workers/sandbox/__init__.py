@@ -1,8 +1,8 @@
-"""Where function code runs: one forked child for each execution, never the worker's own process.
+"""Runs function code: one forked child for each execution, never the worker's own process.
 
-``runner`` is the door (``Runner.run``, ``Runner.inspect``); ``job`` holds what goes in and comes out;
-``host`` is what the worker offers to running code; everything that the child says travels as the closed
-frames of ``protocol``. The side of the worker (``runner``, ``launcher``, ``supervisor``, ``requests``,
-``logbook``, ``spanbook``) trusts nothing of what the side of the child (``zygote``, ``guest`` and what
-they load) sends.
+``runner`` is the public interface (``Runner.run``, ``Runner.inspect``). ``protocol`` holds what crosses the
+fork: jobs, outcomes, and the closed set of frames in which the child answers. ``pool`` keeps zygotes and
+children, ``supervision`` watches one run, ``guest`` runs inside the child, ``confinement`` takes the child's
+rights away, ``network`` makes its granted connections, ``checks`` finds out what this machine offers. The
+worker's side trusts nothing that the guest sends.
 """

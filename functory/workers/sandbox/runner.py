@@ -1,8 +1,8 @@
-"""The door to running function code: ``Runner.run`` for an execution, ``Runner.inspect`` for a signature.
+"""Runs function code: ``Runner.run`` for an execution, ``Runner.inspect`` for a signature.
 
 The executor of a worker keeps one ``Runner`` and calls it from as many threads as it has slots. Zygotes start
-with the first use in each process (see ``pool``); a copy of the worker made by fork starts its own. Every run
-gives an ``Outcome``; it raises only when the runner is closed.
+with the first use in each process (see ``functory.workers.sandbox.pool.pool``); a copy of the worker made by
+fork starts its own. Every run gives an ``Outcome``; it raises only when the runner is closed.
 
     with Runner() as runner:
         outcome = runner.run(job, host)
@@ -46,7 +46,7 @@ from functory.workers.sandbox.supervision.run import Run, with_traffic
 from functory.workers.sandbox.supervision.supervisor import Supervisor, Verdict, outcome_error
 
 _log = structlog.get_logger(__name__)
-_STARTS = 3  # a child found dead before it was told anything has run nothing: another one
+_STARTS = 3  # a child found dead before it got its task has run nothing: another one is taken
 _DEATH_SECONDS = 5.0
 _SCHEMA_BYTES = 1_048_576
 _DEFAULT_POOL_KEY = PoolKey()
@@ -56,9 +56,9 @@ _INSPECTION_POOL_KEY = PoolKey(inspecting=True)
 class Runner:
     """Runs jobs in confined children. Safe to use from many threads and after a fork.
 
-    ``monotonic`` is the clock that limits, ages and durations are measured with, in seconds. ``tier`` says how
-    children are confined: the strongest that this machine has when it is None; ``none`` (nothing confines them)
-    only when that is asked for by name. ``private_networks`` are those that granted hosts may be in (CIDR).
+    ``monotonic`` is the clock for limits, ages and durations, in seconds. ``tier`` is the confinement of
+    children; None means the strongest that this machine has. ``none`` (no confinement) is used only when it
+    is named explicitly. ``private_networks`` lists networks (CIDR) that granted hosts may be in.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Runner:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Runner:
-        """A runner as the operator wants it."""
+        """Build a runner from the settings."""
         tier = "none" if settings.unsafe_no_sandbox else settings.sandbox_tier
         options = Options(
             zygotes=settings.zygotes or 4 * (os.cpu_count() or 1),
@@ -100,7 +100,8 @@ class Runner:
 
     @property
     def tier(self) -> Tier:
-        """How children are confined. Starts a zygote if that is not known yet; ``Unavailable`` when none can."""
+        """The confinement of children. Starts a zygote if it is not known yet; ``Unavailable`` when none can
+        start."""
         if self._tier is None:
             self._tier = self._ensure_pool().tier
         return self._tier
@@ -231,7 +232,7 @@ class Runner:
         verdict: Verdict | None = None
         try:
             first = encode_for_guest(Inspect(source=source, name=name, imports=list(imports)))
-            # A kind without packages tells the tier; one whose packages cannot be used would be no answer.
+            # A pool key without packages determines the tier; one whose packages cannot be used would not.
             pool = self._ensure_pool(_INSPECTION_POOL_KEY)
             for _ in range(_STARTS):
                 child = pool.child(kind, limits.bounds())
@@ -258,7 +259,7 @@ class Runner:
         )
 
     def _ensure_pool(self, kind: PoolKey = _DEFAULT_POOL_KEY) -> Pool:
-        """The pool; the first use starts a zygote of ``kind``, which tells what tier there is."""
+        """Return the pool; the first use starts a zygote of ``pool_key``, which determines the tier."""
         pool = self._pool
         if pool is not None:
             return pool
@@ -276,9 +277,10 @@ class Runner:
             return self._pool
 
     def _start_pool(self, kind: PoolKey, broker: ConnectionBroker, groups: Cgroups | None) -> Pool:
-        """A pool of the wanted tier, or of the strongest one in which a zygote starts.
+        """Build a pool of the requested tier, or of the strongest one in which a zygote starts.
 
-        Each tier's zygote starts only if every step of its confinement succeeds, so what starts holds.
+        Each tier's zygote starts only if every step of its confinement succeeds, so a started zygote is
+        confined.
         """
         tiers: Sequence[Tier] = (self._wanted,) if self._wanted else _BY_STRENGTH
         reasons: list[str] = []

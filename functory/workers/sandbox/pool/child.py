@@ -22,10 +22,11 @@ _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
 class Child:
-    """From the request for it to its burial. ``launcher`` and ``bounds`` tell what it was made for.
+    """One child, from the request for it to its removal. ``launcher`` and ``bounds`` are the ones it was made
+    for.
 
-    ``pid`` is its number here, None until it has begun; ``exit`` its wait status once it has ended;
-    ``refused`` the errno when no process could be made; ``lost`` is set when its zygote cannot tell any more.
+    ``pid`` is its number here, None until it has started; ``exit`` its wait status once it has ended;
+    ``refused`` the errno when no process could be made; ``lost`` is set when its zygote can report no longer.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Child:
             self.poll.register(fd, select.POLLIN)
 
     def _descriptors(self) -> list[int]:
-        """What goes with the ``Fork``, in its order."""
+        """Return the descriptors of the ``ForkRequest``, in its order."""
         fds = [self._theirs.fileno(), *self._their_output, self._their_status.fileno()]
         if self._broker is not None:
             fds.append(self._broker.fileno())
@@ -124,7 +125,7 @@ class Child:
         return self.wait_status is not None or self.lost
 
     def request_kill(self) -> None:
-        """Have the zygote kill it; its end is told on the status socket, or was told already."""
+        """Let the zygote kill it; the zygote reports the end on the status socket."""
         with contextlib.suppress(OSError):
             self.status.shutdown(socket.SHUT_WR)
 

@@ -1,6 +1,6 @@
-"""Sees to the end of children, so that nobody waits for a process whose result is known.
+"""Ends and removes children in the background, so that no thread waits for a process whose result is known.
 
-The zygote is asked to kill the child and tells its exit on the status socket; one that does not within
+The zygote kills the child on request and reports its exit on the status socket. A zygote that does not within
 ``_DEATH_SECONDS`` is discarded with all its children: the kernel kills them.
 """
 

@@ -1,11 +1,11 @@
 """Keeps zygotes and spare children, so that most executions find a confined process waiting for them.
 
-One zygote for each kind of execution (environment, trust domain, grants), started at first use, replaced when
-it is old or has forked often (children of one zygote share the layout of their memory), and ended when it was
-not used for long or when there are too many. A kind in frequent use has spares: children that are forked and
-confined ahead of time, and wait.
+One zygote serves one pool key (environment, trust domain, grants). It starts at the first use. It is replaced
+when it is old or has forked often (children of one zygote share the layout of their memory), and ended when
+it was unused for long or when there are too many. A pool key in frequent use has spares: children that are
+forked and confined ahead of time, and wait.
 
-Burying is not waited for: ``Undertaker`` does it. Every method may be called from any thread.
+``ChildReaper`` removes ended children in the background. Every method may be called from any thread.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from functory.workers.sandbox.protocol.plan import Bounds, Tier
 
 _log = structlog.get_logger(__name__)
 _HOT_SECONDS = 10.0  # two uses within this time make a kind one that has spares
-_SPARE_SECONDS = 30.0  # a spare that nobody wanted for so long is given up
+_SPARE_SECONDS = 30.0  # a spare that was not used for this long is ended
 _TIDY_SECONDS = 5.0
-_IDLE_SECONDS = 60.0  # a zygote past its age that nobody used for so long is not replaced but ended
+_IDLE_SECONDS = 60.0  # a zygote past its age that was not used for this long is not replaced but ended
 _CLOSE_SECONDS = 5.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How many processes are kept, and for how long; see the settings of the same names."""
+    """Numbers of processes to keep, and their ages; see the settings of the same names."""
 
     zygotes: int = 8
     spares: int = 1
@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class _PoolEntry:
-    """What the pool knows of one kind."""
+    """State of one pool key."""
 
     key: PoolKey
     starting: threading.Lock = field(default_factory=threading.Lock)
@@ -122,7 +122,8 @@ class Pool:
         return child
 
     def task_started(self, child: Child) -> None:
-        """The child has its task: a kind in frequent use gets its spare now, while nobody waits for this one."""
+        """Start a spare for a pool key in frequent use, now that the child has its task and this costs it no
+        time."""
         if child.bounds.reusable or not self._options.spares:
             return
         with self._lock:
@@ -138,7 +139,7 @@ class Pool:
         return launcher.pid if launcher is not None and launcher.alive() else None
 
     def traffic(self, child: Child) -> Traffic | None:
-        """What the child did with granted hosts since it was last asked; None where it has none."""
+        """Return the child's traffic with granted hosts since the last call; None where it has no network."""
         launcher = child.zygote
         return self._broker.open_period(_run_id(child)) if launcher.pool_key.hosts else None
 
@@ -202,7 +203,7 @@ class Pool:
             place.users -= 1
 
     def _ensure_zygote(self, place: _PoolEntry) -> ZygoteProcess:
-        """The zygote of a place; a new one is started while nobody but those who want the same waits."""
+        """Return the zygote of a place, or start one; only callers that need the same one wait for it."""
         with place.starting:
             launcher = place.zygote
             if launcher is not None and launcher.alive():
@@ -224,7 +225,7 @@ class Pool:
             return launcher
 
     def _replace_if_old(self, place: _PoolEntry, now: float) -> None:
-        """Have a zygote that has served long enough replaced. The next one starts beside: nobody waits for it."""
+        """Replace a zygote that has served long enough. The next one starts beside it, and no caller waits."""
         with self._lock:
             old = place.zygote
             if old is None or place.renewing or not old.alive():
@@ -407,7 +408,8 @@ def _spares_of(place: _PoolEntry) -> list[Child]:
 
 
 def _unused(place: _PoolEntry) -> bool:
-    """Its zygote has no children but spares, nobody wants one, and no other zygote is about to take over."""
+    """Return True if its zygote has no children but spares, is not requested, and is not about to be
+    replaced."""
     if place.users or place.renewing:
         return False
     launcher = place.zygote

@@ -1,4 +1,4 @@
-"""What executions must have in common to be run by children of one zygote."""
+"""Pool key: the properties that executions must share to be run by children of one zygote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functory.workers.sandbox.protocol.plan import Plan, Tier
 
 
 class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Environment, trust domain and grants, as section 6 of the sandbox's design wants them apart."""
+    """Environment, trust domain and grants, as section 6 of the sandbox's design separates them."""
 
     packages: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
     inspecting: bool = False
 
     def plan(self, tier: Tier, base: str, first_id: int) -> Plan:
-        """What a zygote of this kind is told."""
+        """Build the plan of a zygote with this key."""
         return Plan(
             tier=tier,
             base=base,

@@ -1,8 +1,8 @@
-"""Children of functions with ``reuse=True``: they stay, and run the same version again.
+"""Keeps children of functions with ``reuse=True``, to run the same version again.
 
-One such child has run one version with one set of codes, grants and limits, and never anything else; what it
-keeps in memory is that version's own. It is given up after a failure, after ``reuse_calls`` runs, when it is
-older than ``reuse_seconds``, and when it says something while it should be silent.
+One such child has run one version with one set of codes, grants and limits, and never anything else; its
+memory is that version's own. It is ended after a failure, after ``reuse_calls`` runs, when it is older than
+``reuse_seconds``, and when it sends anything while idle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_IDLE = 32  # of one version; as many as ran at the same time
 
 
 class WarmKey(NamedTuple):
-    """What makes two executions the same to a warm child: the code to the letter, its grants, its limits."""
+    """Properties that make two executions the same to a warm child: the exact code, its grants, its limits."""
 
     entry: str
     codes: frozenset[tuple[str, str]]
@@ -79,7 +79,7 @@ class WarmChildren:
                 child.close()
 
     def _evict_stale(self) -> None:
-        """Give up those that nobody has come back for."""
+        """End children that were not used again in time."""
         with self._lock:
             tired = [child for idle in self._idle.values() for child in idle if not self._is_reusable(child)]
             self._idle = {

@@ -146,7 +146,7 @@ class ZygoteProcess:
         self._control.settimeout(_SEND_SECONDS)
 
     def _handshake(self) -> bytes:
-        """Send the plan, wait for the answer; the kernel tells the zygote's pid in our numbers."""
+        """Send the plan and wait for the answer. The kernel reports the zygote's pid as this process sees it."""
         self._first_id = _first_id(self.tier, self._process.pid)
         if self._first_id:
             os.chown(self.base, self._first_id, self._first_id)
@@ -175,18 +175,19 @@ class ZygoteProcess:
             self._slots.append(slot)
 
     def child_count(self) -> int:
-        """How many children it has."""
+        """Number of its children."""
         with self._lock:
             return MAX_CHILDREN - len(self._slots)
 
     def idle(self) -> bool:
-        """It has no children."""
+        """Return True if it has no children."""
         return self.child_count() == 0
 
     def new_scratch(self) -> str | None:
-        """A fresh empty folder for one child, in tiers that mount none; whoever asks for it removes it.
+        """Make an empty folder for one child, in tiers that mount none; the caller removes it.
 
-        None (and ``broken``) when the zygote has ended: its shim takes the folder of all away before it ends itself.
+        None (and ``broken``) when the zygote has ended: its init process removes the parent folder before it
+        ends itself.
         """
         if self.tier in ("A", "B"):
             return ""
@@ -231,7 +232,8 @@ class ZygoteProcess:
     def discard(self) -> None:
         """Kill the zygote and wait until it is gone; the kernel kills its children with it."""
         self.broken = True
-        # Several lose their children at once. Nobody may take the folders away while a child lives that looks for one.
+        # Several threads lose their children at once. The folders must stay while a child that looks for one
+        # lives.
         with self._discarding:
             self._discard()
 

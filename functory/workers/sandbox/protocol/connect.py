@@ -13,7 +13,7 @@ MAX_CONNECT_SECONDS = 60.0
 
 
 class Connect(msgspec.Struct, tag_field="t", tag="connect", forbid_unknown_fields=True, kw_only=True):
-    """A connection is asked for. ``id`` grows strictly; ``timeout`` is in seconds."""
+    """Requests a connection. ``id`` grows strictly; ``timeout`` is in seconds."""
 
     id: Annotated[int, Meta(ge=1, le=2**53)]
     host: Annotated[str, Meta(min_length=1, max_length=255)]

@@ -1,4 +1,4 @@
-"""How other threads reach into a run: ``Control`` to end it, ``Wake`` to stir its supervisor."""
+"""Reaches into a run from other threads: ``Control`` ends it, ``EventFd`` wakes its supervisor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EventFd:
 
 
 class Control:
-    """Handed to ``Runner.run`` by someone who may want to end that run from another thread.
+    """Ends one run from another thread; passed to ``Runner.run``.
 
     ``ended`` is set when the run is over, however it ended: a host method that waits should give up then.
     """
@@ -52,7 +52,7 @@ class Control:
 
     @property
     def reason(self) -> str | None:
-        """Why the run is to end, None while nobody asked."""
+        """The reason the run has to end; None while no caller has requested it."""
         return self._reason
 
     def kill(self, reason: str) -> None:

@@ -1,11 +1,11 @@
-"""The frames between the worker and the child that runs a function: fd 3 of the child, both ways.
+"""Frames between the worker and the child that runs a function: fd 3 of the child, both ways.
 
 A frame is a u32 little-endian length and that many bytes of msgpack
-(https://github.com/msgpack/msgpack/blob/master/spec.md), which hold one of the closed types below, told
-apart by the field ``t``. The worker reads with ``decode_guest`` only: unknown types, unknown fields,
-values that JSON does not know and deep nesting are all a ``ProtocolError``, and nothing is ever
-unpickled. The child says ``Finished`` or ``Failed`` (or, for an inspection, ``Described``) once; what
-follows is ignored.
+(https://github.com/msgpack/msgpack/blob/master/spec.md). They hold one of the closed types below,
+distinguished by the field ``t``. The worker reads with ``decode_guest`` only: unknown types, unknown fields,
+values that JSON does not have and deep nesting are all a ``ProtocolError``, and nothing is ever unpickled.
+The child sends ``Finished`` or ``Failed`` (or, for an inspection, ``Described``) once; later frames are
+ignored.
 
 The child trusts what the worker sends, so ``decode_host`` checks less. It also understands extension type 1,
 JSON text, in which integers beyond 64 bits and unpaired surrogates reach the function unharmed.
@@ -26,7 +26,7 @@ from functory.workers.sandbox.protocol.job import Job, ResultKind
 MAX_DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 MAX_IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
 MAX_WRITTEN_FILES = 1000  # files of one execution that are noted as written by it
-ENVELOPE_BYTES = 16_384  # what a frame may hold beside the value that a limit speaks of
+ENVELOPE_BYTES = 16_384  # what a frame may hold in addition to the limited value
 _HEADER = struct.Struct("<I")
 _JSON_TEXT = 1  # the extension type, see the module's docstring
 
@@ -39,7 +39,7 @@ Arguments = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """The other side broke the protocol; the message says how."""
+    """The other side broke the protocol; the message describes how."""
 
 
 class _Frame(msgspec.Struct, tag_field="t", forbid_unknown_fields=True, kw_only=True):

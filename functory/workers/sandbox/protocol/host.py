@@ -1,9 +1,10 @@
-"""What the worker offers to running code: the engine's side of ``from functory import call, emit, …``.
+"""Host functions that the worker offers to running code: the engine's side of ``from functory import call,
+emit, …``.
 
 The engine implements ``Host`` for one execution and gives it to ``Runner.run``. Each method may block (it
 runs on a thread of that execution, up to eight at the same time) and may raise any
-``functory.engine.errors.FunctoryError``, which reaches the code as an exception of the same name. The host checks
-rights and budgets; the child is not trusted to have done so.
+``functory.engine.errors.FunctoryError``, which reaches the code as an exception of the same name. The host
+checks rights and budgets; the child is not trusted to have done so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What goes into a run and what comes out: plain, frozen records that both sides of the fork read.
+"""Input and output of a run: plain, frozen records that both sides of the fork read.
 
-The engine builds a ``Job``, the runner answers with an ``Outcome``. Nothing in here has behaviour, and
-this module imports little more than msgspec, because the child loads it too. What has its default is left
-out on the way: both sides are the same program.
+The engine builds a ``Job``, the runner returns an ``Outcome``. The records have no behaviour, and this module
+imports little more than msgspec, because the child loads it too. Default values are left out on the wire:
+both sides are the same program.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """How dependencies and frames name this version: ``name@version``."""
+        """Name of this version in dependencies and frames: ``name@version``."""
         return f"{self.name}@{self.version}"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one execution may use. Sizes in bytes, times in seconds; each is enforced, none is advice."""
+    """Limits of one execution, all of them enforced. Sizes in bytes, times in seconds."""
 
     wall_seconds: float = 30.0
     """Time by the clock, without the time spent waiting for child executions."""
@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     processes: int = 1
     """More than one only with the grant to start programs."""
     scratch_bytes: int = 16 * 1024 * 1024
-    """What its private folder of temporary files may hold, and the size of any one file that it writes."""
+    """Size of its private folder of temporary files, and of any one file that it writes."""
     scratch_files: int = 4096
     open_files: int = 64
     result_bytes: int = 1_048_576
@@ -73,7 +73,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_bytes: int = 1_048_576
     """Output that is kept; what comes after is counted and dropped."""
     log_kill_bytes: int = 8_388_608
-    """Output at which the execution is ended: nobody reads that, and reading it costs the worker."""
+    """Output at which the execution is ended: it is not kept, and reading it costs the worker."""
     log_lines: int = 10_000
     """Rows that are kept: a megabyte of empty lines would be a million rows."""
     calls: int = 1000
@@ -81,13 +81,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     span_bytes: int = 65_536
     """One recorded input or output; a larger one is cut to a short repr."""
     spans_bytes: int = 4_194_304
-    """All recorded inputs and outputs together."""
+    """Total of all recorded inputs and outputs."""
     frame_bytes: int = 16 * 1024 * 1024
     traffic_bytes: int = 256 * 1024 * 1024
     """Sent to and received from granted hosts, together."""
 
     def bounds(self, reusable: bool = False) -> Bounds:
-        """The part that the kernel enforces, from before the child knows what it will run."""
+        """Return the limits that the kernel enforces, from before the child gets its task."""
         return Bounds(
             cpu_seconds=self.cpu_seconds,
             memory_bytes=self.memory_bytes,
@@ -102,7 +102,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Grants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the sandbox lets through for one execution; secrets and permissions are the host's matter."""
+    """Access that the sandbox allows one execution; the host checks secrets and permissions."""
 
     hosts: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -111,11 +111,11 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt of one execution, complete: the child can ask for nothing that is not in here.
+    """One attempt of one execution, complete: the child can request nothing that is not in here.
 
-    ``codes`` holds the entry and all its transitive dependencies by key; ``input`` maps parameter
-    names to JSON values; ``deadline`` (Unix seconds) tells the code when its root stops waiting;
-    ``seed`` makes ``random`` differ between executions and agree between replays.
+    ``codes`` holds the entry and all its transitive dependencies by key; ``input`` maps parameter names to
+    JSON values; ``deadline`` (Unix seconds) is the time when the root stops waiting; ``seed`` makes
+    ``random`` differ between executions and agree between replays.
     """
 
     execution_id: str
@@ -171,12 +171,12 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended. ``status`` alone decides; ``result`` counts only when it is ``succeeded``.
+    """The end of a run. ``status`` alone decides; ``result`` counts only when it is ``succeeded``.
 
-    ``error`` is ``{type, message, traceback, frames: [{function, version, line, code}]}``. ``signal`` is
-    the signal that ended the child by itself, ``kill_reason`` why the worker ended it. ``waited_seconds``
-    is the part of ``duration_seconds`` spent waiting for child executions. ``wrote`` are granted files that it opened
-    for writing, by its own account.
+    ``error`` is ``{type, message, traceback, frames: [{function, version, line, code}]}``. ``signal`` is the
+    signal that ended the child by itself, ``kill_reason`` the reason why the worker ended it.
+    ``waited_seconds`` is the part of ``duration_seconds`` spent waiting for child executions.
+    ``written_files`` are granted files that the child reported to have opened for writing.
     """
 
     status: Status
@@ -195,7 +195,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """What a function takes and returns, as JSON Schema. ``output_schema`` is None when not annotated."""
+    """Input and output of a function as JSON Schema. ``output_schema`` is None when not annotated."""
 
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None

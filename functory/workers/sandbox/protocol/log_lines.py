@@ -1,6 +1,6 @@
-"""Turns what a child prints into log rows: lines, harmless text, bounded.
+"""Turns a child's output into log rows: lines of bounded size, without control characters.
 
-Everything printed counts; rows are kept up to the limits, then one row says that the rest is not.
+All output counts; rows are kept up to the limits, then one row reports that the rest is dropped.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functory.workers.sandbox.protocol.job import Limits, Log
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 _LINE_CHARACTERS = 16_384  # a longer line continues in the next row
-# A reader's terminal must not obey what a function printed, and a row must stay one line: control
-# characters, the Unicode line separators and the marks that reorder text become visible escapes.
+# A reader's terminal must not obey a function's output, and a row must stay one line: control characters, the
+# Unicode line separators and the marks that reorder text become visible escapes.
 _HARMLESS = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
     for code in (

@@ -1,7 +1,7 @@
-"""What a zygote and its children are made for: plain records that the worker writes and the zygote obeys.
+"""Configuration of a zygote and its children: plain records that the worker writes and the zygote follows.
 
-The worker sends one ``Plan`` when it starts a zygote and one ``Fork`` for each child. The zygote trusts
-both; nothing in here ever comes from function code.
+The worker sends one ``Plan`` when it starts a zygote and one ``ForkRequest`` for each child. The zygote
+trusts both; neither ever comes from function code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel enforces on one child. Sizes in bytes; ``job.Limits`` says what each one means."""
+    """Limits that the kernel enforces on one child. Sizes in bytes; ``job.Limits`` describes each."""
 
     cpu_seconds: float
     memory_bytes: int

@@ -1,7 +1,8 @@
-"""What an execution and all that it has started weigh, as far as /proc shows: for what no limit of the kernel counts.
+"""Measures the resources of an execution and all its processes from /proc, where no limit of the kernel
+counts them.
 
-Limits of resources are each process's own. Where programs were granted, time and memory add up over them, and a
-process that nobody waited for is in nobody's account; so ``Weight`` remembers what each had used when last seen.
+Resource limits hold for each process. Where programs were granted, time and memory add up over them, and a
+process that was never waited for is in no total; so the last measured usage of each process is remembered.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ResourceUsage:
 
 
 def unlinked_file_bytes(pid: int) -> int:
-    """Bytes on the disk of open files that are in no folder any more; 0 where /proc does not tell."""
+    """Bytes on the disk of open files that are in no folder any more; 0 where /proc does not show them."""
     found: dict[tuple[int, int], int] = {}
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():

@@ -1,4 +1,4 @@
-"""One run of a job in a child: what its frames say becomes an ``Outcome``."""
+"""One run of a job in a child: turns its frames into an ``Outcome``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", 
 
 
 class Run:
-    """What one run gathers while its supervisor watches the child."""
+    """Data of one run, collected while its supervisor watches the child."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def child_reported_end(self) -> bool:
-        """The child told its end itself."""
+        """Return True if the child itself reported its end."""
         return self._supervisor.child_reported_end
 
     @property

@@ -1,7 +1,7 @@
-"""Joins the opened and closed frames of dependency calls into spans, believing neither.
+"""Joins the opened and closed frames of dependency calls into spans, trusting neither.
 
-A span that was still open when the execution ended is kept, with an error that says so: that is where
-the time went.
+A span that was still open when the execution ended is kept, with an error that says so: the time was spent
+there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _UNFINISHED = {"type": "Unfinished", "message": "the execution ended before this
 
 
 class SpanCollector:
-    """The spans of one execution. Its methods raise ``ProtocolError`` on what the child may not say."""
+    """The spans of one execution. Its methods raise ``ProtocolError`` for frames that are not allowed."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -41,7 +41,7 @@ class SpanCollector:
         self._closed[frame.seq] = frame
 
     def spans(self, duration: float) -> list[Span]:
-        """All spans in the order of their calls; times are kept within the ``duration`` of the run."""
+        """Return all spans in the order of their calls; times are kept within the ``duration`` of the run."""
         return [self._span(opened, duration) for opened in self._opened.values()]
 
     def _span(self, opened: SpanOpened, duration: float) -> Span:

@@ -34,14 +34,14 @@ from functory.workers.sandbox.supervision.resource_usage import ResourceUsage, u
 
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
-_EOF_SECONDS = 0.25  # after the channel closed, for the exit status that tells how the child died
+_EOF_SECONDS = 0.25  # after the channel closed, for the exit status that shows how the child died
 _USAGE_CHECK_SECONDS = (
     0.05  # between two looks at what only the worker can limit: CPU of a warm child, files in tier C
 )
 
 
 class Verdict(NamedTuple):
-    """How the run ended, in the words of ``Outcome``."""
+    """The end of the run, in the terms of ``Outcome``."""
 
     status: Status
     message: str = ""
@@ -51,12 +51,14 @@ class Verdict(NamedTuple):
 
 
 class Supervisor:
-    """One run of ``child``. ``on_frame(frame, size)`` returns a verdict when the frame is the last one.
+    """Supervises one run of ``child``. ``on_frame(frame, size)`` returns a verdict when the frame is the last
+    one.
 
-    ``logbook``, ``duration`` and ``waited`` (seconds for which the wall clock stood still) tell the rest after
-    the end; ``told`` says that the child told its end itself and lives. ``send`` may be called from any
-    thread, ``hold_clock`` and ``resume_clock`` only from ``on_frame`` and ``on_wake``; the latter is called on
-    the supervising thread after each ``wake``, and ``on_begun`` when the child has its task.
+    ``log_collector``, ``duration`` and ``waited`` (seconds for which the wall clock was stopped) hold the
+    rest after the end; ``child_reported_end`` is True when the child reported its end itself and lives.
+    ``send`` may be called from any thread, ``hold_clock`` and ``resume_clock`` only from ``on_frame`` and
+    ``on_wake``; the latter is called on the supervising thread after each ``wake``, and ``on_begun`` when the
+    child has its task.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Supervisor:
         return self._monotonic() - self._started
 
     def pause_clock(self) -> None:
-        """The child waits for another execution: its wall clock stands until ``resume_clock``."""
+        """Stop the wall clock until ``resume_clock``: the child waits for another execution."""
         if self._pause_count == 0:
             self._paused_since = self._monotonic()
         self._pause_count += 1
@@ -122,9 +124,9 @@ class Supervisor:
         self.wake.set()
 
     def supervise(self, first_frame: bytes) -> Verdict | None:
-        """Send the child ``first`` and watch until it has told its end, or must be ended, or is gone.
+        """Send the child ``first`` and watch until it has reported its end, or must be ended, or is gone.
 
-        None when it was gone before it began with its task: nothing has run, try with another.
+        None when it was gone before it started its task: nothing has run, so another child can be tried.
         """
         child = self._child
         self._outbox += first_frame
@@ -178,7 +180,7 @@ class Supervisor:
             if status_fd in ready:
                 child.read_status()
                 if child.ended():
-                    # One that has not begun may still have said why it could not.
+                    # A child that has not started may still have sent the reason.
                     verdict = self._read_frames(until_eof=True)
                     return verdict if verdict is not None or not self._task_started else self._death_verdict()
             if child.pid is not None:
@@ -217,7 +219,7 @@ class Supervisor:
         return None
 
     def _check_usage(self) -> Verdict | None:
-        """What the kernel does not limit in this tier or for this child."""
+        """Check the limits that the kernel does not enforce in this tier or for this child."""
         child, limits = self._child, self._limits
         if child.bounds.reusable and child.pid is not None:
             used = _cpu_of(child.pid) - self._cpu_before
@@ -338,7 +340,7 @@ class Supervisor:
                     self.log_collector.feed(name, data, self.duration)
 
     def _death_verdict(self) -> Verdict:
-        """The child ended without a last frame: say what is known."""
+        """Return what is known of a child that ended without a last frame."""
         child = self._child
         if child.wait_status is None:
             return Verdict(
@@ -396,5 +398,5 @@ def _name(number: int) -> str:
 
 
 def outcome_error(verdict: Verdict) -> dict[str, Any]:
-    """The error of an outcome whose child could not tell one itself."""
+    """Build the error of an outcome whose child could not report one itself."""
     return {"type": verdict.type, "message": verdict.message, "traceback": "", "frames": []}
