@@ -70,7 +70,7 @@ class Runner:
         private_networks: Sequence[str] = (),
     ) -> None:
         self._monotonic = monotonic
-        self._wanted: Tier | None = tier
+        self._requested_tier: Tier | None = tier
         self._tier: Tier | None = tier
         self._options = options or Options()
         self._private_networks = tuple(private_networks)
@@ -162,11 +162,11 @@ class Runner:
             return _not_started("failed", "Invalid", f"the input cannot be sent to the function: {error}")
         try:
             pool = self._ensure_pool()
-            kind = pool_key_of(job)
+            pool_key = pool_key_of(job)
             warm = self._warm if job.reuse else None
-            key = warm_key_of(job, kind) if warm else None
+            key = warm_key_of(job, pool_key) if warm else None
             for _ in range(_STARTS):
-                child = warm.acquire(key) if warm and key else pool.child(kind, job.limits.bounds())
+                child = warm.acquire(key) if warm and key else pool.child(pool_key, job.limits.bounds())
                 # A warm one has the codes already.
                 known = msgspec.structs.replace(job, codes={}) if child.runs else None
                 first = encode_for_guest(Start(job=known)) if known else whole
@@ -218,7 +218,7 @@ class Runner:
         limits = Limits(
             wall_seconds=timeout, total_seconds=timeout, cpu_seconds=timeout, result_bytes=_SCHEMA_BYTES
         )
-        kind = PoolKey(packages=tuple(packages), inspecting=True)
+        pool_key = PoolKey(packages=tuple(packages), inspecting=True)
         found: list[Described] = []
 
         def on_frame(frame: FromGuest, size: int) -> Verdict | None:
@@ -235,7 +235,7 @@ class Runner:
             # A pool key without packages determines the tier; one whose packages cannot be used would not.
             pool = self._ensure_pool(_INSPECTION_POOL_KEY)
             for _ in range(_STARTS):
-                child = pool.child(kind, limits.bounds())
+                child = pool.child(pool_key, limits.bounds())
                 supervisor = Supervisor(child, limits, self._monotonic, on_frame, Control())
                 try:
                     verdict = supervisor.supervise(first)
@@ -258,7 +258,7 @@ class Runner:
             input_schema=described.input_schema, output_schema=described.output_schema, problems=problems
         )
 
-    def _ensure_pool(self, kind: PoolKey = _DEFAULT_POOL_KEY) -> Pool:
+    def _ensure_pool(self, pool_key: PoolKey = _DEFAULT_POOL_KEY) -> Pool:
         """Return the pool; the first use starts a zygote of ``pool_key``, which determines the tier."""
         pool = self._pool
         if pool is not None:
@@ -272,22 +272,22 @@ class Runner:
                 remove_stale_folders()
                 self._broker = ConnectionBroker(self._private_networks)
                 self._groups = Cgroups.open()
-                self._pool = self._start_pool(kind, self._broker, self._groups)
+                self._pool = self._start_pool(pool_key, self._broker, self._groups)
                 self._warm = WarmChildren(self._pool, self._options, self._monotonic)
             return self._pool
 
-    def _start_pool(self, kind: PoolKey, broker: ConnectionBroker, groups: Cgroups | None) -> Pool:
+    def _start_pool(self, pool_key: PoolKey, broker: ConnectionBroker, groups: Cgroups | None) -> Pool:
         """Build a pool of the requested tier, or of the strongest one in which a zygote starts.
 
         Each tier's zygote starts only if every step of its confinement succeeds, so a started zygote is
         confined.
         """
-        tiers: Sequence[Tier] = (self._wanted,) if self._wanted else _BY_STRENGTH
+        tiers: Sequence[Tier] = (self._requested_tier,) if self._requested_tier else _BY_STRENGTH
         reasons: list[str] = []
         for tier in tiers:
             pool = Pool(tier, self._options, self._monotonic, broker, groups)
             try:
-                pool.start(kind)
+                pool.start(pool_key)
             except Unavailable as error:
                 pool.close()
                 reasons.append(f"tier {tier}: {error.why}")
@@ -295,7 +295,7 @@ class Runner:
             self._tier = tier
             if tier == "none":
                 _log.warning(
-                    "ISOLATION IS OFF",
+                    "isolation is off",
                     consequence="a function can read and write whatever this user can",
                     advice="run only functions that you trust, as a user without rights",
                 )
@@ -314,8 +314,8 @@ class Runner:
             self._warm.close_inherited()
         if pool is not None:
             pool.close_inherited()
-            # It is known to work here.
-            self._wanted = pool.tier
+            # It has been found to work here.
+            self._requested_tier = pool.tier
         self._warm = None
         self._broker = None
         self._groups = None

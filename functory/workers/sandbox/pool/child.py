@@ -22,7 +22,7 @@ _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
 class Child:
-    """One child, from the request for it to its removal. ``launcher`` and ``bounds`` are the ones it was made
+    """One child, from the request for it to its removal. ``zygote`` and ``bounds`` are the ones it was made
     for.
 
     ``pid`` is its number here, None until it has started; ``exit`` its wait status once it has ended;

@@ -28,7 +28,7 @@ from functory.workers.sandbox.pool.zygote_process import ZygoteProcess
 from functory.workers.sandbox.protocol.plan import Bounds, Tier
 
 _log = structlog.get_logger(__name__)
-_HOT_SECONDS = 10.0  # two uses within this time make a kind one that has spares
+_HOT_SECONDS = 10.0  # a pool key that is used twice within this time gets spares
 _SPARE_SECONDS = 30.0  # a spare that was not used for this long is ended
 _TIDY_SECONDS = 5.0
 _IDLE_SECONDS = 60.0  # a zygote past its age that was not used for this long is not replaced but ended
@@ -90,35 +90,35 @@ class Pool:
         self._maintenance_hook: Callable[[], None] = lambda: None
 
     def start(self, key: PoolKey) -> ZygoteProcess:
-        """Have a living zygote of ``kind``. Raises :class:`Unavailable` when it cannot start."""
-        place = self._acquire_entry(key)
+        """Start a zygote of ``key``, if none lives. Raises ``Unavailable`` when it cannot start."""
+        entry = self._acquire_entry(key)
         try:
-            return self._ensure_zygote(place)
+            return self._ensure_zygote(entry)
         finally:
-            self._release_entry(place)
+            self._release_entry(entry)
 
     def child(self, key: PoolKey, bounds: Bounds) -> Child:
         """A child that has run nothing: a spare, or one that is being forked.
 
         Raises :class:`Unavailable` when there is none to be had.
         """
-        place = self._acquire_entry(key)
+        entry = self._acquire_entry(key)
         try:
-            return self._child(place, bounds)
+            return self._child(entry, bounds)
         finally:
-            self._release_entry(place)
+            self._release_entry(entry)
 
-    def _child(self, place: _PoolEntry, bounds: Bounds) -> Child:
+    def _child(self, entry: _PoolEntry, bounds: Bounds) -> Child:
         now = self._monotonic()
         with self._lock:
-            if now - place.used <= _HOT_SECONDS:
-                place.hot = now
-            place.used = now
-            spares = place.spares.get(bounds)
+            if now - entry.used <= _HOT_SECONDS:
+                entry.hot = now
+            entry.used = now
+            spares = entry.spares.get(bounds)
             child = spares.pop(0) if spares else None
         if child is None:
-            child = self._fork(place, bounds)
-        self._replace_if_old(place, now)
+            child = self._fork(entry, bounds)
+        self._replace_if_old(entry, now)
         return child
 
     def task_started(self, child: Child) -> None:
@@ -127,21 +127,21 @@ class Pool:
         if child.bounds.reusable or not self._options.spares:
             return
         with self._lock:
-            place = self._entries.get(child.zygote.pool_key)
-            if place is None or place.zygote is not child.zygote or place.hot < place.used:
+            entry = self._entries.get(child.zygote.pool_key)
+            if entry is None or entry.zygote is not child.zygote or entry.hot < entry.used:
                 return
-        self._top_up(place, child.bounds)
+        self._top_up(entry, child.bounds)
 
     def pid_of(self, key: PoolKey) -> int | None:
-        """The pid of the living zygote of ``kind``."""
-        place = self._entries.get(key)
-        launcher = place.zygote if place is not None else None
-        return launcher.pid if launcher is not None and launcher.alive() else None
+        """Return the pid of the living zygote of ``key``, None if there is none."""
+        entry = self._entries.get(key)
+        zygote = entry.zygote if entry is not None else None
+        return zygote.pid if zygote is not None and zygote.alive() else None
 
     def traffic(self, child: Child) -> Traffic | None:
         """Return the child's traffic with granted hosts since the last call; None where it has no network."""
-        launcher = child.zygote
-        return self._broker.open_period(_run_id(child)) if launcher.pool_key.hosts else None
+        zygote = child.zygote
+        return self._broker.open_period(_run_id(child)) if zygote.pool_key.hosts else None
 
     def reap(self, child: Child, seconds: float | None = None) -> None:
         """See to it that the child ends and its traces go; with ``seconds`` wait for its end as long."""
@@ -155,17 +155,17 @@ class Pool:
         """End every zygote, and with it every child."""
         self._ending.set()
         with self._lock:
-            places, self._entries = list(self._entries.values()), {}
-            launchers = [place.zygote for place in places if place.zygote] + self._retired
+            entries, self._entries = list(self._entries.values()), {}
+            ending = [entry.zygote for entry in entries if entry.zygote] + self._retired
             self._retired = []
-            # Taken from their places: a thread that replaces a zygote would have them buried once more.
-            spares = [child for place in places for child in _spares_of(place)]
-            for place in places:
-                place.spares = {}
+            # Taken out of the entries: a thread that replaces a zygote would otherwise reap them once more.
+            spares = [child for entry in entries for child in _spares_of(entry)]
+            for entry in entries:
+                entry.spares = {}
         for child in spares:
             child.close()
-        for launcher in launchers:
-            launcher.close(_CLOSE_SECONDS)
+        for zygote in ending:
+            zygote.close(_CLOSE_SECONDS)
         self._child_reaper.close()
         if self._maintenance_thread is not None:
             self._maintenance_thread.join(timeout=_CLOSE_SECONDS)
@@ -173,17 +173,17 @@ class Pool:
     def close_inherited(self) -> None:
         """In a forked copy of the worker: let go of the original's processes."""
         self._ending = threading.Event()
-        for place in self._entries.values():
-            for child in _spares_of(place):
+        for entry in self._entries.values():
+            for child in _spares_of(entry):
                 child.close()
-            if place.zygote is not None:
-                place.zygote.close_inherited()
-        for launcher in self._retired:
-            launcher.close_inherited()
+            if entry.zygote is not None:
+                entry.zygote.close_inherited()
+        for zygote in self._retired:
+            zygote.close_inherited()
         self._child_reaper.close_inherited()
 
-    def _acquire_entry(self, kind: PoolKey) -> _PoolEntry:
-        """The place of a kind, which stays until ``_leave_place``."""
+    def _acquire_entry(self, key: PoolKey) -> _PoolEntry:
+        """Return the entry of a pool key, which stays until ``_release_entry``."""
         with self._lock:
             if self._ending.is_set():
                 raise Unavailable(
@@ -194,81 +194,81 @@ class Pool:
                     target=self._maintain, name="functory-pool", daemon=True
                 )
                 self._maintenance_thread.start()
-            place = self._entries.setdefault(kind, _PoolEntry(kind))
-            place.users += 1
-            return place
+            entry = self._entries.setdefault(key, _PoolEntry(key))
+            entry.users += 1
+            return entry
 
-    def _release_entry(self, place: _PoolEntry) -> None:
+    def _release_entry(self, entry: _PoolEntry) -> None:
         with self._lock:
-            place.users -= 1
+            entry.users -= 1
 
-    def _ensure_zygote(self, place: _PoolEntry) -> ZygoteProcess:
-        """Return the zygote of a place, or start one; only callers that need the same one wait for it."""
-        with place.starting:
-            launcher = place.zygote
-            if launcher is not None and launcher.alive():
-                return launcher
-            if launcher is not None:
-                _log.warning("zygote_restarted", pid=launcher.pid)
-                self._drop_spares(place)
-                launcher.discard()
-            place.zygote = None
-            self._make_room(place)
-            place.zygote = launcher = ZygoteProcess(place.key, self.tier)
-            place.since = self._monotonic()
+    def _ensure_zygote(self, entry: _PoolEntry) -> ZygoteProcess:
+        """Return the zygote of an entry, or start one; only callers that need the same one wait for it."""
+        with entry.starting:
+            zygote = entry.zygote
+            if zygote is not None and zygote.alive():
+                return zygote
+            if zygote is not None:
+                _log.warning("zygote ended, starting another", pid=zygote.pid)
+                self._drop_spares(entry)
+                zygote.discard()
+            entry.zygote = None
+            self._make_room(entry)
+            entry.zygote = zygote = ZygoteProcess(entry.key, self.tier)
+            entry.since = self._monotonic()
             # After it can be found: either ``close`` has seen it, or this sees that the pool is closed.
             if self._ending.is_set():
-                launcher.discard()
+                zygote.discard()
                 raise Unavailable(
                     "the runner is closed", "the worker is shutting down", "start another worker"
                 )
-            return launcher
+            return zygote
 
-    def _replace_if_old(self, place: _PoolEntry, now: float) -> None:
+    def _replace_if_old(self, entry: _PoolEntry, now: float) -> None:
         """Replace a zygote that has served long enough. The next one starts beside it, and no caller waits."""
         with self._lock:
-            old = place.zygote
-            if old is None or place.renewing or not old.alive():
+            old = entry.zygote
+            if old is None or entry.renewing or not old.alive():
                 return
             worn = old.forks >= self._options.zygote_executions
-            if not worn and now - place.since < self._options.zygote_seconds:
+            if not worn and now - entry.since < self._options.zygote_seconds:
                 return
-            place.renewing = True
-        threading.Thread(target=self._renew, args=(place, old), name="functory-zygote", daemon=True).start()
+            entry.renewing = True
+        threading.Thread(target=self._renew, args=(entry, old), name="functory-zygote", daemon=True).start()
 
-    def _renew(self, place: _PoolEntry, old: ZygoteProcess) -> None:
+    def _renew(self, entry: _PoolEntry, old: ZygoteProcess) -> None:
         try:
-            launcher = ZygoteProcess(place.key, self.tier)
+            zygote = ZygoteProcess(entry.key, self.tier)
         except (Unavailable, OSError) as error:
-            # The old one goes on; the next execution tries again.
-            _log.warning("zygote_not_renewed", reason=str(error))
-            launcher = None
-        with place.starting:
-            place.renewing = False
-            if launcher is None:
+            # The old one stays in use; the next execution tries again.
+            _log.warning("cannot replace an old zygote, it stays", reason=str(error))
+            zygote = None
+        with entry.starting:
+            entry.renewing = False
+            if zygote is None:
                 return
-            if place.zygote is not old:
-                launcher.discard()
+            if entry.zygote is not old:
+                zygote.discard()
                 return
-            place.zygote, place.since = launcher, self._monotonic()
+            entry.zygote, entry.since = zygote, self._monotonic()
             if self._ending.is_set():
-                launcher.discard()
-        self._drop_spares(place)
+                zygote.discard()
+        self._drop_spares(entry)
         self._retire(old)
 
-    def _retire(self, launcher: ZygoteProcess) -> None:
+    def _retire(self, zygote: ZygoteProcess) -> None:
         """Close it once its last child has ended."""
         with self._lock:
-            if not launcher.idle():
-                self._retired.append(launcher)
+            if not zygote.idle():
+                self._retired.append(zygote)
                 return
-        launcher.close(_CLOSE_SECONDS)
+        zygote.close(_CLOSE_SECONDS)
 
     def _make_room(self, wanted: _PoolEntry) -> None:
         """End the idle zygotes that were used the longest ago, if there are too many."""
         with self._lock:
             others = [p for p in self._entries.values() if p is not wanted and p.zygote is not None]
-            # More than one, when there were more kinds at work than zygotes may be kept.
+            # More than one, when more pool keys were in use than zygotes may be kept.
             surplus = max(0, len(others) + 1 - self._options.zygotes)
             idle = sorted(filter(_unused, others), key=lambda p: p.used)
             victims = idle[:surplus]
@@ -277,17 +277,17 @@ class Pool:
         for victim in victims:
             self._end_entry(victim)
 
-    def _end_entry(self, place: _PoolEntry) -> None:
-        """End a place that has been taken out of the table."""
-        self._drop_spares(place)
-        launcher, place.zygote = place.zygote, None
-        if launcher is not None:
-            self._retire(launcher)
+    def _end_entry(self, entry: _PoolEntry) -> None:
+        """End an entry that has been taken out of the table."""
+        self._drop_spares(entry)
+        zygote, entry.zygote = entry.zygote, None
+        if zygote is not None:
+            self._retire(zygote)
 
-    def _fork(self, place: _PoolEntry, bounds: Bounds) -> Child:
+    def _fork(self, entry: _PoolEntry, bounds: Bounds) -> Child:
         for _ in range(3):
-            launcher = self._ensure_zygote(place)
-            child = self._request(launcher, bounds)
+            zygote = self._ensure_zygote(entry)
+            child = self._request(zygote, bounds)
             if child is not None:
                 return child
         raise Unavailable(
@@ -296,61 +296,61 @@ class Pool:
             "look at the worker's log; functory doctor",
         )
 
-    def _request(self, launcher: ZygoteProcess, bounds: Bounds) -> Child | None:
-        slot = launcher.acquire_slot()
+    def _request(self, zygote: ZygoteProcess, bounds: Bounds) -> Child | None:
+        slot = zygote.acquire_slot()
         if slot is None:
             raise Unavailable("no process for the execution", "one zygote has too many children")
         group = None
         broker = None
         folder: str | None = None
         try:
-            folder = launcher.new_scratch()
+            folder = zygote.new_scratch()
             if folder is None:
-                self._release_slot(launcher, slot)
+                self._release_slot(zygote, slot)
                 return None
             if self._groups is not None:
                 group = self._groups.acquire(bounds.memory_bytes, bounds.threads + bounds.processes)
-            if launcher.pool_key.hosts:
+            if zygote.pool_key.hosts:
                 broker = self._broker.open(
-                    f"{launcher.pid}/{slot}", launcher.pool_key.hosts, self._options.traffic_bytes
+                    f"{zygote.pid}/{slot}", zygote.pool_key.hosts, self._options.traffic_bytes
                 )
-            child = Child(launcher, bounds, slot, folder, self._monotonic(), group=group, broker=broker)
+            child = Child(zygote, bounds, slot, folder, self._monotonic(), group=group, broker=broker)
         except BaseException:
             if group is not None:
                 group.release()
             if folder:
                 scratch.remove(folder)
-            self._release_slot(launcher, slot)
+            self._release_slot(zygote, slot)
             raise
         if child.fork():
             return child
         self._on_reaped(child)
         return None
 
-    def _top_up(self, place: _PoolEntry, bounds: Bounds) -> None:
+    def _top_up(self, entry: _PoolEntry, bounds: Bounds) -> None:
         """Ask for spares: the zygote forks them while the execution that took one runs."""
-        launcher = place.zygote
+        zygote = entry.zygote
         with self._lock:
-            missing = self._options.spares - len(place.spares.get(bounds, ()))
+            missing = self._options.spares - len(entry.spares.get(bounds, ()))
         for _ in range(missing):
-            if launcher is None or not launcher.alive():
+            if zygote is None or not zygote.alive():
                 return
             try:
-                child = self._request(launcher, bounds)
+                child = self._request(zygote, bounds)
             except (Unavailable, OSError):
                 return
             if child is None:
                 return
             with self._lock:
-                if place.zygote is launcher:
-                    place.spares.setdefault(bounds, []).append(child)
+                if entry.zygote is zygote:
+                    entry.spares.setdefault(bounds, []).append(child)
                     continue
             self.reap(child)
 
-    def _drop_spares(self, place: _PoolEntry) -> None:
+    def _drop_spares(self, entry: _PoolEntry) -> None:
         with self._lock:
-            children = _spares_of(place)
-            place.spares = {}
+            children = _spares_of(entry)
+            entry.spares = {}
         for child in children:
             self.reap(child)
 
@@ -361,20 +361,20 @@ class Pool:
             child.group.release()
         if child.folder:
             scratch.remove(child.folder)
-        launcher = child.zygote
-        if launcher.pool_key.hosts:
+        zygote = child.zygote
+        if zygote.pool_key.hosts:
             self._broker.close(_run_id(child))
-        self._release_slot(launcher, child.slot)
+        self._release_slot(zygote, child.slot)
 
-    def _release_slot(self, launcher: ZygoteProcess, slot: int) -> None:
+    def _release_slot(self, zygote: ZygoteProcess, slot: int) -> None:
         """One child less; a zygote that is retired ends with its last."""
-        launcher.release_slot(slot)
+        zygote.release_slot(slot)
         with self._lock:
-            done = launcher in self._retired and launcher.idle()
+            done = zygote in self._retired and zygote.idle()
             if done:
-                self._retired.remove(launcher)
+                self._retired.remove(zygote)
         if done:
-            launcher.close(_CLOSE_SECONDS)
+            zygote.close(_CLOSE_SECONDS)
 
     def _maintain(self) -> None:
         ending = self._ending
@@ -383,18 +383,18 @@ class Pool:
             tired: list[Child] = []
             old: list[_PoolEntry] = []
             with self._lock:
-                for place in list(self._entries.values()):
-                    if now - place.used > _SPARE_SECONDS:
-                        tired += _spares_of(place)
-                        place.spares = {}
-                    aged = place.zygote is not None and now - place.since > self._options.zygote_seconds
-                    if aged and now - place.used > _IDLE_SECONDS and _unused(place):
-                        del self._entries[place.key]
-                        old.append(place)
+                for entry in list(self._entries.values()):
+                    if now - entry.used > _SPARE_SECONDS:
+                        tired += _spares_of(entry)
+                        entry.spares = {}
+                    aged = entry.zygote is not None and now - entry.since > self._options.zygote_seconds
+                    if aged and now - entry.used > _IDLE_SECONDS and _unused(entry):
+                        del self._entries[entry.key]
+                        old.append(entry)
             for child in tired:
                 self.reap(child)
-            for place in old:
-                self._end_entry(place)
+            for entry in old:
+                self._end_entry(entry)
             self._maintenance_hook()
 
 
@@ -403,14 +403,14 @@ def _run_id(child: Child) -> str:
     return f"{child.zygote.pid}/{child.slot}"
 
 
-def _spares_of(place: _PoolEntry) -> list[Child]:
-    return [child for children in place.spares.values() for child in children]
+def _spares_of(entry: _PoolEntry) -> list[Child]:
+    return [child for children in entry.spares.values() for child in children]
 
 
-def _unused(place: _PoolEntry) -> bool:
+def _unused(entry: _PoolEntry) -> bool:
     """Return True if its zygote has no children but spares, is not requested, and is not about to be
     replaced."""
-    if place.users or place.renewing:
+    if entry.users or entry.renewing:
         return False
-    launcher = place.zygote
-    return launcher is None or launcher.child_count() <= len(_spares_of(place))
+    zygote = entry.zygote
+    return zygote is None or zygote.child_count() <= len(_spares_of(entry))

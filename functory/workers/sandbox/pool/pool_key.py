@@ -37,7 +37,7 @@ class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pool_key_of(job: Job) -> PoolKey:
-    """The kind of zygote that may run ``job``."""
+    """Return the pool key of the zygotes that may run ``job``."""
     grants = job.grants
     return PoolKey(
         packages=job.packages,

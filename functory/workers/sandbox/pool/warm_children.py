@@ -93,7 +93,7 @@ class WarmChildren:
         return child.runs < self._options.reuse_calls and age < self._options.reuse_seconds
 
 
-def warm_key_of(job: Job, kind: PoolKey) -> WarmKey:
-    """The key of a job of ``kind``."""
+def warm_key_of(job: Job, pool_key: PoolKey) -> WarmKey:
+    """Build the key of a job."""
     codes = frozenset((name, code.source) for name, code in job.codes.items())
-    return WarmKey(job.entry, codes, kind, job.limits.bounds(reusable=True))
+    return WarmKey(job.entry, codes, pool_key, job.limits.bounds(reusable=True))

@@ -1,6 +1,6 @@
 """The worker's handle on one zygote: start it, ask it for children, end it.
 
-``Pool`` owns one for each kind of execution. A zygote that does not behave is discarded whole, with all
+``Pool`` owns one for each pool key. A zygote that breaks the protocol is discarded whole, with all
 its children, and another is started: nothing is repaired.
 """
 

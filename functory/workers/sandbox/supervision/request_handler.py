@@ -89,7 +89,9 @@ class RequestHandler:
             return self._refusal(request.id, error)
         except Exception:
             # What went wrong inside the engine is for its log, not for function code.
-            _log.exception("host_failed", execution_id=self._job.execution_id, request=type(request).__name__)
+            _log.exception(
+                "host function failed", execution_id=self._job.execution_id, request=type(request).__name__
+            )
             return self._refusal(
                 request.id, FunctoryError("the engine could not answer: an error of its own")
             )

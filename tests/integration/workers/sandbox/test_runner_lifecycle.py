@@ -212,7 +212,7 @@ def test_a_runner_that_confines_nothing_says_so_loudly_and_once():
         runner.run(job("def f(): pass"), FakeHost())
     runner.close()
     assert runner.tier == "none"
-    assert [(log["event"], log["log_level"]) for log in logs] == [("ISOLATION IS OFF", "warning")]
+    assert [(log["event"], log["log_level"]) for log in logs] == [("isolation is off", "warning")]
 
 
 def test_a_zygote_that_cannot_start_is_an_outcome_and_start_says_why(monkeypatch):
