@@ -128,7 +128,7 @@ def canaries(prey):
 
 
 class Canary(NamedTuple):
-    """One attack: ``through`` says what it achieved, empty when it was stopped."""
+    """One attack: ``through`` describes what it achieved, empty when it was stopped."""
 
     id: str
     title: str
@@ -181,7 +181,7 @@ class _RefusingHost:
 
 
 class _Targets:
-    """What is attacked: all of it belongs to the worker's user, and goes with ``stack``."""
+    """The targets of the attacks: all of them belong to the worker's user, and are removed with ``stack``."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._secret = secrets.token_hex(16)
@@ -235,7 +235,7 @@ class _Targets:
         }
 
     def observed_breaches(self) -> list[tuple[str, str]]:
-        """What is seen from outside to have happened: the attack's id, and what."""
+        """Attacks whose effect is seen from outside: their id, and the effect."""
         found = [("A13", place) for place in self._places if os.path.lexists(place)]
         for id_, listener in self._listeners.items():
             with contextlib.suppress(BlockingIOError):

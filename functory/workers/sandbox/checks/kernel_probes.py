@@ -1,9 +1,9 @@
-"""Tries, in throw-away processes, each thing that confinement needs of a machine, and says what failed.
+"""Tries, in throw-away processes, each thing that confinement needs of a machine, and reports what failed.
 
 ``tiers`` executes it in an interpreter of its own, so that a worker with threads need not fork. That process
-forks once for each trial, and whatever a trial did ends with it: nothing is seen outside. A trial proves
-something by doing it; versions and settings are not believed, since filters, AppArmor and containers forbid
-what the kernel could do.
+forks once for each probe, and all its effects end with it: nothing is seen outside. A probe proves something
+by doing it; versions and settings are not trusted, since filters, AppArmor and containers forbid what the
+kernel could do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CREATE_RULESET, _VERSION = 444, 1  # landlock_create_ruleset(2), linux/landlock
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """One thing that was tried: ``message`` is empty if it worked, else it says what was refused."""
+    """One probe: ``message`` is empty if it worked, else it names what was refused."""
 
     step: str
     errno: int = 0
@@ -61,7 +61,7 @@ def namespaces() -> None:
 
 
 def many_ids() -> None:
-    """What tier A maps: ids that nobody has, one for each slot."""
+    """Return the ids that tier A maps: unused ones, one for each slot."""
     first = user_ids.free_ids(MAX_CHILDREN + 1)
     _unshare(syscalls.CLONE_NEWUSER, first, first, MAX_CHILDREN + 1)
 
@@ -117,11 +117,11 @@ PROBES: dict[str, Callable[[], None]] = {
     "landlock": files,
     "filter": calls,
 }
-"""Every trial by the name that ``tiers`` knows it by."""
+"""Every probe by its name in ``tiers``."""
 
 
 def _enter() -> None:
-    """All namespaces at once, with an id mapped that this process may map."""
+    """Make all namespaces at once, with an id mapped that this process may map."""
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
         # To map root itself takes a capability more (CAP_SETFCAP), which tier A does without.
@@ -171,14 +171,14 @@ def _exit_with_errno():
 
 
 def _expect(child: int, step: str) -> None:
-    """Wait for a process that tells by its exit code; OSError with the errno that it tells."""
+    """Wait for a process; OSError with the errno that its exit code carries."""
     number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if number:
         raise OSError(number, f"{step}: {os.strerror(number)}")
 
 
 def run_probe(step: str, work: Callable[[], None]) -> Probe:
-    """Do ``work`` in a process of its own and tell how it went; never raises."""
+    """Do ``work`` in a process of its own and return the result; never raises."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

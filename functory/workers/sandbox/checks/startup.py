@@ -1,7 +1,8 @@
-"""Whether a worker may serve: how strong its sandbox is, by its settings, and that attacks on it fail.
+"""Decides whether a worker may serve: its sandbox is as strong as its settings demand, and attacks on it
+fail.
 
-Called once by whatever runs functions, before it takes the first. Nothing here is lowered silently: what the
-settings forbid is refused with the reason and what to change.
+Called once by each process that runs functions, before it takes the first. Nothing here is lowered silently:
+what the settings forbid is refused with the reason and what to change.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _GUIDE = "docs/how-to/check-the-sandbox.md"
 
 
 def check_tier(settings: Settings, runner: Runner) -> Tier:
-    """The tier of ``runner``, started for it. ``Refused`` where the settings ask for a stronger one.
+    """Return the tier of ``runner``, started for it. ``Refused`` where the settings demand a stronger one.
 
-    Without confinement nothing is run unless ``unsafe_no_sandbox`` says so; the runner itself then warns at
+    Without confinement nothing is run unless ``unsafe_no_sandbox`` allows it; the runner itself then warns at
     every start. ``Invalid`` for settings that contradict each other.
     """
     try:
@@ -71,7 +72,7 @@ def check_startup(settings: Settings, runner: Runner) -> list[Canary]:
 
 
 def _refusal(settings: Settings, what: str, why: str = "") -> Refused:
-    """What is refused, with what this machine lacks for the weakest tier that would do."""
+    """Build the refusal, with what this machine lacks for the weakest tier that would do."""
     least = settings.min_tier if settings.sandbox_tier == "auto" else settings.sandbox_tier
     found = tiers.survey()
     gap = next((gap for gap in found.gaps if gap.name == least), None)

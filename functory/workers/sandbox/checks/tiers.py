@@ -1,7 +1,8 @@
-"""Which confinement this machine offers, why not a better one, and what to change.
+"""Finds the confinement that this machine offers, why not a better one, and what to change.
 
-``survey`` tries (see ``trials``, and a zygote of each tier) and judges. The judgement is a pure function of the
-facts, so that machines nobody has at hand are a table in the tests.
+``survey`` runs the probes (see ``functory.workers.sandbox.checks.kernel_probes``, and a zygote of each tier)
+and chooses. The choice is a pure function of the facts, so that the tests cover machines that are not at hand
+by a table.
 
     A     root: namespaces, and a user id of its own for each execution
     B     an ordinary user with user namespaces
@@ -60,20 +61,20 @@ _CALLS = "unshare, setns, mount, umount2, pivot_root, open_tree, move_mount and 
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found on a machine; ``refused`` holds the trials that failed, by their step."""
+    """Facts about a machine; ``failed_probes`` holds the probes that failed, by their step."""
 
     system: str = "Linux"
     machine: str = "x86_64"
     root: bool = False
     container: Container = ""
     filtered: bool = False
-    """A filter of system calls stood above the process before we came."""
+    """A filter of system calls was on the process before ours."""
     settings: dict[str, str] = {}
     failed_probes: dict[str, Probe] = {}
     working_tier: Tier | None = None
     """The best tier in which a zygote could be started, which decides; None if that was not tried."""
     cgroup: str = ""
-    """Why no control group can be made, empty where one can."""
+    """The reason why no control group can be made, empty where one can."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -109,7 +110,7 @@ def survey() -> Survey:
 
 
 def _try_start(tier: Tier) -> Probe | None:
-    """Start a zygote as a worker does; what it said when it could not start."""
+    """Start a zygote as a worker does; return its error when it could not start."""
     runner = Runner(tier=tier)
     try:
         runner.start()
@@ -170,7 +171,7 @@ def container(kubernetes: str | None, root: Path = Path("/")) -> Container:
 
 
 def choose_tier(facts: Facts) -> Survey:
-    """The best tier for these facts, and what stands between it and the better ones."""
+    """Return the best tier for these facts, and what is missing for the better ones."""
     gaps: list[Gap] = []
     for tier in TIERS:
         gap = _gap(tier, facts)
@@ -208,7 +209,7 @@ def _gap(tier: Tier, facts: Facts) -> Gap | None:
 
 
 def _advice(trial: Probe, facts: Facts) -> str:
-    """What to change so that a trial succeeds."""
+    """Return what to change so that a probe succeeds."""
     if trial.step in ("landlock", "filter"):
         return _advice_on_filters(trial, facts)
     if trial.step == "many ids":

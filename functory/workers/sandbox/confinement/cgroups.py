@@ -1,12 +1,12 @@
-"""Control groups of one worker: what bounds the memory and the tasks of a whole child (cgroups(7)).
+"""Control groups of one worker: bound the memory and the tasks of a whole child (cgroups(7)).
 
 RLIMIT_AS bounds the address space of one process; a control group also counts its children, its files in
-scratch and the kernel's buffers. It is there only where somebody lets us write one: root, a systemd unit
-with ``Delegate=yes``, a container with a writable tree. Both versions of the interface are spoken.
+scratch and the kernel's buffers. It exists only where this process may write one: root, a systemd unit with
+``Delegate=yes``, a container with a writable tree. Both versions of the interface are supported.
 
-``Cgroups`` keeps a folder for this worker, named after its process so that another worker can tell a dead
-one's and remove it. Groups are made when needed and used again; a child enters one by itself, through
-the open ``cgroup.procs`` files that it is given.
+``Cgroups`` keeps a folder for this worker, named after its process so that another worker can recognise a
+dead worker's folder and remove it. Groups are made when needed and used again; a child enters one by itself,
+through the open ``cgroup.procs`` files that it is given.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _serial = count(1)
 
 
 class _Tree(msgspec.Struct, frozen=True):
-    """Where groups can be made: one folder in version 2; in version 1 one for each controller."""
+    """A place for groups: one folder in version 2; in version 1 one for each controller."""
 
     version: int
     memory: Path
@@ -55,7 +55,7 @@ class Cgroup:
             folder.mkdir()
         flags = os.O_WRONLY | os.O_CLOEXEC
         self.fds = tuple(os.open(folder / "cgroup.procs", flags) for folder in tree.folders)
-        """Descriptors of ``cgroup.procs``: who writes ``0`` into each is in the group."""
+        """Descriptors of ``cgroup.procs``: a process that writes ``0`` into each enters the group."""
         if tree.version == 2:
             with contextlib.suppress(OSError):  # older kernels end one process of the group, not all
                 (tree.memory / "memory.oom.group").write_text("1")
@@ -77,7 +77,7 @@ class Cgroup:
                 (folder / "memory.swap.max").write_text("0")
             return
         limit, with_swap = folder / "memory.limit_in_bytes", folder / "memory.memsw.limit_in_bytes"
-        # The kernel refuses what would make the outer limit the lower one, even for a moment.
+        # The kernel refuses a write that would make the outer limit the lower one, even for an instant.
         if with_swap.exists():
             with_swap.write_text("-1")
         limit.write_text(str(size))
@@ -85,7 +85,7 @@ class Cgroup:
             with_swap.write_text(str(size))
 
     def oom_kills(self) -> int:
-        """How many processes the kernel has ended here for want of memory since ``take``."""
+        """Number of processes that the kernel has ended here for lack of memory since ``acquire``."""
         return self._count_kills() - self._kills
 
     def _count_kills(self) -> int:
@@ -106,11 +106,11 @@ class Cgroup:
                     os.kill(pid, signal.SIGKILL)
 
     def release(self) -> None:
-        """Whoever is still in it is ended; then it is free for another child."""
+        """End all processes that are still in it; then it is free for another child."""
         self._owner.reclaim(self)
 
     def prepare_reuse(self) -> bool:
-        """Get ready for the next child, so that taking it costs nothing; False while somebody is in it."""
+        """Prepare it for the next child, so that acquiring it costs nothing; False while a process is in it."""
         self._kills = self._count_kills()
         return not self._members()
 
@@ -121,7 +121,7 @@ class Cgroup:
             return []
 
     def remove(self) -> bool:
-        """Remove its folders; False while somebody is in it."""
+        """Remove its folders; False while a process is in it."""
         for folder in self._tree.folders:
             try:
                 folder.rmdir()
@@ -195,7 +195,7 @@ class Cgroups:
                 self._all.discard(group)
 
     def close(self) -> None:
-        """End whoever is left and remove all groups. What the kernel keeps, the next worker removes."""
+        """End all remaining processes and remove all groups. The next worker removes what the kernel keeps."""
         deadline = time.monotonic() + _CLOSE_SECONDS
         with self._lock:
             groups, self._all, self._free = self._all, set(), []
@@ -213,7 +213,7 @@ class Cgroups:
 
 
 def unavailable_reason() -> str:
-    """Why this process can make no control group; empty if it can. Leaves nothing behind."""
+    """Return why this process can make no control group; empty if it can. Leaves nothing behind."""
     try:
         tree = _make_folder(_where())
     except _NotHere as error:
@@ -298,7 +298,8 @@ def _serves(folder: Path) -> bool:
 
 
 def _is_ours(own: Path, top: Path) -> bool:
-    """All processes of the group are this worker's unit or container: whoever made it leaves it to us."""
+    """Return True if all processes of the group belong to this worker's unit or container, whose creator
+    leaves it to us."""
     if not os.access(own / "cgroup.subtree_control", os.W_OK):
         return False
     for name in ("user.delegate", "trusted.delegate"):  # set by systemd for Delegate=yes
@@ -355,13 +356,13 @@ def _pids(folder: Path) -> list[int]:
 
 
 def _name() -> str:
-    """A folder's name that nobody else has, ever: pid namespace, pid, when that started, and a number."""
+    """Return a folder name that is never used twice: pid namespace, pid, its start time, and a number."""
     pid = os.getpid()
     return f"{_mark()}{pid}-{_started(pid)}-{next(_serial)}"
 
 
 def _mark() -> str:
-    """How the names of those begin whose pids mean the same as here."""
+    """Return the prefix of the names whose pids mean the same as here."""
     return f"{_NAME}-{os.stat('/proc/self/ns/pid').st_ino}-"  # noqa: PTH116
 
 

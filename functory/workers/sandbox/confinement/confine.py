@@ -1,9 +1,9 @@
-"""How a zygote and its children give up their rights, for good: one interface over all tiers.
+"""Takes the rights of a zygote and its children away, for good: one interface over all tiers.
 
-The process that was executed calls ``contain`` once. It returns in the zygote, in which foreign code may
-run from then on; the calling process stays behind as its ``shim``. The zygote forks with
+The executed process calls ``confine_zygote`` once. It returns in the zygote, in which foreign code may run
+from then on; the calling process stays behind as its init process. The zygote forks with
 ``Confinement.fork``; the child puts its descriptors in place and calls ``Confinement.confine_child``.
-Whatever the kernel refuses is raised as an OSError that names the step: no child goes on with less.
+Everything that the kernel refuses is raised as an OSError that names the step: no child continues with less.
 
 | tier | sees | is kept in by |
 |---|---|---|
@@ -62,13 +62,14 @@ _LIMITED = (
 
 
 def confine_zygote(plan: Plan, lifeline: int | None = None) -> Confinement:
-    """Become the contained zygote of ``plan``; to be called once, early, in a process with one thread.
+    """Become the confined zygote of ``plan``; to be called once, early, in a process with one thread.
 
     Returns in a new process. The calling one waits, ends as the zygote ends, and removes ``plan.base``.
-    ``lifeline`` is a socket or pipe that hangs up when the worker has gone: the zygote is then given
-    some seconds and killed. All of its mounts, ids and namespaces go with it.
+    ``lifeline`` is a socket or pipe that hangs up when the worker has gone: the zygote is then given some
+    seconds and killed. All of its mounts, ids and namespaces go with it.
 
-    Raises OSError or ValueError, naming the step, in whichever process met it: tell the worker and exit.
+    Raises OSError or ValueError, naming the step, in the process that met it: report it to the worker and
+    exit.
     """
     ties = init_process.start_init_process(plan.base, lifeline)
     if plan.tier in ("A", "B"):
@@ -91,7 +92,8 @@ class Confinement:
     def __init__(self, plan: Plan) -> None:
         self.tier = plan.tier
         self.descriptors: tuple[int, ...] = ()
-        """What ``confine`` needs and closes: a child closes all others (``kernel.close_all_but``), not these."""
+        """Descriptors that ``confine_child`` needs and closes: a child closes all others
+        (``syscalls.close_all_but``)."""
         self._plan = plan
         self._zygote = os.getpid()
         self._shared_tasks = _tasks_of_this_user() + _SHARED_TASKS
@@ -100,7 +102,7 @@ class Confinement:
         """The last steps of containing the zygote itself; its children inherit what is done here."""
         for kind in _ZERO_LIMITS:
             resource.setrlimit(kind, (0, 0))
-        # Whoever lowers them later only makes a child fail.
+        # A process that lowers them later only makes a child fail.
         self._ceilings = {kind: resource.getrlimit(kind)[1] for kind in _LIMITED}
 
     def fork(self) -> int:
@@ -131,7 +133,7 @@ class Confinement:
 
     def _limit(self, bounds: Bounds, tasks: int) -> None:
         """Set the kernel's limits; one that is already lower stays."""
-        # One second between soft and hard: SIGXCPU tells a spent CPU budget from a kill for memory.
+        # One second between soft and hard: SIGXCPU distinguishes a spent CPU budget from a kill for memory.
         cpu = max(1, math.ceil(bounds.cpu_seconds))
         if not bounds.reusable:
             self._set(resource.RLIMIT_CPU, cpu, cpu + 1)
@@ -148,13 +150,14 @@ class Confinement:
 
 
 class _SeccompConfinement(Confinement):
-    """What the tiers with a boundary share: capabilities, seccomp."""
+    """Apply the steps that all tiers with a boundary share: capabilities, seccomp."""
 
     def __init__(self, plan: Plan, *, own_namespaces: bool) -> None:
         super().__init__(plan)
         self._metadata = own_namespaces or bool(plan.first_id)
-        # Who sees others of its own user, and is not held by Landlock, must not have signals: its children
-        # end by order of the shim. A zygote with a user id for itself has nobody else to hurt.
+        # A process that sees others of its own user, and is not held by Landlock, must not send signals: the
+        # init process ends its children on request. A zygote with a user id for itself can reach no other
+        # process.
         contained = own_namespaces or landlock.scopes_signals()
         self._may_signal = contained or (plan.first_id != 0 and os.geteuid() == 0)
         self._machine = seccomp_filter.architecture()
@@ -230,7 +233,7 @@ class _NamespaceConfinement(_SeccompConfinement):
         if not 1 <= slot <= MAX_CHILDREN:
             raise ValueError(f"slot {slot} is not one of 1 to {MAX_CHILDREN}")
         _allow_processes(bounds, self._plan)
-        # The first process of a PID namespace dies with the one around it: nothing has to be asked for.
+        # The first process of a PID namespace dies with the one around it: no request is needed.
         os.setsid()
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC, "make namespaces of the child")
         own_id = slot if self.tier == "A" else 0
@@ -247,7 +250,7 @@ class _NamespaceConfinement(_SeccompConfinement):
             os.setresgid(own_id, own_id, own_id)
             os.setresuid(own_id, own_id, own_id)
         else:
-            # Without maps: nobody in it is anybody, and all its tasks are counted by themselves.
+            # Without maps: no process in it has a user id, and all its tasks are counted by themselves.
             syscalls.unshare(syscalls.CLONE_NEWUSER, "make a user namespace of the child")
         tasks = bounds.threads + bounds.processes - 1
         self._limit(bounds, tasks if self._counts_alone else self._shared_tasks)
@@ -281,9 +284,9 @@ class _LandlockConfinement(_SeccompConfinement):
         self.descriptors = (self._kill_pipe, *(handle for handle, _ in self._handles))
 
     def _open(self, seen: VisiblePaths) -> list[tuple[int, int]]:
-        """What every child may see, opened once: adding a rule is then one system call.
+        """Open the paths that every child may see, once: adding a rule is then one system call.
 
-        Packages that the zygote may not see need no care here: a child is held by its rules too.
+        Packages that the zygote may not see need no check here: a child is held by its rules too.
         """
         # As in ``root.gather``: no link is followed on the way to what was granted.
         granted = {*self._plan.read, *self._plan.write}
@@ -372,7 +375,7 @@ def _lower(kind: int, value: int) -> None:
 
 
 def _tasks_of_this_user() -> int:
-    """How many threads the user of this process has now, as far as /proc shows."""
+    """Return the number of threads that the user of this process has now, as far as /proc shows."""
     own = os.getuid()
     total = 0
     for entry in Path("/proc").iterdir():

@@ -25,7 +25,7 @@ _GRACE_SECONDS = 5.0  # an orderly zygote needs some hundredths of a second to e
 
 
 class InitProcessLink:
-    """What binds a zygote to its shim; ``orders`` is the pipe that stays open, for ``order_kill``."""
+    """Binds a zygote to its init process; ``orders`` is the pipe that stays open, for ``order_kill``."""
 
     def __init__(self, up: int, down: int, kill_pipe: int) -> None:
         self._up = up
@@ -33,7 +33,8 @@ class InitProcessLink:
         self.kill_pipe = kill_pipe
 
     def announce(self, pid: int) -> None:
-        """Tell the shim which process is the zygote: a child, or a child's child whose parent ends now."""
+        """Report to the init process which process is the zygote: a child, or a child's child whose parent
+        ends now."""
         os.write(self._up, _PID.pack(pid))
 
     def attach(self) -> None:
@@ -48,7 +49,7 @@ class InitProcessLink:
         syscalls.die_with_parent()
         poll = select.poll()
         poll.register(self._down, 0)
-        if poll.poll(0):  # the other end is closed: the shim died before it could be asked to tell
+        if poll.poll(0):  # the other end is closed: the init process died before it could report
             os._exit(1)
         os.close(self._down)
 
@@ -119,7 +120,7 @@ def _watch(
 
 
 def _kill_requested_child(kill_pipe: int, zygote: int, poll: select.poll) -> None:
-    """Kill the child that the zygote names. A zygote is not trusted: nobody else's child is touched."""
+    """Kill the child that the zygote names. A zygote is not trusted: only its own child is killed."""
     order = os.read(kill_pipe, _PID.size)
     if len(order) < _PID.size:
         poll.unregister(kill_pipe)

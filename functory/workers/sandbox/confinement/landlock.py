@@ -1,7 +1,7 @@
 """Landlock: a process gives up its rights to files, TCP and other processes (landlock(7)).
 
-``Ruleset`` handles every right that the running kernel knows, so whatever no rule allows is refused. Rights
-are given per folder and hold for all below it; there is no rule that takes away. Rulesets stack: each one
+``Ruleset`` handles every right that the running kernel knows, so everything that no rule allows is refused.
+Rights are given per folder and hold for all below it; no rule takes rights away. Rulesets stack: each one
 that a process enters can only narrow.
 """
 
@@ -72,13 +72,13 @@ def _handled() -> int:
 
 
 def applicable_rights(path: str, rights: int) -> int:
-    """Those of ``rights`` that the kernel knows and takes for ``path``: a file has none of a folder's."""
+    """Those of ``rights`` that the kernel knows and accepts for ``path``: a file has no folder rights."""
     rights &= _handled()
     return rights if Path(path).is_dir() else rights & _OF_FILES
 
 
 class Ruleset:
-    """What will be allowed: ``allow`` it, then ``enter``. Needs ABI 1; raises OSError below."""
+    """Collects what will be allowed: ``allow`` it, then ``restrict_self``. Needs ABI 1; raises OSError below."""
 
     def __init__(self) -> None:
         version = abi()

@@ -30,7 +30,7 @@ _ERRNO = struct.Struct("=i")
 
 
 class ZygoteNamespaces(msgspec.Struct):
-    """What a zygote knows of its namespaces."""
+    """The namespaces of a zygote."""
 
     visible_paths: VisiblePaths
     scratch_mounts: list[root_filesystem.ScratchMount]
@@ -40,10 +40,10 @@ class ZygoteNamespaces(msgspec.Struct):
 
 
 def enter(plan: Plan, announce: Callable[[int], None]) -> ZygoteNamespaces:
-    """Fork the zygote into the closed world and return in it; the calling process ends.
+    """Fork the zygote into its namespaces and return in it; the calling process ends.
 
-    ``announce`` is told the zygote's pid before that. OSError and ValueError are raised in whichever of the
-    two processes met them.
+    ``announce`` is called with the zygote's pid before that. OSError and ValueError are raised in the one of
+    the two processes that met them.
     """
     seen = find_visible_paths(plan)
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -109,7 +109,7 @@ def _write(proc: int, path: str, text: str) -> None:
 
 
 class _Helper:
-    """A forked process that does one piece of work when it is told to, with the rights it was forked with."""
+    """A forked process that does one piece of work on request, with the rights it was forked with."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         started, self._start = os.pipe()

@@ -1,9 +1,9 @@
 """The file tree that a zygote and its children live in, where there are mount namespaces.
 
-A small tmpfs becomes the root; what ``places`` allows is bound into it read-only, the old root is
-detached. ``enter`` runs in two steps because of user ids: ``gather`` copies the mounts with the rights of
-the one who can reach them, ``build`` makes the tree with the ids that own it. A child then mounts its own
-scratch and ``/proc`` with ``furnish``.
+A small tmpfs becomes the root; what ``visible_paths`` allows is bound into it read-only, the old root is
+detached. ``namespaces.enter`` runs in two steps because of user ids: ``copy_mounts`` copies the mounts with
+the rights of the user that can reach them, ``build_root`` makes the tree with the ids that own it. A child
+then mounts its own scratch and ``/proc``.
 
     /usr/lib …      shared libraries, interpreter, packages, granted paths: at their own places
     /dev            null zero full random urandom
@@ -11,7 +11,7 @@ scratch and ``/proc`` with ``furnish``.
     /ro/proc        the child's /proc
     /ro/kept        granted paths below /tmp, from where they are bound into each scratch
 
-Mount points and their parents are apart, so that one Landlock rule for ``/rw`` holds for whatever is
+Mount points and their parents are apart, so that one Landlock rule for ``/rw`` holds for everything that is
 mounted below: a rule for a folder that is mounted over holds for nothing.
 """
 
@@ -89,15 +89,15 @@ def mount_empty_root(base: str) -> None:
 
 
 def make_proc_mount_point() -> None:
-    """Where ``/proc`` will be, in the working folder: it must be mounted before the old one has gone."""
+    """Make the mount point of ``/proc`` in the working folder: it must be mounted before the old one is gone."""
     Path("ro/proc").mkdir(parents=True)
 
 
 def mount_empty_proc() -> None:
     """Mount the /proc of a PID namespace that ends at once, in a process of its own.
 
-    Shows no process, so nobody can be found through it; but the kernel lets user namespaces mount a new
-    /proc only where a whole one is seen already (``mount_too_revealing`` in its fs/namespace.c).
+    It shows no process, so no process can be found through it; but the kernel lets user namespaces mount a
+    new /proc only where a whole one is seen already (``mount_too_revealing`` in its fs/namespace.c).
     """
     syscalls.unshare(syscalls.CLONE_NEWPID, "make a PID namespace")
     pid = os.fork()

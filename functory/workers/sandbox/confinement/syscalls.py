@@ -1,9 +1,9 @@
 """System calls that Python has no function for, each named as in its manual page.
 
-Linux only; importing this elsewhere is harmless, calling raises. Every function raises ``OSError`` whose
-text begins with the step that failed (``mount tmpfs on /rw/tmp: Operation not permitted``), so that whoever
-reads it knows what the kernel refused. Constants stand under the name of the header that defines them;
-numbers of system calls from 424 on are the same on all architectures.
+Linux only; importing this elsewhere is harmless, calling raises. Every function raises ``OSError`` whose text
+begins with the step that failed (``mount tmpfs on /rw/tmp: Operation not permitted``), so that the reader
+sees what the kernel refused. Constants are grouped under the name of the header that defines them; numbers of
+system calls from 424 on are the same on all architectures.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def open_path(path: str, *, links: bool = True) -> int:
-    """An O_PATH descriptor of ``path``; without ``links`` none is followed, wherever on the way it stands.
+    """Open an O_PATH descriptor of ``path``; without ``links`` no link is followed anywhere on the way.
 
-    openat2(2). Somebody may put a link where a granted path was when it was looked at.
+    openat2(2). A link may have replaced a granted path since it was checked.
     """
     flags = os.O_PATH | os.O_CLOEXEC
     if links:

@@ -1,4 +1,4 @@
-"""Which user ids a worker that is root may give to the functions that it runs.
+"""Finds the user ids that a worker that is root may give to the functions that it runs.
 
 Root of the machine has all ids, root of a container some. They are read from the maps in /proc
 (user_namespaces(7)): lines of ``first id inside, first id outside, count``.
@@ -15,10 +15,10 @@ _FIRST_OF_PEOPLE = 1000
 
 
 def free_ids(count: int = 257, seed: int = 0) -> int:
-    """First of ``count`` ids that this process may give away and nobody is likely to have.
+    """Return the first of ``count`` ids that this process may give away and that are probably unused.
 
-    Different seeds give different blocks, as far as there are enough; neighbours never overlap.
-    OSError where this process has no such block.
+    Different seeds give different blocks, as far as there are enough; neighbours never overlap. OSError where
+    this process has no such block.
     """
     return pick(Path("/proc/self/uid_map").read_text(), Path("/proc/self/gid_map").read_text(), count, seed)
 
@@ -31,7 +31,7 @@ def pick(uids: str, gids: str, count: int, seed: int) -> int:
             both = range(max(mine.start, other.start), min(mine.stop, other.stop))
             usable += [_overlap(both, _UNUSED)] if _overlap(both, _UNUSED) else _without_people(both)
     blocks = [(part.start, len(part) // count) for part in usable if len(part) >= count]
-    # The large ranges first: the others are only there for who has no better.
+    # The large ranges first: the others are only a fallback.
     if any(start in _UNUSED for start, _ in blocks):
         blocks = [block for block in blocks if block[0] in _UNUSED]
     total = sum(number for _, number in blocks)

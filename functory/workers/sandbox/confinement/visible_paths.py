@@ -1,7 +1,7 @@
-"""Which places of this machine a function may see: decided here, enforced by mounts or by Landlock.
+"""Decides which places of this machine a function may see; mounts or Landlock enforce it.
 
-Everybody may read the shared libraries, time zones, certificates and the interpreter's standard library,
-but not the packages that are installed beside it: those are the worker's own. A plan adds its environment's
+Every function may read the shared libraries, time zones, certificates and the interpreter's standard library,
+but not the packages that are installed there: those are the worker's own. A plan adds its environment's
 packages and the granted paths.
 """
 
@@ -35,7 +35,7 @@ class VisiblePaths(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths that are there. ``shared`` ones do not lie below each other."""
 
     links: tuple[tuple[str, str], ...]
-    """Places that are links on this machine, and what they say (``/lib``, ``usr/lib``)."""
+    """Places that are links on this machine, and their targets (``/lib``, ``usr/lib``)."""
     shared: tuple[str, ...]
     hidden: tuple[str, ...]
     """Folders below shared ones that must not be seen."""

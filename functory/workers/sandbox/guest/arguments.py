@@ -30,7 +30,7 @@ def bind(function: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str
     """
     code = getattr(function, "__code__", None)
     if code is not None and not code.co_flags & _STARS and not code.co_posonlyargcount:
-        # All of them can be given by keyword, and Python itself says which one is missing or too many.
+        # All of them can be given by keyword, and Python itself reports a missing or surplus one.
         return [], dict(given)
     parameters = _parameters(function)
     if parameters is None:
@@ -50,7 +50,7 @@ def bind(function: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str
         if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and not tail:
             break
         if parameter.name in rest:
-            # What stands after a left-out parameter can be reached only by giving that one its default.
+            # A parameter after a left-out one can be reached only by giving that one its default.
             positional += [*skipped, rest.pop(parameter.name)]
             skipped = []
         elif parameter.default is inspect.Parameter.empty:

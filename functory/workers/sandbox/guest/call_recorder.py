@@ -119,7 +119,7 @@ def call_arguments(function: Callable | None, args: tuple, kwargs: dict) -> dict
 
 
 def inherit_context() -> None:
-    """From now on threads and pool tasks run in the context of whoever starts them."""
+    """Let threads and pool tasks run in the context of the code that starts them, from now on."""
     start, submit = threading.Thread.start, ThreadPoolExecutor.submit
 
     def start_in_context(self: threading.Thread) -> None:

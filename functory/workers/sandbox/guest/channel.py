@@ -1,7 +1,7 @@
-"""The child's end of the socket: sends frames, and brings each reply to whoever waits for it.
+"""The child's end of the socket: sends frames, and hands each reply to the thread that waits for it.
 
-A thread that reads replies starts with the first request. At most ``IN_FLIGHT`` requests are under way;
-more wait here for their turn, so that code may ask for as many things at once as it likes.
+A thread that reads replies starts with the first request. At most ``IN_FLIGHT`` requests are sent at once;
+more wait here, so that code may make any number of requests at the same time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a fresh child takes its descriptors and leaves everything else of the zygote behind."""
+"""Puts the descriptors of a fresh child in place and leaves everything else of the zygote behind."""
 
 from __future__ import annotations
 

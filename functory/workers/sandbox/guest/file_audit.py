@@ -1,8 +1,8 @@
-"""In the child: tells the worker which granted files the code opens for writing, as it does so.
+"""In the child: reports to the worker which granted files the code opens for writing.
 
-The interpreter says it (PEP 578, audit events ``open``, ``os.rename`` and their like), whichever library asks; what
-writes without Python (a started program, a C library of its own) is not seen. Code could silence this, and would gain
-nothing: it is how a watch knows an execution's own work from that of others, no right hangs on it.
+The interpreter raises the events (PEP 578, audit events ``open``, ``os.rename`` and similar), for every
+library. Writes without Python (a started program, a C library's own) are not seen. Code could silence this
+and would gain nothing: file watches use it to recognise an execution's own writes; no right depends on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATH_ARGUMENTS = {"open": 0, "os.truncate": 0, "os.rename": 1, "os.link": 1, "s
 
 
 class FileAudit:
-    """The paths that the present execution has told of."""
+    """Paths that the current execution has reported."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -42,7 +42,7 @@ class FileAudit:
         place = _PATH_ARGUMENTS.get(event)
         if place is None or not self._folders:
             return
-        # Whatever is wrong with the arguments is the called function's to say.
+        # The called function reports wrong arguments.
         with contextlib.suppress(Exception):
             if event != "open" or args[2] & _WRITING:
                 self._report(args[place])

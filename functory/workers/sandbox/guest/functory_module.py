@@ -38,7 +38,7 @@ _LOG_CHARACTERS = 16_000
 
 
 class FunctoryError(Exception):
-    """An error that the engine answered with; the message says what, why and what to try."""
+    """An error that the engine answered with; the message gives what, why and what to try."""
 
 
 class Invalid(FunctoryError):
@@ -46,7 +46,7 @@ class Invalid(FunctoryError):
 
 
 class NotFound(FunctoryError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 class Refused(FunctoryError):
@@ -226,7 +226,7 @@ class State:
 
 
 class StoredFunctions:
-    """What code with the right to may do with the functions of the database."""
+    """The functions of the database, for code with the permission to use them."""
 
     def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
@@ -286,7 +286,7 @@ class Execution:
         self.set_job(job)
 
     def set_job(self, job: Job) -> None:
-        """Stand for this execution from now on."""
+        """Serve this execution from now on."""
         self.id = job.execution_id
         self.attempt = job.attempt
         self.function = job.function
@@ -347,7 +347,7 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
     log = Logger(engine)
 
     def progress(done: float, total: float | None = None, text: str = "") -> None:
-        """Tell how far the work is; seen in the log of the execution."""
+        """Report the progress of the work; it appears in the log of the execution."""
         share = f"{done:g}" if total is None else f"{done:g}/{total:g}"
         log(f"{share} {text}".rstrip(), level="progress")
 

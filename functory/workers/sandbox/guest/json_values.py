@@ -1,8 +1,8 @@
-"""Makes any Python value into one that JSON can carry, and says what that cost.
+"""Makes any Python value into one that JSON can carry, and reports every loss.
 
-Lists, tuples, dicts, texts, finite numbers, booleans and None travel as they are; anything else becomes
-``{"$type": "set", "$repr": "{1, 2}"}`` in its place, with a warning that names the place. Used in the
-child, for results, recorded inputs and outputs, and (``strict``) for arguments sent to other executions.
+Lists, tuples, dicts, texts, finite numbers, booleans and None are kept; anything else becomes ``{"$type":
+"set", "$repr": "{1, 2}"}`` in its place, with a warning that names the place. Used in the child, for results,
+recorded inputs and outputs, and (``strict``) for arguments sent to other executions.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def typed_repr(value: Any, characters: int = _REPR_CHARACTERS) -> dict[str, str]
 
 
 def type_name(kind: type) -> str:
-    """The name that a reader knows a class by: without a module for built-in ones and the functions' own."""
+    """Return the readable name of a class: without a module for built-in ones and the functions' own."""
     module = kind.__module__
     name = kind.__qualname__
     if isinstance(module, str) and module != "builtins" and "@" not in module:

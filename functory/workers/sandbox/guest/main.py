@@ -1,9 +1,8 @@
 """The child's life: from the fork, through confinement and user code, to its last frame.
 
-Called by the zygote right after the fork. Nothing returns from here: the process ends with ``os._exit``,
-so that no atexit handler and no thread of user code can keep it. A child is confined before it is told
-what to run, so it may wait, ready, for a task that does not exist yet; one that is ``repeated`` takes
-another task after each.
+Called by the zygote right after the fork. No call returns from here: the process ends with ``os._exit``, so
+that no atexit handler and no thread of user code can keep it. A child is confined before it gets its task, so
+it may wait, ready, for a task that does not exist yet; a ``reusable`` one takes another task after each.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def load(plan: Plan) -> None:
         signature.warm_up()
         _describe = signature.describe
     if not plan.network and plan.tier != "none":
-        # Nothing could be reached anyway; this says why, and what to declare.
+        # No host could be reached anyway; this gives the reason, and what to declare.
         network.install(None)
 
 
@@ -72,7 +71,7 @@ def hide_modules(packages: Sequence[str]) -> None:
 
 
 class Guest:
-    """What a child consists of beside user code. Made in the zygote, so that no child has to make it.
+    """The parts of a child besides user code. Made in the zygote, so that no child has to make them.
 
     In a child that takes several tasks it also holds what outlives one: the code that was loaded.
     """
@@ -127,7 +126,7 @@ class Guest:
                 if broker is not None:
                     network.install(descriptors.BROKER_FD)
             except BaseException as error:
-                # Code of ours only has run: what it says is for the operator.
+                # Only our own code has run: its error is for the operator.
                 self._channel.send_and_exit(
                     Failed(kind="setup", error=ErrorInfo(type=type(error).__name__, message=str(error)))
                 )
@@ -197,10 +196,10 @@ async def _wait_for(value: Any) -> Any:
 
 
 def _open_outputs() -> list[TextIO]:
-    """Line-buffered stdout and stderr, so that what was printed is seen while code waits; an empty stdin.
+    """Open line-buffered stdout and stderr, so that output is seen while code waits, and an empty stdin.
 
-    They are tied to the numbers 0 to 2, whatever these are in a child; there they are pipes, and must be while
-    they are opened, too: a text file asks what it stands on.
+    They use the numbers 0 to 2, whatever these are in a child; there they are pipes, and must be pipes while
+    they are opened too: a text file checks the type of its descriptor.
     """
     reading, writing = os.pipe()
     kept = [os.dup(fd) for fd in (1, 2)]

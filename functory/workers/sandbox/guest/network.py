@@ -1,12 +1,14 @@
-"""How a function reaches the hosts that it is granted: Python's sockets, with the worker's broker behind them.
+"""Connects a function to its granted hosts: Python's sockets, with the worker's connection broker behind
+them.
 
-A sandbox has no network. ``install`` makes the class ``socket.socket`` ask the broker, over an inherited socket
-(``SOCK_SEQPACKET``), for each connection: ``Connect`` goes out, and one ``Answer`` comes back, with a descriptor on
-success, over which nothing but the bytes of that connection flow. Whatever is written in Python works on top of it:
-``http.client``, ``ssl``, ``asyncio``, ``requests``, ``httpx``. The broker alone decides; what happens here is for the
-convenience of user code, which may as well leave it aside.
+A sandbox has no network. ``install`` makes the class ``socket.socket`` request each connection from the
+broker, over an inherited socket (``SOCK_SEQPACKET``): ``Connect`` goes out, and one ``Answer`` comes back,
+with a descriptor on success, which carries nothing but the bytes of that connection. Everything written in
+Python works on top of it: ``http.client``, ``ssl``, ``asyncio``, ``requests``, ``httpx``. The broker alone
+decides; this module is only for the convenience of user code, which may leave it aside.
 
-Names are resolved in the worker, when the connection is made; ``sockets`` says what Python sees meanwhile.
+Names are resolved in the worker, when the connection is made; ``functory.workers.sandbox.guest.sockets``
+describes what Python sees meanwhile.
 """
 
 from __future__ import annotations
@@ -108,8 +110,9 @@ class BrokerEndpoint:
 
 
 def install(fd: int | None) -> None:
-    """Make Python's sockets ask at ``fd``, the broker's socket; once for each process, before user code.
+    """Make Python's sockets connect through ``fd``, the broker's socket; once for each process, before user
+    code.
 
-    With None every connection is refused, by a message that says what to grant.
+    With None every connection is refused, by a message that names what to grant.
     """
     sockets.patch_sockets(BrokerEndpoint(fd).connect)

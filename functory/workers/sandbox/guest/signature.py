@@ -1,8 +1,8 @@
-"""Finds out, in a child, what a function takes and returns: its signature and hints as JSON Schema.
+"""Inspects a function in a child: its signature and hints as JSON Schema.
 
-Names, order and requiredness come from the syntax alone and are told first, so that they are known even if
-the source never finishes executing. Then the source is executed, the hints are evaluated and pydantic
-makes schemas of them; what fails costs one parameter its schema, and says so.
+Names, order and requiredness come from the syntax alone and are sent first, so that they are known even if
+the source never finishes executing. Then the source is executed, the hints are evaluated and pydantic makes
+schemas of them; a hint that fails costs only its parameter the schema, and is reported.
 """
 
 from __future__ import annotations

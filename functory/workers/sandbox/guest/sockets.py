@@ -1,12 +1,13 @@
-"""``socket.socket`` without a network below it: connections come from somebody else, as descriptors.
+"""``socket.socket`` without a network below it: connections come from the broker, as descriptors.
 
-``place`` changes the class itself, so that whoever has imported it before has the same class, ``ssl.SSLSocket``
-among its heirs. A socket of the internet's families is a placeholder, one end of a local pair, until ``connect`` puts
-the descriptor of the connection under its number. What cannot be had (datagrams, listening) is refused with a
-message; what can only be a hint to a TCP connection (``setsockopt``) is passed over.
+``patch_sockets`` changes the class itself, so that code that has imported it before has the same class, its
+subclass ``ssl.SSLSocket`` included. A socket of the internet's families is a placeholder, one end of a local
+pair, until ``connect`` puts the descriptor of the connection under its number. Unsupported operations
+(datagrams, listening) are refused with a message; mere hints to a TCP connection (``setsockopt``) are
+ignored.
 
-A name gets a stand-in address, of a range that no host has (240.0.0.0/8, or 100::/64, RFC 6666), which leads
-back to the name when it is connected to. Only then does anybody resolve it.
+A name gets a synthetic address, of a range that no host has (240.0.0.0/8, or 100::/64, RFC 6666), which leads
+back to the name when it is connected to. The name is resolved only then.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _INET = (socket.AF_INET, socket.AF_INET6)
 _KIND = 0xF  # the type of a socket without SOCK_NONBLOCK and SOCK_CLOEXEC, socket(2)
 _HINTS = (socket.IPPROTO_TCP, socket.IPPROTO_IP, socket.IPPROTO_IPV6, socket.SOL_SOCKET)
 _CONNECT_SECONDS = 30.0  # for a socket without a timeout
-_CONNECT_SECONDS_NONBLOCKING = 10.0  # an event loop stands still for so long at most
+_CONNECT_SECONDS_NONBLOCKING = 10.0  # the longest time an event loop is blocked
 _ANY = {socket.AF_INET: ("0.0.0.0", 0), socket.AF_INET6: ("::", 0, 0, 0)}  # noqa: S104 - shown, never bound
 _LOCAL = {
     socket.AF_INET: "192.0.0.8",
@@ -46,7 +47,7 @@ _Plain = _socket.socket
 
 
 class SyntheticAddresses:
-    """Stand-in addresses, given out in order, and the names that they stand for. For any thread."""
+    """Synthetic addresses, given out in order, and the names that they belong to. For any thread."""
 
     V4 = int(ipaddress.IPv4Address("240.0.0.0"))
     V6 = int(ipaddress.IPv6Address("100::"))
@@ -71,7 +72,7 @@ class SyntheticAddresses:
         return str(ipaddress.IPv4Address(self.V4 + number))
 
     def name_for(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
-        """The name that an address stands for; None when it is an address of its own."""
+        """Return the name of a synthetic address; None for an address of its own."""
         number = int(address) - (self.V4 if address.version == 4 else self.V6)
         return self._names[number - 1] if 0 < number <= len(self._names) else None
 
@@ -109,7 +110,7 @@ class Peers:
 
 
 class _Network:
-    """What stands in for the kernel's part of a connection."""
+    """Replaces the kernel's part of a connection."""
 
     def __init__(self, connect: Connect) -> None:
         self._ask = connect
@@ -170,7 +171,7 @@ class _Network:
         proto: int = 0,
         flags: int = 0,
     ) -> list[tuple]:
-        """What ``getaddrinfo`` returns: the stand-in of a name, an address as it is."""
+        """Replace ``getaddrinfo``: a name gives its synthetic address, an address stays as it is."""
         number = _port(port)
         name = _default_host(family, flags) if host is None else _text(host)
         if (literal := _literal(name)) is not None:
@@ -190,11 +191,11 @@ class _Network:
         ]
 
     def address_of(self, host: Any) -> str:
-        """What ``gethostbyname`` returns."""
+        """Replace ``gethostbyname``."""
         return self.resolve(host, 0, socket.AF_INET)[0][4][0]
 
     def addresses_of(self, host: Any) -> tuple[str, list[str], list[str]]:
-        """What ``gethostbyname_ex`` returns."""
+        """Replace ``gethostbyname_ex``."""
         return _text(host), [], [self.address_of(host)]
 
 
@@ -204,7 +205,7 @@ def patch_sockets(connect: Connect) -> None:
     for method in _methods(network):
         method.__qualname__ = f"socket.{method.__name__}"
         setattr(socket.socket, method.__name__, method)
-    # ``socket.getaddrinfo`` calls the one below it: who has imported it by name is served, too.
+    # ``socket.getaddrinfo`` calls the one below it, so code that has imported it by name is served too.
     setattr(_socket, "getaddrinfo", network.resolve)  # noqa: B010 - the stubs call it a constant
     for module in (_socket, socket):
         setattr(module, "gethostbyname", network.address_of)  # noqa: B010
@@ -301,7 +302,7 @@ def _host_and_port(address: Any) -> tuple[str, int]:
 
 
 def _default_host(family: int, flags: int) -> str:
-    """What no host stands for, getaddrinfo(3)."""
+    """Return the address that a missing host means, getaddrinfo(3)."""
     if flags & socket.AI_PASSIVE:
         return _ANY[socket.AF_INET6 if family == socket.AF_INET6 else socket.AF_INET][0]
     return "::1" if family == socket.AF_INET6 else "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Tells an exception as its author should read it: their code with its lines, and none of ours."""
+"""Describes an exception for its author: the user's code with its lines, and none of Functory's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FRAMES = 100  # of each end of a trace: a recursion's middle repeats itself
 
 
 def file_name(key: str) -> str:
-    """How code ``name@version`` is called in tracebacks."""
+    """Return the file name of code ``name@version`` in tracebacks."""
     return f"<functory:{key}>"
 
 

@@ -1,18 +1,19 @@
 """The fork server: a small process that has everything loaded and forks one child for each execution.
 
-``launcher`` executes it (never forks it: it shares no memory with the worker) with a control socket, over
-which it gets its ``Plan`` and then one ``Fork`` for each child. It loads what a child needs, confines itself,
-takes Functory's own folders off the path, imports the packages of the plan, says that it is ready, and
-serves.
+``functory.workers.sandbox.pool.zygote_process`` executes it (never forks it: it shares no memory with the
+worker) with a control socket, over which it gets its ``Plan`` and then one ``ForkRequest`` for each child. It
+loads what a child needs, confines itself, takes Functory's own folders off the path, imports the packages of
+the plan, reports that it is ready, and serves.
 
-Beside each child's descriptors comes a status socket. The child itself says on it that it has begun, so that
-the kernel tells the worker its pid in the worker's own numbers; the zygote says ``ended`` with wait status, CPU
-seconds and the most memory in bytes, or ``refused`` with an errno. The worker asks for the child's end by
+A status socket comes with each child's descriptors. The child itself reports its start on it, so that the
+kernel gives the worker its pid in the worker's own numbers; the zygote reports ``ended`` with wait status,
+CPU seconds and peak memory in bytes, or ``refused`` with an errno. The worker requests the child's end by
 shutting its side down (a byte that was sent, and not read in time, would make the kernel reset the socket and
-lose the last word). When the control socket closes, the worker is gone: the zygote ends all children and exits.
+lose the last report). When the control socket closes, the worker is gone: the zygote ends all children and
+exits.
 
 It runs one thread, so that forking is safe, and never runs the code of functions; the packages that it
-imports are foreign code, which is why it is confined before.
+imports are foreign code, so it is confined before.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class Zygote:
         return True
 
     def _run_child(self, fork: ForkRequest, status: socket.socket, fds: list[int]) -> None:
-        """In the child: say so, and be it."""
+        """In the child: report the start, and run."""
         try:
             if self._plan.tier == "none":
                 descriptors.adopt_orphans()
@@ -159,7 +160,7 @@ class Zygote:
             os._exit(1)
 
     def _reap(self, child: _Child) -> None:
-        """The leader is dead: end its group while its pid still names it, then whoever came to us."""
+        """Remove a dead child: end its group while its pid still names it, then the orphans that it left."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
         _, status, used = os.wait4(child.pid, 0)
@@ -172,7 +173,7 @@ class Zygote:
 
     def _sweep(self) -> None:
         """End the orphans of dead children. Where a child is the first of its own pid namespace, the kernel
-        has done so; in tier C there are none, for want of a way to fork."""
+        has done so; in tier C there are none, as a child cannot fork."""
         if self._plan.tier != "none":
             return
         for round_ in range(_SWEEP_ROUNDS):
@@ -218,7 +219,8 @@ def _move_above_child_fds(fd: int) -> int:
 
 
 def _preload(names: tuple[str, ...]) -> None:
-    """Import packages once for all children. One that fails is left to the child, which tells its author."""
+    """Import packages once for all children. One that fails is left to the child, which reports it to its
+    author."""
     for name in names:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)

@@ -45,7 +45,7 @@ class ChildReaper:
                 if self._thread is None:
                     self._wake = EventFd()
                     self._thread = threading.Thread(
-                        target=self._watch, args=(self._wake,), name="functory-undertaker", daemon=True
+                        target=self._watch, args=(self._wake,), name="functory-child-reaper", daemon=True
                     )
                     self._thread.start()
                 if self._wake is not None:

@@ -1,10 +1,10 @@
-"""The filter of system calls that a zygote and each of its children run under.
+"""The filter of system calls for a zygote and each of its children.
 
 ``program`` makes the filter for a machine and a profile, ``load`` puts the calling process under it, for
-good. An allow-list, whose content is ``policy``:
+good. It is an allow-list, whose content is ``policy``:
 
     known and allowed                          goes on
-    known and refused                          EPERM, or what ``policy.ANSWERS`` says
+    known and refused                          EPERM, or the errno of ``policy.ERRNO_OVERRIDES``
     not known, so newer than this file         ENOSYS, as on a kernel that does not have it
     of another machine's ABI (i386, x32, arm)  the process is killed
 
@@ -120,7 +120,7 @@ def _call(number: int, first: int, second: int, what: str, third: bytes | None =
 
 @functools.cache
 def _built(arch: str, profile: Profile, knows_pid: bool) -> tuple[bytes, tuple[int, ...]]:
-    """The program with ``OWN_PID`` for the pid, and the offsets at which that stands."""
+    """Return the program with ``OWN_PID`` for the pid, and the offsets of that value."""
     code = Builder()
     rules = {
         name: rule for name, rule in allowed(profile, knows_pid=knows_pid).items() if name in NUMBERS[arch]

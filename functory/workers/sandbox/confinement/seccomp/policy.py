@@ -1,13 +1,13 @@
-"""Which system calls a zygote and its children may make: every one that is known, by name.
+"""The system calls that a zygote and its children may make: every known one, by name.
 
-A call is allowed, refused, or allowed for some arguments. What no list names is refused too; the tests
-demand that some list names it, so a new number is a decision and not an accident. The reasons stand with
-the lists. Two rules explain most of them: nothing reaches beyond the process and what it was given, and no
-memory is held where no limit counts it.
+A call is allowed, refused, or allowed for some arguments. A call in no list is refused too; the tests demand
+that some list names it, so a new number is a decision and not an accident. The reasons are given with the
+lists. Two rules explain most of them: nothing reaches beyond the process and what it was given, and no memory
+is held where no limit counts it.
 
-Arguments are compared as the kernel reads them: of an ``int`` or a flag word the lower 32 bits only, since
-it ignores the others. What lies behind a pointer cannot be compared, for another thread could change it
-after the check; such calls are allowed or refused as they are.
+Arguments are compared as the kernel reads them: of an ``int`` or a flag word the lower 32 bits only, since it
+ignores the others. Memory behind a pointer cannot be compared, for another thread could change it after the
+check; such calls are allowed or refused as a whole.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import msgspec
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a filter is for. A child's is stacked on its zygote's: a call must pass both."""
+    """The process that a filter is for. A child's is stacked on its zygote's: a call must pass both."""
 
     name: Literal["child", "zygote"]
     subprocess: bool = False
     """May start processes and run programs (a zygote forks always, and runs programs never without this)."""
     signals: bool = True
-    """May send signals to other processes: only where a pid namespace or Landlock bounds who that is."""
+    """Signals to other processes are allowed: only where a pid namespace or Landlock bounds which."""
     network: bool = False
     """Is handed connected TCP sockets: may set their usual options. It never makes one itself."""
     metadata: bool = True
@@ -48,7 +48,7 @@ Rule = tuple[tuple[Test, ...], ...]
 """Alternatives; the call is allowed if all tests of one of them hold."""
 
 OWN_PID = 0x7FFFFFFF
-"""Stands in tests for the pid of the process itself; no pid is that large."""
+"""Placeholder in a rule for the pid of the process itself; no pid is that large."""
 
 
 def _names(*lines: str) -> frozenset[str]:
@@ -61,7 +61,7 @@ ERRNO_OVERRIDES = {
     # A process is given sockets and makes none: a local one would reach services of the machine, and
     # siblings, which share the zygote's network namespace.
     "socket": errno.EAFNOSUPPORT,
-    # Kernel memory that no limit counts. Who copies files (cp -p, shutil) goes on without attributes.
+    # Kernel memory that no limit counts. File copies (cp -p, shutil) continue without attributes.
     **dict.fromkeys(_names("setxattr lsetxattr fsetxattr setxattrat"), errno.EOPNOTSUPP),
     **dict.fromkeys(_names("removexattr lremovexattr fremovexattr removexattrat"), errno.EOPNOTSUPP),
 }
@@ -97,7 +97,7 @@ ALLOWED = _names(
 METADATA = _names(
     "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat",
 )
-"""Allowed to who may change metadata."""
+"""Allowed to processes that may change metadata."""
 
 REFUSED = _names(
     # Sockets that reach out or let in.
@@ -118,7 +118,7 @@ REFUSED = _names(
     # Handles that open files past their paths, and the mount tree.
     "name_to_handle_at open_by_handle_at chroot open_tree open_tree_attr move_mount fsopen fsconfig fsmount",
     "fspick statmount listmount listns ustat",
-    # The machine: clocks, modules, ports, accounting, swap, names; and flushing everybody's files.
+    # The machine: clocks, modules, ports, accounting, swap, names; and flushing all users' files.
     "settimeofday clock_settime adjtimex clock_adjtime init_module finit_module delete_module create_module",
     "query_module get_kernel_syms kexec_load kexec_file_load reboot iopl ioperm acct swapon swapoff quotactl",
     "quotactl_fd syslog sethostname setdomainname vhangup sysfs _sysctl nfsservctl uselib lookup_dcookie",
@@ -137,7 +137,7 @@ ZYGOTE = _names(
 """Allowed to a zygote, refused to a child."""
 
 PROCESSES = _names("fork vfork setsid setpgid")
-"""Allowed to who may start processes."""
+"""Allowed to processes that may start processes."""
 
 PROGRAMS = _names(
     # timer_* are for coreutils' timeout.
@@ -146,7 +146,8 @@ PROGRAMS = _names(
 """Allowed with the grant to run programs."""
 
 SIGNALS = _names("kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo")
-"""Allowed to who may signal others, else only with the process's own pid as their first argument."""
+"""Allowed to processes that may signal others, else only with the process's own pid as their first argument.
+"""
 
 _CLONE_THREAD, _CLONE_PARENT = 0x10000, 0x8000  # linux/sched.h
 _CLONE_NEWNS, _CLONE_NEWCGROUP, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
@@ -189,7 +190,8 @@ _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC = 1, 1
 
 
 def allowed(profile: Profile, *, knows_pid: bool) -> dict[str, Rule | None]:
-    """What ``profile`` may call: None where any arguments will do, else the rule that they must pass.
+    """Return the calls that ``profile`` allows: None where any arguments will do, else the rule that they
+    must pass.
 
     ``knows_pid``: the program will have the process's own pid in the place of ``OWN_PID``.
     """
@@ -222,7 +224,7 @@ CONDITIONAL = _names(
 def _conditional(profile: Profile) -> dict[str, Rule | None]:
     zygote = profile.name == "zygote"
     itself = Test(0, (0,))
-    # A new process that is its maker's sibling would belong to somebody who does not wait for it.
+    # A new process that is its creator's sibling would belong to a parent that does not wait for it.
     anew = Test(0, (0,), _NAMESPACES | _CLONE_PARENT)
     thread = Test(0, (_CLONE_THREAD,), _NAMESPACES | _CLONE_PARENT | _CLONE_THREAD)
     tcp = profile.network
@@ -235,7 +237,9 @@ def _conditional(profile: Profile) -> dict[str, Rule | None]:
         "prctl": ((Test(0, _PRCTL + (_PRCTL_ZYGOTE if zygote else ())),),),
         "prlimit64": ((itself, Test(2, (0,), wide=True)),) if profile.reusable else ((itself,),),
         "personality": ((Test(0, (_PERSONALITY_QUERY,)),),),
-        "setpriority": ((itself, Test(1, (0,))),),  # PRIO_PROCESS; PRIO_USER would be everybody of the user
+        "setpriority": (
+            (itself, Test(1, (0,))),
+        ),  # PRIO_PROCESS; PRIO_USER would be all processes of the user
         "sched_setaffinity": ((itself,),),
         "mknod": ((Test(1, (_S_IFIFO,), _S_IFMT),),),
         "mknodat": ((Test(2, (_S_IFIFO,), _S_IFMT),),),

@@ -107,4 +107,4 @@ NUMBERS = MappingProxyType(
         "aarch64": MappingProxyType(_parsed(_AARCH64, _BOTH)),
     }
 )
-"""Machine, as ``uname -m`` says it, to name to number."""
+"""Machine, as ``uname -m`` names it, to name to number."""
