@@ -27,11 +27,11 @@ WATCHER = """
 import sys, threading
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
-from functory.triggers.sources.supervisor import Keeper
+from functory.triggers.sources.supervisor import SourceSupervisor
 database = Database(sys.argv[1])
-keeper = Keeper(database, Settings(home=sys.argv[2], lease_seconds=float(sys.argv[3]), heartbeat_seconds=0.5))
+supervisor = SourceSupervisor(database, Settings(home=sys.argv[2], lease_seconds=float(sys.argv[3]), heartbeat_seconds=0.5))
 while True:
-    keeper.look()
+    supervisor.run_once()
     threading.Event().wait(0.05)
 """
 
