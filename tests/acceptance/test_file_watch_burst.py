@@ -29,7 +29,8 @@ from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
 from functory.triggers.sources.supervisor import SourceSupervisor
 database = Database(sys.argv[1])
-supervisor = SourceSupervisor(database, Settings(home=sys.argv[2], lease_seconds=float(sys.argv[3]), heartbeat_seconds=0.5))
+settings = Settings(home=sys.argv[2], lease_seconds=float(sys.argv[3]), heartbeat_seconds=0.5)
+supervisor = SourceSupervisor(database, settings)
 while True:
     supervisor.run_once()
     threading.Event().wait(0.05)

@@ -1,7 +1,4 @@
-"""One generation of buckets: patterns in, keys of those that match an event out.
-
-Used by ``Index``, which decides when another generation is due. Not safe to be changed and asked at once.
-"""
+"""The buckets: patterns in, keys of the patterns that match an event out. Not safe to be changed and asked at once."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ class _Node:
 
 
 class IndexedBranch:
-    """Where one branch lies: its entry, and the requirement whose slots lead to it."""
+    """Where one branch lies: its posting, and the requirement whose lookup keys lead to it."""
 
     __slots__ = ("posting", "requirement")
 
@@ -51,17 +48,22 @@ class IndexedBranch:
 
 
 class Matcher:
-    """Patterns by key, each branch in the buckets of the requirement that ``shares`` finds the rarest."""
+    """Patterns by key, each branch in the buckets of the requirement that is expected to be the rarest."""
 
-    def __init__(self, shares: Selectivity, names: MemberNames) -> None:
-        self.selectivity = shares
-        self._names = names
+    def __init__(self, patterns: Mapping[Hashable, Pattern]) -> None:
+        self._selectivity = Selectivity()
+        self._names = MemberNames()
         self._root = _Node(ROOT)
         self._answer_cache = AnswerCache()
         self._changes = 0
         self._postings: dict[Path, PostingLists] = {}
         self._absent: dict[Path, PostingLists] = {}
         self._branches: dict[Hashable, tuple[IndexedBranch, ...]] = {}
+        # All are counted before the first is placed.
+        for pattern in patterns.values():
+            self._count(pattern)
+        for key, pattern in patterns.items():
+            self._place(key, pattern)
 
     def __len__(self) -> int:
         return len(self._branches)
@@ -69,19 +71,16 @@ class Matcher:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._branches
 
-    def branches(self, key: Hashable) -> tuple[IndexedBranch, ...]:
-        """Where the branches of a pattern lie; empty for an unknown key."""
-        return self._branches.get(key, ())
-
     def stats(self) -> dict[str, int]:
-        """Return the numbers of ``paths`` with buckets and of ``broad`` entries, which no value narrows."""
+        """The numbers of ``paths`` with buckets and of ``broad`` branches, which no value narrows."""
         broad = sum(len(table.present) + len(table.absent) for table in self._postings.values())
         return {"paths": len(self._postings), "broad": broad}
 
     def add(self, key: Hashable, pattern: Pattern) -> None:
         """Add a pattern, in place of an older one under this key."""
         self.discard(key)
-        self._branches[key] = tuple(self._place(key, branch) for branch in pattern.branches)
+        self._count(pattern)
+        self._place(key, pattern)
 
     def discard(self, key: Hashable) -> None:
         """Remove a pattern; an unknown key is no error."""
@@ -89,6 +88,7 @@ class Matcher:
         if self._changes % CACHE_CLEAR_INTERVAL == 0:
             self._answer_cache.clear()
         for placed in self._branches.pop(key, ()):
+            self._selectivity.count(placed.posting.branch, -1)
             path = placed.requirement.at
             table = self._postings[path]
             for probe, slot_key, _ in lookup_keys(placed.requirement):
@@ -113,12 +113,19 @@ class Matcher:
         flat = flatten(event)
         return _test(self.flat_candidates(flat), FlatEventView(flat), flat)
 
-    def _place(self, key: Hashable, branch: Branch) -> IndexedBranch:
-        first = self.selectivity.best(branch)
+    def _count(self, pattern: Pattern) -> None:
+        for branch in pattern.branches:
+            self._selectivity.count(branch, 1)
+
+    def _place(self, key: Hashable, pattern: Pattern) -> None:
+        self._branches[key] = tuple(self._place_branch(key, branch) for branch in pattern.branches)
+
+    def _place_branch(self, key: Hashable, branch: Branch) -> IndexedBranch:
+        first = self._selectivity.best(branch)
         where = lookup_keys(first)
         exact = all(slot.exact for slot in where)
         checks = [r for r in branch.requirements if r is not first or not exact]
-        entry = Posting(tuple(sorted(checks, key=self.selectivity.order)), key, branch)
+        entry = Posting(tuple(sorted(checks, key=self._selectivity.test_cost)), key, branch)
         table = self._postings.get(first.at)
         if table is None:
             table = self._postings[first.at] = PostingLists()
