@@ -191,7 +191,14 @@ LINES = 40
 CHEAP = frozenset(
     {
         *(f"{service}_server" for service in SERVICES),
-        *("run_folder", "tmp_path_factory", "migrated_file", "migrated_postgres", "memory"),
+        *(
+            "run_folder",
+            "commands_folder",
+            "tmp_path_factory",
+            "migrated_file",
+            "migrated_postgres",
+            "memory",
+        ),
     }
 )
 

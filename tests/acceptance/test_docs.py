@@ -30,6 +30,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support import fork_server
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Blocks that are shown but not run, each with its reason in the page. Raise this only with a new reason.
@@ -175,16 +177,23 @@ def mark() -> Iterator[str]:
             process.kill()
 
 
+@pytest.fixture(scope="session")
+def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a ``functory`` that starts quickly."""
+    with fork_server.serving(tmp_path_factory.mktemp("commands")) as folder:
+        yield folder
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_what_a_page_says_to_type_works(
-    page: Path, tmp_path: Path, mark: str, request: pytest.FixtureRequest
+    page: Path, tmp_path: Path, mark: str, commands_folder: Path, request: pytest.FixtureRequest
 ) -> None:
     steps, needs, _ = read(page)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FUNCTORY_")}
     binaries = Path(sys.executable).parent
     environment |= {
-        "PATH": f"{binaries}:{environment['PATH']}",
+        "PATH": f"{commands_folder}:{binaries}:{environment['PATH']}",
         "NO_COLOR": "1",
         "TERM": "xterm",
         "USER": "ada",
