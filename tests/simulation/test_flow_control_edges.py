@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
     "one too many in a concurrency group": (
         "two at a time",
         Edit(
-            "functory.engine.flow_control.concurrency",
+            "functory.engine.flow_control.slot_assignment",
             "_fitting",
             "taken + more[key] < capacity",
             "taken + more[key] <= capacity",
@@ -113,12 +113,12 @@ WRONG: dict[str, tuple[str, Edit]] = {
     ),
     "those let in together are not counted": (
         "two at a time",
-        Edit("functory.engine.flow_control.concurrency", "_fitting", "more[key] += 1", "more[key] += 0"),
+        Edit("functory.engine.flow_control.slot_assignment", "_fitting", "more[key] += 1", "more[key] += 0"),
     ),
     "an event that is not routed is overtaken": (
         "one at a time",
         Edit(
-            "functory.engine.flow_control.concurrency",
+            "functory.engine.flow_control.slot_assignment",
             "assign_slots",
             "first = routing_queue.first_unrouted(tx)",
             "first = None",

@@ -277,7 +277,7 @@ class Executions:
 
     def slot_requests(self, id_: str) -> list[dict[str, Any]]:
         """The places in lanes that an open execution has or waits for
-        (:func:`engine.flow_control.concurrency.of_execution`).
+        (:func:`functory.engine.flow_control.concurrency.slots_of_execution`).
         """
         found = self.get(id_)
         with self._database.read() as tx:

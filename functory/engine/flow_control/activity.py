@@ -1,4 +1,4 @@
-"""Whether flow control holds anything back at all: one statement, so that an idle deployment costs hardly more."""
+"""Activity of flow control: one query says whether any match or execution waits. Keeps idle polling cheap."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from functory.engine.flow_control.concurrency import WAITING_FOR_SLOT
 
 @dataclass(frozen=True)
 class Activity:
-    """``version`` is the number of the trigger set; ``buckets`` and ``lines`` say whether there are matches that wait,
-    and events to carry out or executions that are held."""
+    """``trigger_set_version`` is the number of the trigger set. ``has_buffers``: matches wait in buffers.
+    ``has_pending_releases``: cancellations are pending, or executions wait for slots."""
 
     trigger_set_version: int
     has_buffers: bool
@@ -23,19 +23,19 @@ class Activity:
 
 
 _VERSION = sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS).scalar_subquery()
-# Asked in every turn: built once.
+# For every round: built once.
 _ACTIVITY = sa.select(
     sa.func.coalesce(_VERSION, 0).label("version"),
-    sa.exists(sa.select(match_buffer.c.key)).label("buckets"),
+    sa.exists(sa.select(match_buffer.c.key)).label("buffers"),
     sa.or_(
         sa.exists(sa.select(cancellation.c.rule)),
         sa.exists(sa.select(execution.c.id).where(WAITING_FOR_SLOT)),
-    ).label("lines"),
+    ).label("releases"),
 )
 
 
 def read(tx: Tx) -> Activity:
-    """What there is. It locks nothing."""
+    """The present activity. Locks nothing."""
     row = tx.first(_ACTIVITY)
     assert row is not None
-    return Activity(int(row["version"]), bool(row["buckets"]), bool(row["lines"]))
+    return Activity(int(row["version"]), bool(row["buffers"]), bool(row["releases"]))

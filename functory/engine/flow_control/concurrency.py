@@ -1,24 +1,21 @@
-"""Lanes: of all executions with a key, so many run at a time, and the others stand in line.
+"""Concurrency limits: at most *N* executions with the same key run at once; the rest wait for a slot.
 
-An execution has a row of table ``slot`` for each lane that it needs, written in the transaction that starts it. It is
-*held* until it has a place in all of them, which it takes together: one that has to wait for one lane does not block
-another. It gives its places back in the transaction that ends it; one that waits for its next try gives back those of
-concurrency limits (Inngest: what sleeps does not count) and keeps the one that says that its key is open. A lost or
-released attempt keeps them all: it runs again at once. So the lease of a place is that of the execution itself.
+An execution has a row of table ``slot`` for each concurrency group that it belongs to, written in the transaction that
+starts it. It waits (``waiting_for_slot``) until it has all its slots, which it takes together: an execution that waits
+for one group does not block another (:mod:`functory.engine.flow_control.slot_assignment`).
 
-In line stands first who has the earliest ``queue_at`` (the time of its event, moved by its priority), then who has the
-smallest event id. Nobody is let in as long as an event with a smaller id than its own is not routed: with a capacity
-of 1 the executions of a key start in the order of their events, with any number of routers. A lane of capacity 1 keeps
-that order strictly; in a wider one those that cannot start yet (they need another lane that is full) are passed.
+The slots are released in the transaction that ends the execution. An execution that waits for a retry releases the
+slots of concurrency limits (as in Inngest: a sleeping run does not count) and keeps the slot of its overlap rule. A
+lost or released attempt keeps all slots, for it runs again at once. A slot therefore needs no lease of its own.
 
-A lane's own row is what is locked to let anybody in. Each place keeps the capacity that its trigger gives it: triggers
-that share a lane with different limits each stop at their own number.
+The queue of a group is ordered by ``queue_at`` (the event's time, moved by priority), then by event id. With a capacity
+of 1 the executions of a key start in the order of their events, with any number of routers. Each slot keeps the
+capacity of its trigger: triggers that share a group with different limits each stop at their own number.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,26 +25,25 @@ import sqlalchemy as sa
 from functory.engine.database import row_locks
 from functory.engine.database.schema import Id, Instant, concurrency_group, execution, slot
 from functory.engine.database.transaction import Tx
-from functory.engine.events import routing_queue
 from functory.engine.flow_control.controls import Controls, Key
 from functory.engine.serialization import json_codec
 
-# The rule of a slot: 0 and 1 are the trigger's concurrency limits, in their order.
+# ``rule`` of a slot: 0 and 1 are the trigger's concurrency limits, in their order.
 OVERLAP_RULE = 2
-# The capacity of what may run beside anything.
+# The capacity of a rule without a limit.
 UNLIMITED = 2**31 - 1
 
-# The latest moment that a datetime can be, as the milliseconds of a UUIDv7.
+# The latest datetime, as the milliseconds of a UUIDv7.
 _LATEST = 253_402_300_799_000
 
 _OPEN = execution.c.state.in_(("queued", "running"))
-# What stands in line; as the partial index has it.
+# Executions in a queue, in the words of the partial index.
 WAITING_FOR_SLOT = sa.text("execution.waiting_for_slot AND execution.state = 'queued'")
 
 
 @dataclass(frozen=True)
 class SlotRequest:
-    """A place that an execution needs: in which lane, for which limit of its trigger, beside how many others."""
+    """A slot that an execution needs: its group, the rule of the trigger that asks for it, and that rule's capacity."""
 
     group_key: str
     text: str
@@ -56,7 +52,7 @@ class SlotRequest:
 
 
 def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls) -> list[SlotRequest]:
-    """The places that a trigger's concurrency limits ask for; two limits that come to one lane are one place."""
+    """The slots that a trigger's concurrency limits ask for. Two limits with the same group are one slot."""
     found: dict[str, SlotRequest] = {}
     for rule, limit in enumerate(controls.concurrency_limits):
         owner, name = {
@@ -65,31 +61,31 @@ def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls)
             "global": ("", ""),
         }[limit.scope]
         text = " ".join(filter(None, (limit.scope, name, limit.key.text)))
-        place = SlotRequest(_hash(limit.scope, owner, limit.key), text, rule, limit.capacity)
-        other = found.get(place.group_key)
-        if other is None or other.capacity > place.capacity:
-            found[place.group_key] = place
+        request = SlotRequest(_hash(limit.scope, owner, limit.key), text, rule, limit.capacity)
+        other = found.get(request.group_key)
+        if other is None or other.capacity > request.capacity:
+            found[request.group_key] = request
     return list(found.values())
 
 
 def overlap_slot_request(trigger: Mapping[str, Any], key: Key, capacity: int) -> SlotRequest:
-    """The place that shows that an execution of this key is open."""
+    """The slot that marks an execution of this key as open."""
     text = " ".join(filter(None, ("overlap", trigger["name"], key.text)))
     return SlotRequest(_hash("overlap", trigger["id"], key), text, OVERLAP_RULE, capacity)
 
 
 def queue_at(event_id: str, priority: float) -> datetime:
-    """An event's place in a line: the milliseconds of its id (a UUIDv7), moved by ``priority`` seconds."""
+    """An event's position in a queue: the time in its id (a UUIDv7), ``priority`` seconds earlier."""
     milliseconds = min(int(event_id.replace("-", "")[:12], 16), _LATEST)
     return (
         datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds) - timedelta(seconds=priority)
     )
 
 
-def lock_groups(tx: Tx, wanted: Iterable[SlotRequest], *, keep: bool = False) -> None:
-    """Lock the rows of these lanes; with ``keep`` only against being swept away."""
+def lock_groups(tx: Tx, requests: Iterable[SlotRequest], *, keep: bool = False) -> None:
+    """Lock the rows of these groups until the commit, and insert missing ones. ``keep`` only prevents deletion."""
     rows = {
-        one.group_key: {"key": one.group_key, "text": one.text, "capacity": one.capacity} for one in wanted
+        one.group_key: {"key": one.group_key, "text": one.text, "capacity": one.capacity} for one in requests
     }
     found = row_locks.lock(tx, concurrency_group, list(rows.values()), key_share=keep)
     for key in sorted(rows):
@@ -101,34 +97,34 @@ def lock_groups(tx: Tx, wanted: Iterable[SlotRequest], *, keep: bool = False) ->
             )
 
 
-def enqueue(tx: Tx, wanted: Iterable[tuple[Mapping[str, Any], SlotRequest, datetime, bool]]) -> None:
-    """Put executions in line: (row, place, queue_at, whether it is in at once) each. The lanes must be made."""
+def enqueue(tx: Tx, requests: Iterable[tuple[Mapping[str, Any], SlotRequest, datetime, bool]]) -> None:
+    """Insert slots: (execution row, request, queue_at, taken at once). The rows of the groups must exist."""
     tx.insert(
         slot,
         [
             {
-                "group_key": place.group_key,
+                "group_key": request.group_key,
                 "execution_id": row["id"],
-                "rule": place.rule,
-                "capacity": place.capacity,
+                "rule": request.rule,
+                "capacity": request.capacity,
                 "position": row["event_id"] or row["id"],
-                "queue_at": moment,
+                "queue_at": at,
                 "taken_at": tx.now if taken else None,
             }
-            for row, place, moment, taken in wanted
+            for row, request, at, taken in requests
         ],
     )
     tx.wake("flow")
 
 
 def release(tx: Tx, execution_id: str) -> None:
-    """An execution has ended: give all its places back."""
+    """Release all slots of an execution that has ended."""
     tx.execute(_RELEASE, {"id": execution_id})
     tx.wake("flow")
 
 
 def release_for_retry(tx: Tx, execution_id: str) -> None:
-    """An execution waits for its next try: what it holds by concurrency limits is free, and it stands in line again."""
+    """Release the slots of concurrency limits while an execution waits for its retry. It queues for them again."""
     freed = tx.execute(
         sa.update(slot)
         .where(slot.c.execution_id == execution_id, slot.c.rule != OVERLAP_RULE)
@@ -140,164 +136,18 @@ def release_for_retry(tx: Tx, execution_id: str) -> None:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    """When the next one that is held may stand in line; None when no time has to pass."""
+    """The earliest ``run_at`` in the future among waiting executions; None when there is none."""
     return tx.scalar(_NEXT_DUE, {"now": tx.now})
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """One that could start now, as the line stands: its places as (lane, how many are in, capacity)."""
-
-    id: str
-    groups: tuple[tuple[str, int, int], ...]
-
-
-def can_assign_slots(tx: Tx) -> bool:
-    """Whether somebody could be let in. A look that locks nothing."""
-    return bool(_find_candidates(tx, routing_queue.first_unrouted(tx), 1))
-
-
 def waiting_trigger_ids(tx: Tx) -> list[str]:
-    """The ids of the triggers whose executions are held."""
+    """The ids of triggers with executions that wait for a slot."""
     return list(tx.execute(_TRIGGERS).scalars())
 
 
-def assign_slots(tx: Tx, limit: int) -> list[str]:
-    """Let in up to ``limit`` of those that wait. Returns their ids."""
-    # Before the line is read: who is routed in between is then seen in it.
-    first = routing_queue.first_unrouted(tx)
-    locked = None
-    if tx.dialect == "postgresql":
-        keys = sorted({key for one in _find_candidates(tx, first, limit) for key, _, _ in one.groups})
-        locked = set(tx.execute(_LOCKED, {"keys": keys}).scalars()) if keys else set()
-    # Read again under the locks: nobody else lets anybody in now.
-    chosen = _fitting(_find_candidates(tx, first, limit), locked)
-    return _assign_slots(tx, chosen)
-
-
-def _fitting(waiters: Sequence[_Candidate], locked: set[str] | None) -> list[str]:
-    """Those that fit in together, in their order. A pure function."""
-    more: dict[str, int] = defaultdict(int)
-    chosen: list[str] = []
-    for one in waiters:
-        if locked is not None and not all(key in locked for key, _, _ in one.groups):
-            continue
-        if all(taken + more[key] < capacity for key, taken, capacity in one.groups):
-            chosen.append(one.id)
-            for key, _, _ in one.groups:
-                more[key] += 1
-    return chosen
-
-
-def _assign_slots(tx: Tx, ids: Sequence[str]) -> list[str]:
-    if not ids:
-        return []
-    # Those that somebody else is changing (cancelling, expiring) are left for the next time. Executions before
-    # slots, as everybody who ends one takes them.
-    mine = list(tx.execute(_LOCK_WAITING, {"ids": ids}).scalars())
-    if mine:
-        tx.execute(_ASSIGN_SLOTS, {"ids": mine, "now": tx.now})
-        tx.execute(_MARK_READY, {"ids": mine})
-        tx.wake("executions")
-    return mine
-
-
-def _find_candidates(tx: Tx, first: str | None, limit: int) -> list[_Candidate]:
-    """Those that are due and for whom every lane has room, in their order; the lanes are not locked by this.
-
-    ``first`` is the first event that is not routed: who comes after it may not start yet.
-    """
-    given = {"now": tx.now, "limit": limit}
-    rows = tx.rows(_FREE, given) if first is None else tx.rows(_FREE_BEFORE, {**given, "first": first})
-    found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-    for row in rows:
-        found[row["execution_id"]].append((row["group_key"], row["taken"], row["capacity"]))
-    return [_Candidate(id_, tuple(lanes)) for id_, lanes in found.items()]
-
-
-def _free(*, behind: bool) -> Any:
-    """The statement of :func:`_waiters`; with ``behind`` some events are not routed."""
-    load = (
-        sa.select(slot.c.group_key, sa.func.count().label("taken"))
-        .where(sa.text("slot.taken_at IS NOT NULL"))
-        .group_by(slot.c.group_key)
-        .cte("load")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
-    )
-    taken = sa.func.coalesce(load.c.taken, 0)
-    # Most lanes are full most of the time: who stands in one of them need not be looked at.
-    room = (
-        sa.select(slot.c.group_key)
-        .outerjoin(load, load.c.group_key == slot.c.group_key)
-        .where(sa.text("slot.taken_at IS NULL"))
-        .group_by(slot.c.group_key, load.c.taken)
-        .having(sa.func.max(slot.c.capacity) > taken)
-        .cte("room")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
-    )
-    needed = slot.alias("needed")
-    due = [
-        sa.text("slot.taken_at IS NULL"),
-        slot.c.group_key.in_(sa.select(room.c.group_key)),
-        WAITING_FOR_SLOT,
-        execution.c.run_at <= _NOW,
-        sa.or_(
-            execution.c.expires_at.is_(None),
-            execution.c.expires_at > _NOW,
-            execution.c.started_at.is_not(None),
-        ),
-    ]
-    if behind:
-        due.append(slot.c.position <= sa.bindparam("first", type_=slot.c.position.type))
-    line = (
-        sa.select(
-            slot.c.execution_id,
-            slot.c.group_key,
-            slot.c.queue_at,
-            slot.c.position,
-            slot.c.capacity,
-            taken.label("taken"),
-            sa.func.row_number()
-            .over(partition_by=slot.c.group_key, order_by=(slot.c.queue_at, slot.c.position))
-            .label("place"),
-        )
-        .join(execution, execution.c.id == slot.c.execution_id)
-        .outerjoin(load, load.c.group_key == slot.c.group_key)
-        .where(*due)
-        .cte("line")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
-    )
-    blocked = sa.or_(line.c.taken >= line.c.capacity, sa.and_(line.c.capacity == 1, line.c.place > 1))
-    free = (
-        sa.select(line.c.execution_id)
-        .group_by(line.c.execution_id, line.c.queue_at, line.c.position)
-        .having(
-            sa.func.max(sa.case((blocked, 1), else_=0)) == 0,
-            # None of its lanes is missing in the line.
-            sa.func.count()
-            == sa.select(sa.func.count())
-            .select_from(needed)
-            .where(needed.c.execution_id == line.c.execution_id, needed.c.taken_at.is_(None))
-            .scalar_subquery(),
-        )
-        .order_by(line.c.queue_at, line.c.position)
-        .limit(sa.bindparam("limit", type_=sa.Integer))
-        .cte("free")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
-    )
-    return (
-        sa.select(line.c.execution_id, line.c.group_key, line.c.taken, line.c.capacity)
-        .join(free, free.c.execution_id == line.c.execution_id)
-        .order_by(line.c.queue_at, line.c.position, line.c.group_key)
-    )
-
-
-# Asked in every turn of flow control: built once.
+# For every round of flow control: built once.
 _NOW = sa.bindparam("now", type_=Instant)
-_IDS = sa.bindparam("ids", expanding=True, type_=Id)
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
-_FREE = _free(behind=False)
-_FREE_BEFORE = _free(behind=True)
 _RELEASE = sa.delete(slot).where(slot.c.execution_id == sa.bindparam("id", type_=Id))
 _UPDATE_CAPACITY = (
     sa.update(slot)
@@ -331,27 +181,10 @@ _EMPTY = (
 )
 _NEXT_DUE = sa.select(sa.func.min(execution.c.run_at)).where(WAITING_FOR_SLOT, execution.c.run_at > _NOW)
 _TRIGGERS = sa.select(execution.c.trigger_id).distinct().where(WAITING_FOR_SLOT)
-_LOCKED = (
-    sa.select(concurrency_group.c.key)
-    .where(concurrency_group.c.key.in_(sa.bindparam("keys", expanding=True)))
-    .order_by(concurrency_group.c.key)
-    .with_for_update(key_share=True, skip_locked=True)
-)
-_LOCK_WAITING = (
-    sa.select(execution.c.id)
-    .where(execution.c.id.in_(_IDS), WAITING_FOR_SLOT)
-    .order_by(execution.c.id)
-    .with_for_update(skip_locked=True)
-)
-_ASSIGN_SLOTS = (
-    sa.update(slot).where(slot.c.execution_id.in_(_IDS), slot.c.taken_at.is_(None)).values(taken_at=_NOW)
-)
-_MARK_READY = sa.update(execution).where(execution.c.id.in_(_IDS)).values(waiting_for_slot=False)
 
 
 def update_capacities(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:
-    """A trigger's limits are now these, by rule: they hold for what waits already. A rule that is not there any more
-    holds nobody back."""
+    """Apply a trigger's changed limits, by rule, to executions that already wait. A removed rule has no limit."""
     for rule in (0, 1, OVERLAP_RULE):
         given = {"trigger": trigger_id, "of": rule, "most": capacities.get(rule, UNLIMITED)}
         if tx.execute(_UPDATE_CAPACITY, given).rowcount:
@@ -359,14 +192,13 @@ def update_capacities(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) ->
 
 
 def sweep(tx: Tx, limit: int) -> int:
-    """Give back the places of executions that have ended, whatever went wrong there, and delete lanes that nobody is
-    in. Returns how many."""
+    """Delete slots that ended executions left behind, and groups without slots. Returns the number of rows."""
     done = tx.execute(_ENDED, {"limit": limit}).rowcount
     if done:
         tx.wake("flow")
     keys = list(tx.execute(_EMPTY, {"limit": limit}).scalars())
     if keys:
-        # Asked again under the locks: somebody may have come in before them.
+        # Checked again under the locks: a slot may have been inserted before them.
         done += tx.execute(
             sa.delete(concurrency_group).where(concurrency_group.c.key.in_(keys), sa.not_(_USED))
         ).rowcount
@@ -374,7 +206,7 @@ def sweep(tx: Tx, limit: int) -> int:
 
 
 def count_waiting(tx: Tx) -> dict[str, int]:
-    """How many stand in line, for ``concurrency`` and for ``overlap``."""
+    """The number of waiting slots, for ``concurrency`` and for ``overlap``."""
     control = sa.case((slot.c.rule == OVERLAP_RULE, "overlap"), else_="concurrency")
     return tx.pairs(
         sa.select(control, sa.func.count()).where(sa.text("slot.taken_at IS NULL")).group_by(control)
@@ -382,8 +214,8 @@ def count_waiting(tx: Tx) -> dict[str, int]:
 
 
 def slots_of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
-    """The places of an execution: ``lane`` as people read it, ``capacity``, ``taken_at``, and ``ahead``, the number of
-    those that stand before it."""
+    """The slots of an execution: readable ``group``, ``capacity``, ``taken_at``, ``ahead`` (the number of waiting slots
+    before it) and ``running`` (the number of taken slots)."""
     other = slot.alias()
     before = (
         sa.select(sa.func.count())
@@ -395,7 +227,7 @@ def slots_of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
         )
         .scalar_subquery()
     )
-    inside = (
+    running = (
         sa.select(sa.func.count())
         .select_from(other)
         .where(other.c.group_key == slot.c.group_key, other.c.taken_at.is_not(None))
@@ -407,7 +239,7 @@ def slots_of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
             slot.c.capacity,
             slot.c.taken_at,
             before.label("ahead"),
-            inside.label("running"),
+            running.label("running"),
         )
         .join(concurrency_group, concurrency_group.c.key == slot.c.group_key)
         .where(slot.c.execution_id == execution_id)

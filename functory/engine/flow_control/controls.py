@@ -1,12 +1,12 @@
-"""Flow control as the engine applies it: what a trigger says of one match, with every key worked out.
+"""Flow control of one match, as the engine applies it: a trigger's controls with all keys evaluated.
 
-The ``triggers`` package reads a trigger's ``flow`` and evaluates its CEL; what arrives here is plain data. The
+The ``triggers`` package reads a trigger's ``flow`` and evaluates its CEL; this module has plain data. The
 semantics are Inngest's (its documentation of flow control, 2026), the overlap policies Temporal's (schedule.proto).
 
-The order, for one match: guards that need no rows → idempotency → rate limit → (debounce, batch, composite: it
-waits in a bucket, see ``engine.flow_control.buffers``) → target, input, budget, rate guard
-(``engine.triggers.admission``) → singleton and
-overlap → throttle → lanes, priority, expiry (``functory.engine.triggers.launch``).
+The order, for one match: guards without rows → idempotency → rate limit → (debounce, batch, composite: it waits in a
+buffer, see ``functory.engine.flow_control.buffers``) → target, input, budget, rate guard
+(``functory.engine.triggers.admission``) → singleton and overlap → throttle → concurrency, priority, expiry
+(``functory.engine.triggers.launch``).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Literal
 
 from functory.engine.serialization import json_codec
 
-# Temporal's six (CANCEL_OTHER and TERMINATE_OTHER act on what is open; the others on the newcomer).
+# Temporal's six. CANCEL_OTHER and TERMINATE_OTHER act on open executions, the others on the new match.
 OverlapPolicy = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"]
 
-# Whose executions count together in a concurrency limit.
+# The executions that a concurrency limit counts together.
 ConcurrencyScope = Literal["trigger", "function", "global"]
 
-# What a BUFFER_ALL line holds at the most (Temporal's limit of buffered starts).
+# Executions that BUFFER_ALL lets wait at most (Temporal's limit of buffered starts).
 MAX_BUFFERED = 1000
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key's value: hashed for the database, and as people read it. Equal hashes are the same key."""
+    """A key's value: a hash for the database, and readable text. Equal hashes are the same key."""
 
     hash: str
     text: str
@@ -47,7 +47,7 @@ NO_KEY = Key("", "")
 
 @dataclass(frozen=True)
 class IdempotencyKey:
-    """Idempotency: one firing a key within ``window`` seconds; the first wins."""
+    """Idempotency: one firing per key within ``window`` seconds; the first match wins."""
 
     key: Key
     window: float
@@ -55,7 +55,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True)
 class RateLimit:
-    """A rate as GCRA has it: ``limit`` in ``period`` seconds, ``burst`` of them at once."""
+    """A rate limit of GCRA: ``limit`` in ``period`` seconds, ``burst`` of them at once."""
 
     key: Key
     limit: int
@@ -65,7 +65,7 @@ class RateLimit:
 
 @dataclass(frozen=True)
 class ConcurrencyLimit:
-    """A concurrency limit: of all executions with this key in its scope, ``capacity`` run at a time."""
+    """A concurrency limit: at most ``capacity`` executions with this key in its scope run at once."""
 
     key: Key
     capacity: int
@@ -74,7 +74,7 @@ class ConcurrencyLimit:
 
 @dataclass(frozen=True)
 class Overlap:
-    """What to do when an execution of the same key is still open. ``reason`` is recorded where one is skipped."""
+    """The policy for a match while an execution of the same key is open. ``reason`` is recorded for a skipped match."""
 
     key: Key
     policy: OverlapPolicy
@@ -83,15 +83,15 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Controls:
-    """All that a trigger's flow control says of one match."""
+    """All controls of a trigger for one match."""
 
     idempotency: IdempotencyKey | None = None
     rate_limit: RateLimit | None = None
     throttle: RateLimit | None = None
     concurrency_limits: tuple[ConcurrencyLimit, ...] = ()
     overlap: Overlap | None = None
-    priority: float = 0.0  # seconds by which it goes before others (Inngest: -600 to 600)
-    expires_after: float | None = None  # seconds after which it is not started any more
+    priority: float = 0.0  # seconds that it is queued earlier (Inngest: -600 to 600)
+    expires_after: float | None = None  # seconds after which it is no longer started
 
 
 NO_CONTROLS = Controls()

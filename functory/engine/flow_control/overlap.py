@@ -1,13 +1,13 @@
-"""What happens to a match while an execution of the same key is still open: Temporal's six policies, and singletons.
+"""Overlap policies: the decision about a match while an execution of the same key is open.
 
-Of the schedule.proto of Temporal: *skip* starts nothing; *buffer one* starts it right after what runs has ended, and
-at most one waits; *buffer all* lets all wait and runs them one after the other (at most 1000 wait); *cancel other*
-cancels what is open and starts after its end; *terminate other* does so too and starts at once; *allow all* starts in
-any case. A singleton is *skip*, or *cancel other* in its mode cancel.
+Temporal's six policies (its schedule.proto): *skip* starts nothing. *Buffer one* starts it when the running one has
+ended, and at most one waits. *Buffer all* lets all wait and runs them one after the other (at most 1000 wait). *Cancel
+other* cancels open executions and starts after their end. *Terminate other* cancels them and starts at once. *Allow
+all* always starts. A singleton is *skip*, or *cancel other* in its mode cancel.
 
-An execution is open until it has ended for good: one that waits for a retry is. Two routers may meet the events of a
-key in another order than they came: what cancels, cancels what is older, and a match that is older than what is open
-is dropped, so that it is the newest that stays.
+An execution is open until it has ended for good, and also while it waits for a retry. Two routers may see the events of
+a key in another order than they were written. A cancelling match therefore cancels older executions only, and a match
+that is older than an open execution is dropped: the newest stays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functory.engine.flow_control.controls import MAX_BUFFERED, OverlapPolicy
 
 @dataclass(frozen=True)
 class OpenExecution:
-    """An open execution of a key: the event that it was started by, and whether it may run or still waits in line."""
+    """An open execution of a key. ``position`` is the event that started it; ``has_slot`` is false while it waits."""
 
     id: str
     position: str
@@ -30,9 +30,9 @@ class OpenExecution:
 
 @dataclass(frozen=True)
 class OverlapDecision:
-    """``now``: it starts. ``wait``: it stands in line. ``drop``: it does not run, because of ``detail``.
+    """``now``: the match starts. ``wait``: it queues. ``drop``: it does not run, because of ``detail``.
 
-    Whatever it is, ``cancel`` are the open executions that have to end.
+    With each action, the open executions ``cancel_ids`` have to end.
     """
 
     action: Literal["now", "wait", "drop"]
@@ -41,7 +41,7 @@ class OverlapDecision:
 
 
 def decide(policy: OverlapPolicy, position: str, others: Sequence[OpenExecution]) -> OverlapDecision:
-    """The answer for a match of the event ``position`` beside the ``others`` of its key. A pure function."""
+    """The decision about a match of the event ``position`` beside open executions of its key. A pure function."""
     if policy == "allow_all":
         return OverlapDecision("now")
     running = [one for one in others if one.has_slot]
@@ -53,7 +53,7 @@ def decide(policy: OverlapPolicy, position: str, others: Sequence[OpenExecution]
             else OverlapDecision("now")
         )
     if policy == "buffer_one":
-        # Where nothing runs the first of the line is about to.
+        # While none runs, the first waiting one is about to start.
         if len(waiting) > (0 if running else 1):
             return OverlapDecision("drop", detail=_because(waiting[-1], "waits already"))
         return OverlapDecision("wait")

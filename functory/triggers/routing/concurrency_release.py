@@ -8,7 +8,7 @@ import structlog
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.events import store as event_store
-from functory.engine.flow_control import concurrency, rate_limits
+from functory.engine.flow_control import concurrency, rate_limits, slot_assignment
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -49,7 +49,7 @@ class ConcurrencyRelease:
             changed = trigger_store.set_version(tx) != self._limits_version and bool(
                 concurrency.waiting_trigger_ids(tx)
             )
-            grant = changed or concurrency.can_assign_slots(tx)
+            grant = changed or slot_assignment.can_assign_slots(tx)
         more = self._cancel() if cancel else False
         return (self._grant() if grant else False) or more
 
@@ -88,7 +88,7 @@ class ConcurrencyRelease:
     def _grant(self) -> bool:
         with self._database.write() as tx:
             self._apply_limits(tx)
-            return bool(concurrency.assign_slots(tx, BATCH))
+            return bool(slot_assignment.assign_slots(tx, BATCH))
 
     def _apply_limits(self, tx: Tx) -> None:
         """Let the limits of triggers as they are now hold for what waits already."""

@@ -32,10 +32,10 @@ def source(world: "World") -> str:
 def test_an_arrival_is_known_until_its_receipt_is_forgotten(world: "World"):
     assert arrive(world, "one") is not None
     world.advance(MONTH.total_seconds() - 60)
-    assert retention.delete_expired(world.database, MONTH) == {"receipt": 0, "schedule_tick": 0}
+    assert retention.delete_expired(world.database, MONTH) == {"delivery_receipt": 0, "schedule_tick": 0}
     assert arrive(world, "one") is None
     world.advance(120)
-    assert retention.delete_expired(world.database, MONTH)["receipt"] == 1
+    assert retention.delete_expired(world.database, MONTH)["delivery_receipt"] == 1
     assert arrive(world, "one") is not None
     assert len(world.rows(schema.event, schema.event.c.type == "order.created")) == 2
 
@@ -45,7 +45,7 @@ def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
         arrive(world, f"old {number}")
     world.advance(MONTH.total_seconds() + 1)
     arrive(world, "young")
-    counts = [retention.delete_expired(world.database, MONTH, 2)["receipt"] for _ in range(4)]
+    counts = [retention.delete_expired(world.database, MONTH, 2)["delivery_receipt"] for _ in range(4)]
     assert counts == [2, 2, 1, 0]
     assert [row["key"] for row in world.rows(schema.delivery_receipt)] == ["young"]
 

@@ -453,7 +453,7 @@ def test_whatever_is_left_open_nothing_open_is_lost_and_every_kept_tree_is_whole
                 assert all(
                     row["finished_at"] is not None and row["finished_at"] < limit for row in rows["execution"]
                 )
-                assert rows["hold"] == []
+                assert rows["buffered_match"] == []
             assert any(gone) or len(after) == len(before)
 
 
