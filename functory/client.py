@@ -100,8 +100,8 @@ class Functory:
 
     @cached_property
     def schedules(self) -> Schedules:
-        """Schedules and what belongs to them. As with all that follows: most commands need none of it, and loading
-        it costs them more than their work."""
+        """Schedules. Loaded on first use, like the properties below: most commands need none of them, and importing
+        them would cost more than the command's work."""
         from functory.schedules import Schedules
 
         return Schedules(self)
@@ -144,7 +144,7 @@ class Functory:
                 from functory.roles.services import EmbeddedRoles
 
                 if not structlog.is_configured():
-                    # A plain script: what the roles have to say must not mix with what it prints.
+                    # A plain script: log messages of the roles must not mix with its output.
                     log_config.configure("warning")
 
                 embedded = EmbeddedRoles(self.database, self.settings, self.runner)
@@ -156,11 +156,11 @@ class Functory:
 
     @property
     def health(self) -> dict[str, bool]:
-        """Role by role, whether it works; empty for a client."""
+        """Health of each background service by name; empty for a client."""
         return self._embedded.health if self._embedded is not None else {}
 
     def close(self) -> None:
-        """Stop the roles and close the database. What still runs is given back, nothing is lost."""
+        """Stop the roles and close the database. Running executions are released; nothing is lost."""
         with self._lock:
             embedded, self._embedded = self._embedded, None
         if embedded is not None:
@@ -188,8 +188,8 @@ class Functory:
                 author=self.author,
                 **collect_limits(declared),
             )
-            for told in self.pending(row):
-                warnings.warn(f"{row['name']} v{row['number']}: {told}", stacklevel=2)
+            for missing in self.pending(row):
+                warnings.warn(f"{row['name']} v{row['number']}: {missing}", stacklevel=2)
             if row["environment_error"]:
                 warnings.warn(
                     f"{row['name']} v{row['number']} is saved, but not active: {row['environment_error']}",
@@ -202,7 +202,7 @@ class Functory:
         return decorate(function) if function is not None else decorate
 
     def pending(self, version: Mapping[str, Any]) -> list[str]:
-        """What a version declares and does not have yet, a line each with the command that allows it."""
+        """Return the grants that a version declares and does not have yet, each with the command that allows it."""
         _, waiting = self.grant_approvals.effective_and_pending(version)
         return grants.warnings(version["name"], version["number"], waiting)
 
@@ -260,7 +260,7 @@ class Functory:
         since: datetime,
         progress: Callable[[int], None] | None = None,
     ) -> backtest.Comparison:
-        """What trigger ``name``, or a ``draft`` definition of it, would have done with the events since ``since``.
+        """Decide again about the events since ``since``, for trigger ``name`` or a ``draft`` definition of it.
 
         Nothing is run. With both, the result holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
         """
@@ -281,7 +281,7 @@ class Functory:
         return backtest.run(tried, other, rows, self.settings, progress=progress)
 
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
-        """Run once what a guard, a pause or a wrong input had stopped. Raises :class:`Conflict`."""
+        """Fire once a match that a guard, a pause or a wrong input suppressed. Raises :class:`Conflict`."""
 
         from functory.triggers import definition
 
@@ -355,7 +355,7 @@ class Functory:
 
 
 def capture_source(function: Callable[..., Any], dependency_names: frozenset[str]) -> str:
-    """The stored source of a function: what it uses of its file, then itself without the decorator.
+    """Return the source to store: the parts of its file that a function uses, then the function without the decorator.
 
     Raises :class:`Invalid` when there is no source text (a lambda, a function typed at a prompt).
     """

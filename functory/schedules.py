@@ -35,7 +35,7 @@ KIND = "schedule"
 # Ticks of one backfill: as many as a line of buffered starts holds (Temporal's limit).
 MAX_BACKFILL_TICKS = 1000
 
-# A backfill loses nothing unless it is told to: of many ticks at once ``skip`` would run the first alone.
+# By default a backfill runs every time: ``skip`` would run only the first of many at once.
 BACKFILL_OVERLAP = "buffer_all"
 
 MAX_NEXT_TIMES = 1000
@@ -56,7 +56,7 @@ class Backfill:
 
 
 class Engine(Protocol):
-    """What schedules need of :class:`functory.client.Functory`."""
+    """The part of :class:`functory.client.Functory` that schedules use."""
 
     author: str
     database: Database
@@ -86,8 +86,8 @@ class Schedules:
     ) -> dict[str, Any]:
         """Save a schedule, and with ``function`` the trigger that runs it with ``input`` (a template).
 
-        ``config`` are the fields of :class:`triggers.sources.schedules.Config`. Without a ``function`` a trigger
-        that is there stays. Returns what :meth:`get` does and ``created``: whether anything was saved. Raises
+        ``config`` are the fields of :class:`functory.triggers.sources.schedules.ScheduleConfig`. Without ``function`` an
+        existing trigger stays. Returns what :meth:`get` does and ``created``: whether anything was saved. Raises
         :class:`Invalid`, :class:`Conflict`.
         """
         if input is not None and function is None:
@@ -129,7 +129,7 @@ class Schedules:
         return rows
 
     def calendar(self, name: str) -> Calendar:
-        """Its times, to be asked. Raises :class:`NotFound`."""
+        """Return the calendar of a schedule. Raises :class:`NotFound`."""
         return self._stored_config(self._engine.sources.get(KIND, name)).calendar
 
     def next(self, name: str, count: int = 10, *, after: datetime | None = None) -> list[dict[str, Any]]:
@@ -276,7 +276,7 @@ class Schedules:
         try:
             return self._stored_config(row).when
         except Invalid:
-            # A zone that this machine does not have, say: the ticker tells of it, and the list shows the others.
+            # For example an unknown time zone: the ticker records the problem, and the list shows the other schedules.
             return "cannot be read"
 
     def _with_times(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -359,7 +359,7 @@ def _function_name(trigger: Mapping[str, Any] | None) -> str | None:
 
 
 def _parse_overlap(value: str | None) -> str | None:
-    """A policy as it is written: ``buffer-all`` as well. Raises :class:`Invalid`."""
+    """Parse an overlap policy; ``buffer-all`` is accepted too. Raises :class:`Invalid`."""
     if value is None:
         return None
     policy = value.replace("-", "_").lower() if isinstance(value, str) else value

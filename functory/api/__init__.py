@@ -1,7 +1,7 @@
 """HTTP: the application of the server role.
 
-``create_app(functory)`` is an ordinary ASGI application, for ``functory server`` and for whoever has an
-ASGI server already. It offers the health of the deployment and the metrics of its process.
+``create_app(functory)`` is an ordinary ASGI application, for ``functory server`` and for any other
+ASGI server. It offers the health of the deployment and the metrics of its process.
 """
 
 from __future__ import annotations

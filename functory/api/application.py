@@ -30,7 +30,7 @@ def create_app(functory: Functory) -> FastAPI:
         "/readyz", tags=["health"], responses={503: {"description": "Something that is needed is away."}}
     )
     def readyz(response: Response) -> dict[str, object]:
-        """Whether work can be taken: each part with ``ok`` and, when it is not, why.
+        """Report readiness: each part with ``ok``, and ``why`` for a part that is not.
 
         ``degraded`` are the parts that are away and that work goes on without: nobody is to be sent away for them.
         """

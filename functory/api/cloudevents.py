@@ -31,7 +31,7 @@ from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.api")
 
-# What an envelope may take beside its data.
+# Size of an envelope without its data.
 ENVELOPE_BYTES = 65_536
 # Faults of a batch that are listed in an answer.
 MAX_LISTED_ERRORS = 100
@@ -114,7 +114,7 @@ def content_mode(headers: Sequence[tuple[str, str]]) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address is one of this machine alone."""
+    """True for the name or address of a loopback interface."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,5 +1,4 @@
-"""What ``/readyz`` asks: database, schema, broker, how workers confine functions, and in an embedded process its
-loops."""
+"""Checks behind ``/readyz``: database, schema, broker, sandbox, and in an embedded process its services."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ from functory.engine.executions import worker_registry
 # A probe may come every second from several sides; a broker is not to be connected to so often.
 CACHE_SECONDS = 3.0
 
-# What is written is taken in and carried out without a broker: workers claim it by themselves.
+# Events and executions need no broker: workers claim from the database.
 OPTIONAL_CHECKS = frozenset({"broker"})
 
 CheckResult = dict[str, Any]
 
 
 class Health:
-    """The parts of one deployment, each asked at most once in a few seconds; many threads may ask."""
+    """Checks the parts of a deployment, each at most once in a few seconds. Safe for many threads."""
 
     def __init__(self, functory: Functory) -> None:
         self._functory = functory

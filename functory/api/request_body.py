@@ -19,10 +19,10 @@ async def read(request: Request, max_bytes: int, timeout: float = READ_TIMEOUT_S
     """
     encodings = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
     if encodings not in ("", "identity"):
-        # A few bytes may unpack to gigabytes, and signatures are of what was sent.
+        # A few bytes can unpack to gigabytes, and signatures cover the bytes that were sent.
         raise HTTPException(415, "compressed bodies are not read", {"accept-encoding": "identity"})
-    told = request.headers.get("content-length", "0")
-    if not told.isdecimal() or int(told[:20]) > max_bytes:
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length[:20]) > max_bytes:
         raise _too_large(max_bytes)
     found = bytearray()
     try:
@@ -36,7 +36,7 @@ async def read(request: Request, max_bytes: int, timeout: float = READ_TIMEOUT_S
             408, f"the body did not come within {timeout:g} seconds", {"connection": "close"}
         ) from None
     except ClientDisconnect:
-        # Nobody hears the answer; without one it would count as a defect.
+        # The client is gone; a request without any answer would count as a defect.
         raise HTTPException(400, "the sender went away") from None
     return bytes(found)
 

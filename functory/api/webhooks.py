@@ -1,4 +1,4 @@
-"""``POST /webhooks/NAME``: what others send, handed to the door (``functory.triggers.sources.webhooks``)."""
+"""``POST /webhooks/NAME``: passes requests to :mod:`functory.triggers.sources.webhooks.receiver`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command tree: loads a noun when it is named, and turns every error into its exit status."""
+"""Command tree: loads a noun when it is used, and turns every error into its exit status."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from typer.core import TyperGroup
 from functory.cli import command_index
 from functory.terminal import errors
 
-# Typer keeps its parser's classes to itself; this one is public, and the others are its bases.
+# Typer does not export its parser's classes; BadParameter is public and derives from them.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 class LazyGroup(TyperGroup):
-    """The top level: its commands are imported when they are asked for."""
+    """Top-level group: imports a command when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names for the completion."""
+        """Return the names, for the completion."""
         return [entry.name for entry in command_index.entries()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by name or alias; None for an unknown one."""
+        """Return a command by name or alias; None for an unknown name."""
         entry = command_index.find(cmd_name)
         return None if entry is None else load_command(entry)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As the base class, with a suggestion for a misspelt name."""
+        """Resolve a command, with a suggestion for a misspelt name."""
         if args and command_index.find(args[0]) is None and not args[0].startswith("-"):
             known = [name for entry in command_index.entries() for name in (entry.name, *entry.aliases)]
             near = difflib.get_close_matches(args[0], known, 1)
@@ -42,7 +42,7 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """The page of the catalogue."""
+        """Write the help page of the command index."""
         formatter.write(command_index.help_text())
 
 
@@ -99,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
         errors.print_interrupted()
         return errors.EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; Python must not complain again at its exit.
+        # The reader (head, less) has closed the pipe; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.EXIT_PIPE_CLOSED
     except UsageError as error:

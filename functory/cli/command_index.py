@@ -1,4 +1,4 @@
-"""What commands there are: the one list behind the help page, the lazy imports and the completion.
+"""Index of commands: one list for the help page, the lazy imports and the completion.
 
 It imports no library, so that ``functory --help`` answers at once.
 """
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """A command of the top level. ``attribute`` of ``module`` is a Typer app (``app``) or one function.
+    """A top-level command. ``attribute`` of ``module`` is a Typer app (``app``) or one function.
 
-    ``verb`` is set for an abbreviation of a noun's verb; such an entry is that verb.
+    ``verb`` makes the entry an abbreviation for one verb of a noun.
     """
 
     name: str
@@ -25,7 +25,7 @@ class CommandEntry:
 
     @property
     def is_installed(self) -> bool:
-        """Whether this installation has the module."""
+        """True when this installation has the module."""
         return importlib.util.find_spec(self.module) is not None
 
 
@@ -88,17 +88,17 @@ PURPOSE = "An event-driven engine for Python functions that live in a database."
 
 
 def entries() -> list[CommandEntry]:
-    """The commands that this installation has, in the order of the help page."""
+    """Return the installed commands in the order of the help page."""
     return [entry for section in SECTIONS.values() for entry in section if entry.is_installed]
 
 
 def find(name: str) -> CommandEntry | None:
-    """A command by its name or alias."""
+    """Return a command by name or alias."""
     return next((entry for entry in entries() if name == entry.name or name in entry.aliases), None)
 
 
 def help_text() -> str:
-    """The page of ``functory --help``."""
+    """Return the page of ``functory --help``."""
     lines = ["Usage: functory COMMAND …", "", PURPOSE]
     for title, section in SECTIONS.items():
         present = [entry for entry in section if entry.is_installed]

@@ -1,13 +1,13 @@
 """The command line: nouns, then verbs. ``main`` is the console script ``functory``.
 
-The rules that every command keeps (``docs/reference/cli.md`` tells them to users):
+The rules that every command keeps (``docs/reference/cli.md`` has them for users):
 
 - data goes to stdout; messages, warnings, progress and errors to stderr;
 - tables for people, tab-separated lines in a pipe, JSON with ``--json``, ids alone with ``-q``;
 - an error is ``error: what``, then why, then ``try:``; the exit status is the error's ``code``.
 
 Importing this module costs nothing: help and version are answered from ``command_index`` without any
-library, a command imports its own noun, and a noun imports the engine only when it is run.
+library, a command imports its own noun, and a noun imports the engine only when a command runs.
 """
 
 from __future__ import annotations

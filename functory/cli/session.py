@@ -1,4 +1,4 @@
-"""One command's engine: opened from the settings, closed at the end whatever happened."""
+"""Engine of one command: opened from the settings, always closed at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def engine(*, start: bool = False) -> Iterator[Functory]:
-    """The engine by the settings. With ``start`` its roles run here (embedded mode only).
+    """Open the engine of the settings. With ``start`` its roles run in this process (embedded mode only).
 
     Raises :class:`Invalid` for wrong settings, :class:`Unavailable` without a database, and
     :class:`Conflict` for a database of another schema.
@@ -39,7 +39,7 @@ def engine(*, start: bool = False) -> Iterator[Functory]:
 
 
 def log_to_stderr() -> None:
-    """Warnings of the libraries go to stderr, a line each: stdout belongs to the answer."""
+    """Send log messages to stderr, one line each: stdout is for results."""
     import structlog
 
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s: %(message)s")
@@ -51,7 +51,7 @@ def log_to_stderr() -> None:
 
 
 def _one_line(logger: Any, method: str, entry: MutableMapping[str, Any]) -> str:
-    """A log entry as a message to people: ``warning: what: name value, name value``."""
+    """Format a log entry as ``warning: what: name value, name value``."""
     level, what, trace = entry.pop("level"), entry.pop("event"), entry.pop("exception", None)
     rest = ", ".join(
         str(value) if name in ("why", "advice", "consequence") else f"{name} {value}"

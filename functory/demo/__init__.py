@@ -1,8 +1,7 @@
 """``functory demo``: the main job on real input, the licence watch.
 
-Everything runs in this process, in a temporary folder that is deleted at the end. What it shows is checked:
-when an event is lost, the bad version stays active or the guard does not stop the loop, the demo says so
-and ends with 1.
+Everything runs in this process, in a temporary folder that is deleted at the end. The demo checks its results: when an
+event is lost, the bad version stays active or the guard does not stop the loop, it reports the fault and ends with 1.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import structlog
 
 
 def run(*, keep: bool = False, folder: Path | None = None, quiet: bool = False) -> int:
-    """Run the licence watch. Returns 0, or 1 when something did not happen as it should have.
+    """Run the licence watch. Returns 0, or 1 when a check fails.
 
     ``folder`` takes the place of a new temporary one and is never deleted; ``keep`` keeps a temporary one
     and prints what can be tried with it. ``quiet`` prints faults only.
@@ -40,7 +39,7 @@ def run(*, keep: bool = False, folder: Path | None = None, quiet: bool = False) 
 
 @contextmanager
 def _log_into(file: Path) -> Iterator[None]:
-    """Send this process's log into ``file`` meanwhile: the demo says itself what its reader must know."""
+    """Send this process's log into ``file`` inside the block, so that the screen shows only the demo's output."""
     before: dict[str, Any] = structlog.get_config() if structlog.is_configured() else {}
     handler = logging.FileHandler(file)
     before_root = list(logging.root.handlers)

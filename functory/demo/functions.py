@@ -23,8 +23,8 @@ def read_headers(text: str) -> dict[str, list[str]]:
 
 
 def parse_metadata(path: str) -> dict[str, Any]:
-    """Name, version and licence of the package that a METADATA file is about; ``said_in`` names the field that told
-    the licence."""
+    """Name, version and licence of the package that a METADATA file is about; ``said_in`` names the field that
+    contains the licence."""
     fields = read_headers(Path(path).read_text(encoding="utf-8", errors="replace"))
     found = {"package": fields["name"][0], "version": fields["version"][0], "licence": None, "said_in": None}
     for field in ("license-expression", "license"):
@@ -38,7 +38,7 @@ def parse_metadata(path: str) -> dict[str, Any]:
     return found
 
 
-# What an output of parse_metadata must look like to be reported as an output.matched event.
+# Patterns of outputs of parse_metadata that become output.matched events.
 PATTERNS = {
     "copyleft": {
         "licence": [
@@ -51,7 +51,7 @@ PATTERNS = {
 
 
 def review_licence(found: dict[str, Any], pattern: str) -> dict[str, Any]:
-    """What to do about a licence that a pattern has found: one row of the report."""
+    """Return a verdict about a licence that a pattern has found: one row of the report."""
     licence = found["licence"] or "none named"
     if pattern == "missing":
         verdict = "ask the author before you use it"
@@ -63,7 +63,7 @@ def review_licence(found: dict[str, Any], pattern: str) -> dict[str, Any]:
 
 
 def validate_parse_metadata(event: dict[str, Any]) -> dict[str, Any]:
-    """Run the version that an event tells of on the stored samples; fail at the first wrong answer."""
+    """Run the version of an event on the stored samples. Raises at the first wrong result."""
     from functory import call, state
 
     version = event["data"]["version"]
@@ -86,7 +86,7 @@ def roll_back(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def licence_report(event: dict[str, Any]) -> dict[str, Any]:
-    """Keep what each review says; when the schedule is due, write all of it into a file as a table."""
+    """Store each review; when the schedule is due, write all reviews into a file as a table."""
     from functory import state
 
     rows = state.get("rows", {})
@@ -103,7 +103,7 @@ def licence_report(event: dict[str, Any]) -> dict[str, Any]:
     for name in sorted(rows, key=str.lower):
         cells = (str(value).replace("|", "\\|") for value in rows[name].values())
         lines.append("| " + " | ".join(cells) + " |")
-    # Renamed into its place: who reads it meanwhile sees the old one or the new one.
+    # Renamed into its place: a reader sees the old file or the new one.
     file = Path(event["data"]["data"]["file"])
     fresh = file.with_name(f"{event['id']}.part")
     fresh.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,12 +1,12 @@
 """The licence watch: from a file in a folder to a reviewed licence, from a bad update back to a good version.
 
-Three chains run through the engine, and nothing in this module does their work for them:
+The engine runs three chains by itself:
 
     file.created → parse_metadata → output.matched → review_licence → execution.succeeded → licence_report
     schedule.due → licence_report
     function.updated → validate_parse_metadata → execution.failed → roll_back → function.activated ■ guard
 
-What is done out here is what a person would do: put files into the folder, and change a function.
+This module does only what a person would do: it puts files into the folder and changes a function.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from functory.client import Functory, capture_source
 from functory.demo import broken_parser, functions
 from functory.engine.errors import WaitTimeout
 
-# How long anything may take before the demo says that it did not happen.
+# Longest time to wait for one step of the demo.
 WAIT_TIMEOUT_SECONDS = 40.0
-# What the samples look like for which no package of this environment is an example.
+# Sample for licence fields that no package of this environment has.
 MADE_SAMPLE = "Metadata-Version: 2.1\nName: an-older-package\nVersion: 1.0\nLicense: MIT\n"
-# A file that has rested so long is whole.
+# A file that has not changed for this time is complete.
 SETTLE = "100ms"
 REPORT_INTERVAL = "1s"
 
@@ -50,8 +50,8 @@ class LicenceWatch:
         self.inbox = home / "inbox"
         self.samples = home / "samples"
         self.report_file = home / "report" / "licences.md"
-        # In tier A each execution is a user of its own, who reads and writes what anybody may; who else gets to it is
-        # up to the folder around it.
+        # In tier A each execution runs as a user of its own, so the folders need permissions for all users. The folder
+        # around them keeps other users out.
         for folder, mode in ((self.inbox, 0o755), (self.samples, 0o755), (self.report_file.parent, 0o777)):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(mode)
@@ -120,14 +120,14 @@ class LicenceWatch:
         return len(self.engine.sources.list())
 
     def drop_file(self, name: str) -> None:
-        """Put a file into the folder, as anybody might."""
+        """Put a file into the folder, as a user would."""
         _write_readable(self.inbox / name, self.files[name].read_bytes())
 
     def wait_for_event(self, name: str) -> str:
         """Wait for a file's event, and for all that follows from it. Returns its id. Raises :class:`WaitTimeout`."""
         found = self._wait_for(
             lambda: self.engine.events.list(type_="file.created", subject=str(self.inbox / name), limit=1),
-            f"no event told of {name}",
+            f"no event of {name}",
         )
         self.engine.settle(WAIT_TIMEOUT_SECONDS, root_id=found[0]["id"])
         return found[0]["id"]
@@ -140,7 +140,7 @@ class LicenceWatch:
         return [found[kind] for kind in ("ordinary", "copyleft", "missing") if kind in found]
 
     def wait_until_parsed(self, on_progress: Callable[[int], None]) -> None:
-        """Wait until every file is parsed, and all that follows is done; ``told`` hears again and again how many are.
+        """Wait until every file is parsed; ``on_progress`` receives the number of parsed files repeatedly.
 
         Raises :class:`WaitTimeout`.
         """
@@ -171,7 +171,7 @@ class LicenceWatch:
         return len(ordered)
 
     def save_broken_version(self) -> str:
-        """Update ``parse_metadata`` to the broken version. Returns the id of the event that tells of it."""
+        """Update ``parse_metadata`` to the broken version. Returns the id of its event."""
         source = capture_source(broken_parser.parse_metadata, frozenset({"read_headers"}))
         self.engine.functions.update("parse_metadata", source=source, author="demo")
         return self.engine.events.list(type_="function.updated", subject="parse_metadata", limit=1)[0]["id"]
@@ -192,13 +192,13 @@ class LicenceWatch:
         return self._wait_for(ran, "the schedule did not run the report")[0]
 
     def report(self) -> list[dict[str, Any]]:
-        """The rows of the report: what the executions of ``review_licence`` have found, by package."""
+        """Return the rows of the report: results of ``review_licence``, by package."""
         return sorted(
             (row["result"] for row in self._results("review_licence")), key=lambda r: r["package"].lower()
         )
 
     def faults(self, root: str) -> list[str]:
-        """What did not happen as it should have, by the database and by plain calls of the functions."""
+        """Compare the database with plain calls of the functions. Returns the differences."""
         return [*self._wrong_files(), *self._wrong_report(), *self._wrong_update(root)]
 
     def count_stopped_loops(self) -> int:
@@ -212,13 +212,13 @@ class LicenceWatch:
         for event in self._file_events():
             events.setdefault(event["data"]["name"], []).append(event["id"])
         for name, file in self.files.items():
-            told = events.get(name, [])
-            if len(told) != 1:
-                wrong.append(f"{name} became {len(told)} events, expected one")
+            found = events.get(name, [])
+            if len(found) != 1:
+                wrong.append(f"{name} became {len(found)} events, expected one")
                 continue
             ran = [
                 row
-                for row in self.engine.executions.list(root_id=told[0])
+                for row in self.engine.executions.list(root_id=found[0])
                 if row["function"] == "parse_metadata"
             ]
             expected = functions.parse_metadata(str(file))
@@ -276,7 +276,7 @@ class LicenceWatch:
 
     @staticmethod
     def _wait_for(query: Callable[[], Any], what: str) -> Any:
-        """What ``look`` returns once it is something. Raises :class:`WaitTimeout`."""
+        """Call ``look`` until its result is true. Raises :class:`WaitTimeout`."""
         deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
         while True:
             found = query()
@@ -304,7 +304,7 @@ def _write_readable(file: Path, content: bytes) -> None:
 
 
 def _wrote_report(row: dict[str, Any]) -> bool:
-    """Whether an execution of ``licence_report`` has written the file."""
+    """True for an execution of ``licence_report`` that wrote the file."""
     given = next(iter(row["input"].values()), None)
     return isinstance(given, dict) and given.get("type") == "schedule.due"
 

@@ -1,4 +1,4 @@
-"""What the demo prints: steps, events on their way, a table. Colours on a terminal, plain text in a pipe."""
+"""Output of the demo: steps, events on their way, a table. Colours on a terminal, plain text in a pipe."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DemoOutput:
         )
 
     def timeline(self, tops: Sequence[Node]) -> None:
-        """An event and what followed from it, as it travelled; events that started nothing are left out."""
+        """Print an event and its effects in order. Events that started nothing are left out."""
         for top in tops:
             self._timeline_node(top, 0)
 

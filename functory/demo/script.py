@@ -1,4 +1,4 @@
-"""The order in which the demo shows things; what happens is in ``watch``, how it looks in ``screen``."""
+"""Order of the demo: :mod:`functory.demo.licence_watch` acts, :mod:`functory.demo.output` prints."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def _run_chains(watch: LicenceWatch, screen: DemoOutput) -> str:
         screen.timeline(watch.engine.lineage.tree(watch.wait_for_event(name)).nodes)
         screen.line()
     start = time.monotonic()
-    with screen.progress_counter("parsed", len(watch.files)) as told:
+    with screen.progress_counter("parsed", len(watch.files)) as show_progress:
         for name in rest:
             watch.drop_file(name)
-        watch.wait_until_parsed(told)
+        watch.wait_until_parsed(show_progress)
     screen.line(f"… and {len(rest)} more files in {time.monotonic() - start:.1f} s, the same way")
     samples = watch.store_samples()
     screen.title("2. Break a function, and watch it being put right")
@@ -145,10 +145,10 @@ def _totals_line(totals: Mapping[str, int], ticks: int, stopped: int) -> str:
 
 
 def _fail(faults: list[str], folder: Path, kept: bool) -> int:
-    told = [f"error: the demo did not do what it should\n  {fault}" for fault in faults]
+    lines = [f"error: the demo did not do what it should\n  {fault}" for fault in faults]
     log = (folder / "demo.log").read_text().splitlines()[-10:]
     where = f"look into {folder}" if kept else "functory demo --keep"
-    sys.stderr.write("\n".join([*told, *(f"  log: {line}" for line in log), f"try: {where}"]) + "\n")
+    sys.stderr.write("\n".join([*lines, *(f"  log: {line}" for line in log), f"try: {where}"]) + "\n")
     return 1
 
 

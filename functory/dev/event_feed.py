@@ -1,6 +1,6 @@
-"""What happens, one line an event, for the screen of ``functory dev``.
+"""Live feed of ``functory dev``: one line per event.
 
-The lines come from the event rows, so they tell of every process that shares the data file.
+The lines come from the event rows, so the feed covers every process that shares the data file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functory.client import Functory
 from functory.engine.errors import FunctoryError
 from functory.engine.events.store import RESERVED
 
-# Events asked for at a time. In a burst of more, a screen helps nobody: the rest is counted.
+# Events that are read at a time. A larger burst is not shown in full.
 PAGE = 100
 MAX_SEEN_IDS = 2000
 
@@ -38,13 +38,13 @@ class EventFeed:
         self._thread: threading.Thread | None = None
 
     def start(self, show: Callable[[str], None]) -> None:
-        """Show what is written from now on."""
+        """Show events from now on."""
         self._seen.extend(row["id"] for row in self._functory.events.list(limit=PAGE))
         self._thread = threading.Thread(target=self._watch, args=(show,), name="functory-feed", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Show what is left, and end."""
+        """Show the remaining events, then stop."""
         self._stopping.set()
         self._functory.database.wakeup.signal(["events"])
         if self._thread is not None:
@@ -58,7 +58,7 @@ class EventFeed:
             try:
                 self._show_new(show)
             except FunctoryError:
-                # The roles tell of a database that is away; here the next round shows what was missed.
+                # The roles log an unavailable database; the next round shows the missed events.
                 self._stopping.wait(1.0)
             if last:
                 return
@@ -77,7 +77,7 @@ class EventFeed:
 
 
 def format_event(row: Mapping[str, Any]) -> str:
-    """One event as a line: local time, mark, type, and what it is about."""
+    """Format an event: local time, mark, type, subject."""
     mark = "✗" if row["type"] in _FAILURE_TYPES else "■" if row["type"] == "trigger.suppressed" else " "
     time = row["time"].astimezone().strftime("%H:%M:%S")
     return f"  {time}  {mark} {_sanitize(row['type']):<26} {_sanitize(_event_summary(row))}".rstrip()
@@ -111,6 +111,6 @@ def _event_summary(row: Mapping[str, Any]) -> str:
 
 
 def _sanitize(text: str) -> str:
-    """At most 160 characters without any that a terminal would obey: names and messages come from outside."""
+    """Cut to 160 characters without control characters: names and messages come from outside."""
     cut = text if len(text) <= 160 else text[:159] + "…"
     return "".join(c if c.isprintable() else " " for c in cut)

@@ -1,4 +1,4 @@
-"""``functory dev``: all roles and the HTTP server in one process, with what happens on the screen.
+"""``functory dev``: all roles and the HTTP server in one process, with a live feed of events.
 
 It needs nothing but a folder: SQLite, the in-memory broker, one Ctrl-C to end it. Not for production.
 """
@@ -20,12 +20,12 @@ from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
 from functory.roles import process
 
-# An end on Ctrl-C is expected now, not after the grace time of a deployment.
+# Ctrl-C ends it at once, not after the grace time of a deployment.
 GRACE_SECONDS = 2.0
 
 
 def dev_settings(settings: Settings, port: int | None) -> Settings:
-    """The settings for this run. Raises :class:`Invalid` for a deployment's."""
+    """Return the settings for this run. Raises :class:`Invalid` for settings of a deployment."""
     if not settings.embedded:
         raise Invalid(
             "functory dev brings its own broker",
@@ -36,7 +36,7 @@ def dev_settings(settings: Settings, port: int | None) -> Settings:
 
 
 def reset(settings: Settings, *, confirmed: bool) -> None:
-    """Delete the data file after asking. Raises :class:`Invalid` without an agreement."""
+    """Delete the data file after a confirmation. Raises :class:`Invalid` without one."""
     if not settings.database.startswith("sqlite"):
         raise Invalid(
             "only a data file can be reset",
@@ -49,7 +49,7 @@ def reset(settings: Settings, *, confirmed: bool) -> None:
     if not confirmed:
         if not sys.stdin.isatty():
             raise Invalid(
-                f"--reset would delete {file}", "there is nobody to ask", "functory dev --reset --yes"
+                f"--reset would delete {file}", "there is no terminal to ask at", "functory dev --reset --yes"
             )
         answer = input(f"Delete {file} with all its functions and executions? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
@@ -68,7 +68,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
     """Run until Ctrl-C. Returns the exit status."""
     began = time.monotonic()
     ending = process.RoleShutdown().install()
-    # Said below, in the words of this screen.
+    # The banner below shows the same facts.
     for name in ("functory.workers.sandbox.runner", "functory.sandbox"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("celery").setLevel(logging.WARNING)

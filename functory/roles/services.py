@@ -66,7 +66,7 @@ def services(database: Database, settings: Settings, *roles: Role) -> list[Servi
 
 
 class EmbeddedRoles:
-    """All roles in this process: what ``functory dev``, ``functory run`` and a plain script use."""
+    """All roles in this process: for ``functory dev``, ``functory run`` and plain scripts."""
 
     def __init__(self, database: Database, settings: Settings, runner: Runner) -> None:
         self._database = database

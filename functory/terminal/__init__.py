@@ -1,1 +1,1 @@
-"""What goes to a terminal: tables, JSON, errors, trees. No command writes colours itself."""
+"""Terminal output: tables, JSON, errors, trees. Only this room knows colours."""

@@ -75,7 +75,7 @@ def label(node: Node) -> list[StyledText]:
 
 
 def visible_children(node: Node, show_all: bool) -> Sequence[Node]:
-    """Below a node, what is worth showing: an engine's event that started nothing is not."""
+    """Return the children to show: all but the engine's events that started nothing."""
     return node.children if show_all else [child for child in node.children if _is_worth_showing(child)]
 
 
@@ -140,7 +140,7 @@ def _suppressed(row: Mapping[str, Any]) -> list[StyledText]:
 
 
 def _joined(row: Mapping[str, Any]) -> list[StyledText]:
-    """An event that started an execution with others, which stands below the one that decided."""
+    """Describe an event of a batch whose execution is shown below another event."""
     return [
         ("→ ", "cyan"),
         (f"trigger {row['trigger'] or row['trigger_id']} v{row['trigger_version']}", "cyan"),

@@ -1,7 +1,7 @@
-"""How answers look: tables for people, tab-separated lines in a pipe, JSON, or ids alone.
+"""Output of commands: tables for people, tab-separated lines in a pipe, JSON, or ids alone.
 
-A command makes one :class:`Screen` from its ``--json`` and ``-q`` and hands it rows; nothing here
-knows what a function or an event is. Rich is imported only when something is drawn on a terminal.
+A command makes one :class:`CommandOutput` from its ``--json`` and ``-q`` and passes rows to it; this module
+knows nothing about functions or events. Rich is imported only when something is drawn on a terminal.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class CommandOutput:
         empty: str = "",
         data: Sequence[Any] | None = None,
     ) -> None:
-        """Rows: ``columns`` maps a row's key to its title. ``key`` is what ``-q`` prints; ``data`` the
-        values of ``--json`` when they are more than the columns; ``empty`` what people read for no rows."""
+        """Print rows. ``columns`` maps a field to its heading; ``-q`` prints the field ``key``; ``data`` has the
+        values for ``--json`` if they differ from the rows; ``empty`` is the message for no rows."""
         if self.json:
             self.value(list(data) if data is not None else [dict(row) for row in rows])
         elif self.quiet:
@@ -97,7 +97,7 @@ class CommandOutput:
             self.console().print(drawn)
 
     def record(self, fields: Mapping[str, Any]) -> None:
-        """Names and values, a line each; what is None is left out."""
+        """Print names and values, one per line, without None."""
         shown = {name: value for name, value in fields.items() if value is not None}
         width = max((len(name) for name in shown), default=0) + 2
         for name, value in shown.items():
@@ -105,7 +105,7 @@ class CommandOutput:
             self.styled((f"{name:<{width}}", "bold"), (text, STYLES.get(text, "")))
 
     def title(self, text: str) -> None:
-        """The heading of a part."""
+        """Print a heading."""
         self.styled(("", ""))
         self.styled((text, "bold"))
 
@@ -122,7 +122,7 @@ class CommandOutput:
         )
 
     def clause(self, clause: Mapping[str, Any]) -> None:
-        """One line of an explanation: what was expected where, and what was found."""
+        """Print one line of an explanation: path, expected value, found value."""
         matched = clause["matched"]
         self.styled(
             ("  ✓ ", "green") if matched else ("  ✗ ", "red"),
@@ -161,7 +161,7 @@ class CommandOutput:
             sys.stdout.write(line + "\n")
 
     def flush(self) -> None:
-        """Let a reader of a stream see what there is."""
+        """Flush stdout, for readers of a stream."""
         sys.stdout.flush()
 
     def console(self) -> Console:

@@ -1,4 +1,4 @@
-"""Errors on stderr, and the exit status of each: ``error: what``, why it is so, what to try."""
+"""Errors on stderr and their exit status: ``error: what``, then why, then what to try."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXIT_USAGE = 2
 
 
 def print_error(error: BaseException) -> int:
-    """Print an error and return its exit status. One that nobody foresaw also shows its traceback."""
+    """Print an error and return its exit status. An unexpected error also shows its traceback."""
     from functory.engine.errors import ExecutionFailed, FunctoryError
 
     if isinstance(error, ExecutionFailed):

@@ -92,7 +92,7 @@ def execution(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An event: its CloudEvents envelope, and what became of it."""
+    """Return the fields of an event: its CloudEvents envelope and its state."""
     from functory.engine.events.store import envelope
 
     return envelope(row) | {name: row.get(name) for name in _EVENT}

@@ -1,4 +1,4 @@
-"""``functory db``: the database's schema, its backups, and what is deleted from it."""
+"""``functory db``: schema, backups and retention of the database."""
 
 from __future__ import annotations
 
@@ -51,13 +51,18 @@ def status(json: AsJson = False) -> int:
     with _open_database() as database:
         found, works, name = migrations.current(database), migrations.is_compatible(database), database.name
         sizes = pruning.table_sizes(database) if works else []
-    told = {"database": name, "schema": found, "needed": migrations.HEAD, "current": found == migrations.HEAD}
-    told["works"] = works
+    facts = {
+        "database": name,
+        "schema": found,
+        "needed": migrations.HEAD,
+        "current": found == migrations.HEAD,
+    }
+    facts["works"] = works
     out = CommandOutput(json=json)
     if json:
-        out.value(told | {"sizes": sizes})
+        out.value(facts | {"sizes": sizes})
     else:
-        out.record(told | {"schema": found or "none"})
+        out.record(facts | {"schema": found or "none"})
         if found is None or found < migrations.HEAD:
             out.styled(("try: functory db upgrade", ""))
         for size in sizes:
@@ -239,7 +244,7 @@ def _progress() -> Iterator[Callable[[str, int, int | None], object]]:
     if not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
-    # What takes no second needs no progress.
+    # Shorter than a second: no progress is shown.
     last = time.monotonic() + 0.9
 
     def show(what: str, done: int, total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""``functory doctor``: each thing that an installation needs, looked at once, with what to do about it."""
+"""``functory doctor``: checks everything that an installation needs and gives advice."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _python() -> CheckResult:
 
 
 def _events(database: Any) -> list[CheckResult]:
-    """What waits for an operator: events that no router could decide about, and invariants that do not hold."""
+    """Find work for an operator: quarantined events and violated invariants."""
     from functory.engine.events import routing_queue
     from functory.engine.maintenance.invariants import verifier
 
@@ -213,7 +213,7 @@ def _sandbox(settings: Any) -> list[CheckResult]:
 
 
 def _missing_features(found: Any) -> list[tuple[str, str, str]]:
-    """What this machine's sandbox lacks: name, why, advice. Tiers that lack the same thing are one entry."""
+    """List missing sandbox features: name, why, advice. Tiers that lack the same feature share an entry."""
     together: dict[tuple[str, str], list[str]] = {}
     for gap in found.gaps:
         together.setdefault((gap.why, gap.try_), []).append(gap.name)

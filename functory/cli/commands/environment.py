@@ -1,4 +1,4 @@
-"""``functory environment``: the packages of functions, what holds them, and what is in the way."""
+"""``functory environment``: packages of functions, the versions that use them, and failed builds."""
 
 from __future__ import annotations
 

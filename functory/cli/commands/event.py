@@ -1,4 +1,4 @@
-"""``functory event``: write, read and follow what happened, and ask why nothing came of it."""
+"""``functory event``: write, read and follow events, and explain why one caused nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Type = Annotated[
 COLUMNS = {"id": "ID", "time": "TIME", "type": "TYPE", "subject": "SUBJECT", "state": "STATE"}
 
 # Events become visible in the order of their commits, their ids are in the order of their making:
-# a follower looks back this far, and tells what it has seen already by the ids.
+# --follow looks back this far, and skips known events by their ids.
 _LOOK_BACK_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 

@@ -1,4 +1,4 @@
-"""``functory execution``: what ran, with which result, because of what; wait, cancel, replay."""
+"""``functory execution``: executions with results and causes; wait, cancel, replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``functory grant``: what versions may use beyond plain computation. Allowed, revoked, listed."""
+"""``functory grant``: allow, revoke and list what function versions may use beyond plain computation."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def import_(
 
 
 def _import_entry(engine: Functory, pack: Pack, entry: Entry, dry_run: bool) -> None:
-    """Save one entry, or only check it; what the engine refuses is left out with its reason."""
+    """Save or check one entry. An entry that the engine refuses is reported with its reason."""
     from functory.engine.errors import Conflict, Invalid
 
     try:
@@ -117,7 +117,7 @@ def _import_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: boo
         known = engine.triggers.get(name)
     except NotFound:
         known = None
-    # A trigger that is to rest begins in the shadow, so that it never fires on the way to being paused.
+    # A disabled rule starts in shadow mode, so that the trigger cannot fire before it is paused.
     rests = known is None and entry.outcome == "paused"
     engine.register_trigger(name, shadow=rests, **fields)
     if rests:

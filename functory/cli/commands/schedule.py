@@ -1,4 +1,4 @@
-"""``functory schedule``: events at times, and the functions that run then."""
+"""``functory schedule``: events at times, and the functions that they run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(help="Name of the schedule.", show_default=
 
 _OVERLAPS = "skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all"
 
-# What --json tells of a schedule.
+# Fields of a schedule with --json.
 _FIELDS = (
     "name",
     "state",
@@ -233,7 +233,7 @@ def ticks(
     """List the times that became events, newest first, and the executions that they started."""
     with session.engine() as engine:
         rows = engine.schedules.ticks(name, count)
-    # One by hand has microseconds: nobody reads them.
+    # A time fired by hand has microseconds; they are not shown.
     shown = [row | {"second": row["local_time"][:19] + row["local_time"][-6:]} for row in rows]
     CommandOutput(json=json, quiet=quiet).table(
         shown,

@@ -20,7 +20,7 @@ Kind = Annotated[
 ]
 Name = Annotated[str, typer.Argument(help="Name of the source.", show_default=False)]
 
-# What --json tells of a source.
+# Fields of a source with --json.
 _FIELDS = (
     "kind",
     "name",
@@ -175,17 +175,17 @@ def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_plugin_problem(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row that also says when its plug-in is not installed here: then nobody here can run it."""
+    """Return a row whose ``problem`` also reports a plug-in that is not installed here."""
     from functory.triggers.sources.registry import installed_plugins as installed
 
-    told = dict(row)
+    shown = dict(row)
     if row["kind"] not in installed():
-        told["problem"] = row["problem"] or f"no plug-in for the kind {row['kind']} is installed here"
-    return told
+        shown["problem"] = row["problem"] or f"no plug-in for the kind {row['kind']} is installed here"
+    return shown
 
 
 def _coerce_strings(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """``name=value`` pairs, where what a field takes only as text stays text: ``key=null``, ``queue=5``."""
+    """Parse ``name=value`` pairs. A field of type string keeps its text: ``key=null``, ``queue=5``."""
     found = values.parse_pairs(pairs, "a field")
     texts = {name: text for name, _, text in (pair.partition("=") for pair in pairs)}
     for name, value in found.items():

@@ -14,7 +14,7 @@ from functory.terminal.console import AsJson, CommandOutput
 
 # At least one invariant does not hold.
 EXIT_VIOLATED = 7
-# How far back triggers are asked again when nobody says.
+# Default age of the events that --deep matches again.
 DEEP_DEFAULT_SINCE = "24h"
 
 
@@ -63,7 +63,7 @@ def verify(
             only=codes,
         )
         if back is None and resting is None and not codes:
-            # The whole truth: what the metrics told before is out of date.
+            # A complete check replaces the results that the metrics show.
             verifier.save_results(engine.database, results, whole=True)
         again: dict[str, Any] | None = None
         if deep:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 app = command_group("Watches: events of files and of database tables.")
 
-# The kinds of sources that are watches.
+# Kinds of sources that are watches.
 WATCH_KINDS = ("file", "table")
 
 Name = Annotated[str, typer.Argument(help="Name of the watch.", show_default=False)]
 
-# What --json tells of a watch.
+# Fields of a watch with --json.
 _FIELDS = (
     "name",
     "kind",
@@ -289,7 +289,7 @@ def delete(name: Name, yes: Yes = False) -> None:
 
 
 def _find(engine: Functory, name: str) -> dict[str, Any]:
-    """The watch of this name, of whatever kind. Raises :class:`NotFound`."""
+    """Return the watch with this name, of either kind. Raises :class:`NotFound`."""
     from functory.engine.errors import NotFound
 
     for kind in WATCH_KINDS:

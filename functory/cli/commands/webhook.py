@@ -1,4 +1,4 @@
-"""``functory webhook``: addresses under which others send events. Secrets are given by their names only."""
+"""``functory webhook``: addresses to which other systems send events. Secrets are given by name only."""
 
 from __future__ import annotations
 
@@ -255,14 +255,16 @@ def delete(name: Name, yes: Yes = False) -> None:
 
 
 def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
-    """The options that say how senders prove who they are. Raises :class:`Invalid` for some without ``--auth``."""
+    """Combine the authentication options. Raises :class:`Invalid` for options without ``--auth``."""
     from functory.engine.errors import Invalid
 
     given_ = {field: value for field, value in fields.items() if value is not None}
     if type_ is None:
         if given_:
             option = "--" + next(iter(given_)).replace("_", "-")
-            raise Invalid(f"{option} needs --auth", "it says how senders prove who they are", "--auth hmac")
+            raise Invalid(
+                f"{option} needs --auth", "it selects how requests are authenticated", "--auth hmac"
+            )
         return None
     return {"type": type_} | given_
 
@@ -278,7 +280,7 @@ def _parse_rate(text: str) -> dict[str, Any]:
 
 
 def _as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A webhook as it is told: without what only the engine needs, with its address and what to look at."""
+    """Return the public fields of a webhook with its address and warnings."""
     fields = (
         "name",
         "state",
@@ -296,7 +298,7 @@ def _as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
         for name in engine.secrets.missing(list(auth.get("secret", ())))
     ]
     if auth["type"] == "none":
-        warnings.append("anybody who knows the address can write events")
+        warnings.append("everyone who knows the address can write events")
     return {field: row[field] for field in fields} | {
         "url": _webhook_url(engine, row["name"]),
         "warnings": warnings,
@@ -318,7 +320,7 @@ def _send(
     query: str,
     url: str | None,
 ) -> dict[str, Any]:
-    """Send a signed request to the server. Raises :class:`Unavailable` when nobody answers."""
+    """Send a signed request to the server. Raises :class:`Unavailable` without an answer."""
     import httpx
 
     from functory.engine.errors import Invalid, Unavailable

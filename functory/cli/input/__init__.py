@@ -1,1 +1,1 @@
-"""Reads what the user typed: values, function fields, flow control."""
+"""Input from the command line: values, function fields, flow control."""

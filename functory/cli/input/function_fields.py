@@ -1,4 +1,4 @@
-"""A function as it is given on the command line: which fields a save changes, and which it keeps."""
+"""Fields of a function from the command line: changed by a save, or kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def save(
 ) -> dict[str, Any]:
     """Save a source text. Returns the version's row with ``created``.
 
-    A new function has exactly ``fields``. An existing one keeps every field that is not named;
+    A new function has exactly ``fields``. An existing one keeps every field that is not given;
     metadata, limits, output patterns and files are merged by name into what it has.
     """
     from functory.engine.errors import NotFound
@@ -42,7 +42,7 @@ def save(
     for field, had in (merged | {"files": base["grants"].get("files", {})}).items():
         if field in changes:
             changes[field] = had | changes[field]
-            # What was merged with a version holds only on top of that version.
+            # Merged fields are valid only on top of the version that they were merged with.
             expected_version = (base["active"] or 0) if expected_version is None else expected_version
     return engine.functions.update(
         name, source=text, author=by, expected_version=expected_version, activate=activate, **changes

@@ -1,4 +1,4 @@
-"""What users write on the command line: ``k=v`` pairs, JSON texts, ``@file``, ``-`` for stdin."""
+"""Values on the command line: ``k=v`` pairs, JSON texts, ``@file``, ``-`` for stdin."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_text(path: str) -> str:
 
 
 def read_json(argument: str, what: str) -> Any:
-    """The JSON value of a text, of ``@file``, or of stdin for ``-``. ``what`` names it in errors."""
+    """Read a JSON value from a text, from ``@file``, or from stdin for ``-``. ``what`` names it in errors."""
     if argument == "-" or argument.startswith("@"):
         text = read_text(argument if argument == "-" else argument[1:])
     else:

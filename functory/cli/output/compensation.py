@@ -1,4 +1,4 @@
-"""How the undoing of a failed execution is shown, and what an operator decides about it."""
+"""Compensation of a failed execution on the terminal: its steps and an operator's decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function needs, and what that needs, as it resolves now."""
+"""Dependencies of a function as a tree, as they resolve now."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def build_tree(
 
 
 def walk(node: Mapping[str, Any], depth: int = 0) -> list[tuple[int, Mapping[str, Any]]]:
-    """(depth, node) of the whole tree, each node before what is below it."""
+    """Yield (depth, node) of the whole tree, parents first."""
     return [(depth, node), *(pair for below in node["needs"] for pair in walk(below, depth + 1))]
 
 
 def dependency_exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
-    """Whether a stored dependency resolves now."""
+    """True when a stored dependency resolves now."""
     try:
         engine.functions.get(dependency["name"], dependency["pin"])
     except NotFound:
@@ -47,7 +47,7 @@ def dependency_exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
 
 
 def print_tree(top: Mapping[str, Any], users: Sequence[str], out: CommandOutput) -> None:
-    """Print the tree below ``top``, and who uses it."""
+    """Print the tree below ``top``, and its dependents."""
     if out.json:
         out.value(dict(top) | {"used_by": users})
         return

@@ -9,7 +9,7 @@ from typing import Any
 from functory.terminal.causal_tree import error_summary
 from functory.terminal.console import format_time
 
-# What a person can do about each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
+# Advice for each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
 REMEDIES = {
     "own_event": "if that is meant, set the guard allow_self of {trigger} to true",
     "cycle": "if that is meant, raise the guard max_revisits of {trigger}",
@@ -44,7 +44,7 @@ def explain(
     workers: int = 0,
     embedded: bool = True,
 ) -> list[str]:
-    """The answer to "why", a sentence an item.
+    """Explain an execution, one sentence per item.
 
     ``found`` is what :meth:`Lineage.cause` returns; ``children`` the open executions that it waits for;
     ``workers`` how many are alive.
@@ -95,7 +95,7 @@ def _compensation_origin(name: str, found: Mapping[str, Any], parent: Mapping[st
 
 
 def _compensation_progress(row: Mapping[str, Any], plan: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What became of the steps of one that failed."""
+    """Describe the compensation of a failed execution."""
     steps = [step for step in plan if step["compensate"]]
     if not steps:
         return []

@@ -1,4 +1,4 @@
-"""How an awaited execution is told: its prints and warnings on stderr, its result on stdout."""
+"""Result of an awaited execution: its output and warnings on stderr, its result on stdout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from functory.client import Functory
 
 
-# How long a command without other roles around stays for what its execution has set off.
+# How long a command in embedded mode waits for the descendants of its execution.
 _DESCENDANTS_TIMEOUT = 60.0
 
 
@@ -50,15 +50,15 @@ def wait(engine: Functory, id_: str, timeout: float | None) -> dict[str, Any]:
     except WaitTimeout as error:
         if not engine.settings.embedded:
             raise
-        # The embedded roles end with this command; what they ran is given back to the queue.
+        # The embedded roles end with this command; running executions are released to the queue.
         why = f"waited {timeout:g} s; without functory dev it is queued again"
         raise WaitTimeout(error.what, why, f"functory execution wait {id_}") from None
 
 
 def wait_for_descendants(engine: Functory, row: Mapping[str, Any]) -> bool:
-    """In embedded mode, stay until what the execution has set off is done: the roles end with this process.
+    """In embedded mode, wait for the descendants of the execution: the roles end with this process.
 
-    True when there was something.
+    True when there were any.
     """
     from functory.engine.errors import WaitTimeout
 
@@ -72,13 +72,13 @@ def wait_for_descendants(engine: Functory, row: Mapping[str, Any]) -> bool:
 
 
 def print_queued(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
-    """Print an execution that nobody waits for."""
+    """Print an execution that was queued without waiting."""
     out.value(json_fields.execution(row)) if out.json else out.lines([row["id"]])
     warn_without_workers(engine, "it stays queued")
 
 
 def warn_without_workers(engine: Functory, consequence: str) -> None:
-    """Say so when nothing would take up what was written."""
+    """Warn when no process would route or run the new rows."""
     from functory.engine.executions import worker_registry
 
     if not worker_registry.alive(engine.database, engine.settings.lease_seconds):

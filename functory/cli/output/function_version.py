@@ -24,8 +24,10 @@ def draw(
     pending: Iterable[str],
     used_by: Sequence[str],
 ) -> None:
-    """Print one version, and the list of all. ``dependencies`` say whether each ``exists`` now; ``granted`` and
-    ``pending`` are its grants, and those that an operator must allow first."""
+    """Print one version, and the list of all versions.
+
+    ``dependencies`` have ``exists``; ``granted`` and ``pending`` are grants in force and grants that an operator must
+    allow first."""
     active = (
         "active"
         if row["active"] == row["number"]
@@ -76,7 +78,7 @@ def draw(
 
 
 def finding_location(finding: Mapping[str, Any]) -> str:
-    """What was found, and in which line."""
+    """Return a finding's message with its line."""
     what = finding["message"].split("\n")[0]
     return f"line {finding['line']}: {what}" if finding["line"] else what
 
@@ -106,7 +108,7 @@ def dependency_name(dependency: Mapping[str, Any]) -> str:
 
 
 def description(row: Mapping[str, Any]) -> str:
-    """What its metadata say that it does."""
+    """Return the description from the metadata."""
     found = row["metadata"].get("description")
     return found if isinstance(found, str) else ""
 
@@ -131,7 +133,7 @@ def _schema(schema: Mapping[str, Any] | None) -> str | None:
 
 
 def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
-    """Print a version that was saved, or that was there already; fail when it lacks its packages."""
+    """Print a saved version with its warnings. Raises :class:`FunctoryError` when its packages are missing."""
     from functory.engine.errors import FunctoryError
 
     for warning in (*row["warnings"], *engine.pending(row)):

@@ -1,4 +1,4 @@
-"""How the sources of events do: for ``functory status`` and ``functory doctor``."""
+"""Health of sources, for ``functory status`` and ``functory doctor``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functory.engine.errors import FunctoryError
 if TYPE_CHECKING:
     from functory.engine.database.connection import Database
 
-# Folders that one user may listen to, and listeners, below which a watch soon falls back to looking by itself.
+# Watched folders and listeners per user. With lower limits a watch soon falls back to polling.
 MIN_INOTIFY_LIMITS = {"max_user_watches": 8192, "max_user_instances": 64}
 INOTIFY_FOLDER = Path("/proc/sys/fs/inotify")
 
@@ -37,7 +37,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def find_problems(
     database: Database, *, embedded: bool, inotify: Path = INOTIFY_FOLDER
 ) -> tuple[int, list[SourceProblem]]:
-    """How many sources are enabled, and what keeps them from bringing events: (what, advice) each."""
+    """Return the number of enabled sources, and their problems as (what, advice)."""
     from functory.engine.sources import schedules
     from functory.engine.sources.store import Sources
 
@@ -59,7 +59,7 @@ def find_problems(
 def _find_problem(
     row: Mapping[str, Any], now: datetime, ahead: Mapping[str, Any] | None, embedded: bool
 ) -> SourceProblem | None:
-    """The first thing that is wrong with a source."""
+    """Return the first problem of a source."""
     from functory.triggers.sources import registry
 
     try:
@@ -72,7 +72,7 @@ def _find_problem(
         return f"{row['config']['path']} is not on this machine", f"functory watch show {row['name']}"
     if row["kind"] == "schedule" and (ahead is None or ahead["next_at"] is None):
         return (
-            "it will not fire any more: its last time has passed",
+            "it will not fire again: its last time has passed",
             f"functory schedule delete {row['name']}",
         )
     if kind.runs and not embedded and (row["lease_until"] is None or row["lease_until"] < now):
@@ -81,7 +81,7 @@ def _find_problem(
 
 
 def _inotify_problems(inotify: Path) -> list[SourceProblem]:
-    """Limits of the kernel that are low for watching folders."""
+    """Return kernel limits that are low for watching folders."""
     found: list[SourceProblem] = []
     for name, least in MIN_INOTIFY_LIMITS.items():
         try:

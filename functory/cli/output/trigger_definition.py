@@ -9,7 +9,7 @@ from functory.terminal.console import short_json
 
 
 def describe(flow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each control of a definition with its settings as people read them."""
+    """Describe each control of a definition with its settings."""
     for name, value in flow.items():
         if name == "concurrency" and isinstance(value, list):
             for one in value:
@@ -22,7 +22,7 @@ def describe(flow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def describe_composite(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A composite as people read it: what it waits for, then each part."""
+    """Describe a composite: its rule, then each part."""
     what = composite_kind(definition)
     own = definition[what]
     words = {
@@ -31,7 +31,7 @@ def describe_composite(definition: Mapping[str, Any]) -> Iterator[tuple[str, str
         "n_of": f"{own.get('n')} of the parts" if isinstance(own, Mapping) else "",
         "sequence": "the parts, in this order",
         "threshold": f"{own.get('count')} events" if isinstance(own, Mapping) else "",
-        "absence": "that something does not happen",
+        "absence": "the absence of an event",
     }
     within = f", within {definition.get('within')}"
     key = f", for each {definition['key']}" if definition.get("key") else ""
@@ -47,12 +47,12 @@ COMPOSITE_KINDS = ("all", "any", "n_of", "sequence", "threshold", "absence")
 
 
 def composite_kind(definition: Mapping[str, Any]) -> str:
-    """Which composite it is: one of ``KINDS``."""
+    """Return the kind of a composite: one of ``COMPOSITE_KINDS``."""
     return next(name for name in COMPOSITE_KINDS if name in definition)
 
 
 def composite_parts(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The parts of a composite with their names, in the order of their numbers."""
+    """Return the parts of a composite with their names, ordered by number."""
     what = composite_kind(definition)
     own = definition[what]
     if what in ("all", "any", "sequence"):

@@ -1,4 +1,4 @@
-"""What differs between two versions of a function."""
+"""Differences between two versions of a function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# What a diff compares beside the source.
+# Fields that a diff compares in addition to the source.
 COMPARED_FIELDS = (
     "source",
     "input_schema",

@@ -357,7 +357,7 @@ def vectors(
 
 
 def _pattern_line(definition: Mapping[str, Any]) -> str:
-    """What it waits for, on one line."""
+    """Return the pattern, or the composite, on one line."""
     return console.short_json(definition["on"] if "on" in definition else definition["composite"])
 
 

@@ -1,4 +1,4 @@
-"""``functory trigger debug``: what a trigger has waiting, for which key, and why."""
+"""``functory trigger debug``: what waits in the flow control of a trigger, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``functory trigger test``: what a trigger would do about an event, clause by clause, without doing it."""
+"""``functory trigger test``: the decision of a trigger about an event, clause by clause. Nothing is started."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What stops triggers and how to go on: shadow and promotion, replay, backtest, cycles, budget, the switch.
+"""Verbs of ``functory trigger`` about guards: promote, replay, budget, kill switch, cycles, backtest.
 
-These are verbs of ``functory trigger``; ``functory.cli.commands.trigger.crud`` registers them.
+:mod:`functory.cli.commands.trigger.crud` registers them.
 """
 
 from __future__ import annotations
