@@ -86,8 +86,8 @@ class Schedules:
     ) -> dict[str, Any]:
         """Save a schedule, and with ``function`` the trigger that runs it with ``input`` (a template).
 
-        ``config`` are the fields of :class:`functory.triggers.sources.schedules.ScheduleConfig`. Without ``function`` an
-        existing trigger stays. Returns what :meth:`get` does and ``created``: whether anything was saved. Raises
+        ``config`` are the fields of :class:`functory.triggers.sources.schedules.ScheduleConfig`. Without ``function``
+        an existing trigger stays. Returns what :meth:`get` does and ``created``: whether anything was saved. Raises
         :class:`Invalid`, :class:`Conflict`.
         """
         if input is not None and function is None:

@@ -119,7 +119,7 @@ def test_two_concurrency_limits_are_two_lines() -> None:
         ({"n_of": {"n": 2, "parts": [{"on": PAID}] * 3}}, ["2 of the parts", "part 3"]),
         ({"sequence": [{"on": PAID, "when": "data.n > 1"}]}, ["in this order", "when data.n > 1"]),
         ({"threshold": {"count": 5, "on": PAID}}, ["5 events, within 10m"]),
-        ({"absence": {"of": {"on": PAID}}}, ["that something does not happen", "the missing event"]),
+        ({"absence": {"of": {"on": PAID}}}, ["the absence of an event", "the missing event"]),
         ({"absence": {"of": {"on": PAID}, "after": {"name": "sent", "on": PAID}}}, ["after"]),
         (
             {"any": [{"on": PAID}], "key": KEY, "allowance": "5s"},
