@@ -100,29 +100,29 @@ def after_publish(hook: Hook) -> None:
 
 def stop_before_claim_commits(hook: Hook) -> None:
     """Stop when executions are claimed and the claim is not committed."""
-    from functory.engine.executions.attempts import Attempts
+    from functory.engine.executions.claims import Claims
 
-    claim = Attempts._claim
+    claim = Claims._claim
 
-    def claimed(self: Attempts, *given: Any, **named: Any) -> Any:
+    def claimed(self: Claims, *given: Any, **named: Any) -> Any:
         found = claim(self, *given, **named)
         if found:
             hook.stop("before the commit of a claim")
         return found
 
-    Attempts._claim = claimed  # type: ignore[method-assign]
+    Claims._claim = claimed  # type: ignore[method-assign]
 
 
 def stop_before_pulse_commits(hook: Hook) -> None:
     """Stop when the rows of a heartbeat are locked and it is not committed."""
     from functory.engine.database.connection import Database
     from functory.engine.database.transaction import Tx
-    from functory.engine.executions.attempts import Attempts, LeaseStatus
+    from functory.engine.executions.leases import Leases, LeaseStatus
 
     beating = threading.local()
-    heartbeat, write = Attempts.heartbeat, Database.write
+    heartbeat, write = Leases.heartbeat, Database.write
 
-    def beat(self: Attempts, claims: Any) -> LeaseStatus:
+    def beat(self: Leases, claims: Any) -> LeaseStatus:
         beating.now = True
         try:
             return heartbeat(self, claims)
@@ -136,7 +136,7 @@ def stop_before_pulse_commits(hook: Hook) -> None:
             if getattr(beating, "now", False):
                 hook.stop("before the commit of a heartbeat")
 
-    Attempts.heartbeat = beat  # type: ignore[method-assign]
+    Leases.heartbeat = beat  # type: ignore[method-assign]
     Database.write = written  # type: ignore[method-assign]
 
 
@@ -183,16 +183,14 @@ def poison(hook: Hook) -> None:
 
 def blind(hook: Hook) -> None:
     """Neither extend leases nor see that they are lost: the thread that does it gets no turn."""
-    from functory.engine.executions.attempts import Attempts, LeaseStatus
+    from functory.engine.executions.leases import Leases, LeaseStatus
 
-    def nothing(_self: Attempts, _claims: Any) -> LeaseStatus:
+    def nothing(_self: Leases, _claims: Any) -> LeaseStatus:
         return LeaseStatus()
 
     for name in ("heartbeat", "lease_status"):
-        look = getattr(Attempts, name)
-        setattr(
-            Attempts, name, lambda self, claims, look=look: (nothing if hook.due() else look)(self, claims)
-        )
+        look = getattr(Leases, name)
+        setattr(Leases, name, lambda self, claims, look=look: (nothing if hook.due() else look)(self, claims))
 
 
 HOOKS: dict[str, Callable[[Hook], None]] = {

@@ -28,7 +28,7 @@ def test_every_mutant_is_caught():
 
 def test_a_mutant_of_code_that_has_moved_says_so():
     moved = Mutant(
-        "moved", [Edit("functory.engine.events.causation", "hold", "a text that is not there", "")]
+        "moved", [Edit("functory.engine.events.causation", "check_fence", "a text that is not there", "")]
     )
     with pytest.raises(Moved, match="must be written anew"), moved.applied():
         pass

@@ -1,7 +1,11 @@
-"""How an attempt ends: what becomes of its execution, decided purely, and written in one transaction with its event."""
+"""Completion: the result of an attempt and the next state of its execution, written in one transaction with the event.
+
+:func:`functory.engine.executions.retry.retry_or_dead` makes the decision; this module writes it.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,26 +13,79 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
+from functory.engine.database.connection import Database
 from functory.engine.database.schema import Id, attempt, execution, log, span
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Stale
+from functory.engine.errors import Stale, Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.executions import file_writes
 from functory.engine.executions.claim import Claim
 from functory.engine.executions.compensation import plan
-from functory.engine.executions.retry import AttemptResult, NextState
+from functory.engine.executions.retry import AttemptResult, NextState, retry_or_dead
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import output_patterns
 
 log_ = structlog.get_logger("functory.attempts")
 
-# Carried out for every attempt: built once. What is set is given beside the statement.
+# Built once: they run for every attempt. The values to set are parameters of the execution.
 _OWN_ID, _OWN_FENCE = sa.bindparam("own_id"), sa.bindparam("own_fence")
 _FINISHED = sa.update(execution).where(
     execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"
 )
 _ENDED = sa.update(attempt).where(attempt.c.execution_id == _OWN_ID, attempt.c.fence == _OWN_FENCE)
+
+
+class Completions:
+    """The results of one worker's attempts."""
+
+    def __init__(self, database: Database, rng: random.Random | None = None) -> None:
+        self._database = database
+        self._random = rng or random.Random()  # noqa: S311  (jitter)
+        # Results whose commit outcome is unknown, by (execution id, fence).
+        self._unknown_results: dict[tuple[str, int], AttemptResult] = {}
+
+    def finish(self, claim: Claim, attempt_result: AttemptResult) -> NextState:
+        """running → succeeded, failed, timed_out, cancelled, dead, or queued for another attempt.
+
+        One transaction writes the state, the attempt's end, spans, logs, exactly one event about the execution, and the
+        ``output.matched`` events of a success. Raises :class:`~functory.engine.errors.Stale` for a zombie.
+        """
+        next_state = retry_or_dead(claim.row, claim.limits, attempt_result, self._random.random())
+        matched = match_outputs(claim, attempt_result) if next_state.state == "succeeded" else []
+        key = (claim.id, claim.fence)
+        try:
+            done = self._database.group_commit(
+                lambda tx: finish(tx, claim, attempt_result, next_state, matched)
+            )
+        except Unavailable:
+            self._unknown_results[key] = attempt_result
+            raise
+        except Stale:
+            if self._unknown_results.pop(key, None) == attempt_result and self._is_stored(
+                claim, attempt_result
+            ):
+                return next_state
+            raise
+        self._unknown_results.pop(key, None)
+        return done
+
+    def _is_stored(self, claim: Claim, attempt_result: AttemptResult) -> bool:
+        """True when this result is in the database: it was committed although the commit was reported as failed.
+
+        Only a finish writes the duration of an attempt; attempts ended by the reaper or an operator have none.
+        """
+        with self._database.read() as tx:
+            row = tx.first(
+                sa.select(attempt.c.outcome, attempt.c.duration_seconds, attempt.c.waited_seconds).where(
+                    attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence
+                )
+            )
+        return row is not None and row == {
+            "outcome": attempt_result.outcome,
+            "duration_seconds": attempt_result.duration_seconds,
+            "waited_seconds": attempt_result.waited_seconds,
+        }
 
 
 def finish(
@@ -38,9 +95,12 @@ def finish(
     next_state: NextState,
     patterns: Sequence[tuple[str, dict[str, Any]]],
 ) -> NextState:
-    """Write an ending and what becomes of the execution. Raises :class:`Stale` when the attempt is a zombie."""
+    """Write an attempt's result and the execution's next state.
+
+    Raises :class:`~functory.engine.errors.Stale` when the attempt is a zombie.
+    """
     if next_state.state == "queued" and _is_cancel_requested(tx, claim.id):
-        # Asked for while the last try ended: there is no other one.
+        # The cancel was requested while this attempt ended: no other attempt follows.
         next_state = NextState("cancelled", "execution.cancelled", next_state.failures)
     final = next_state.state != "queued"
     values: dict[str, Any] = {
@@ -120,7 +180,7 @@ def finish(
 
 
 def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """What every event of an execution tells."""
+    """The fields that every event about an execution carries."""
     return {
         "execution_id": row["id"],
         "function": row["function"],
@@ -134,7 +194,7 @@ def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:
 
 
 def execution_event(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """An event caused by an execution, with the function's name as its subject."""
+    """An event row caused by an execution; its subject is the function's name."""
     return event_store.record(
         tx,
         type_,
@@ -153,22 +213,20 @@ _CANCEL_REQUESTED = (
 
 
 def _is_cancel_requested(tx: Tx, id_: str) -> bool:
-    """Whether somebody asked for it; holds the row, so that nobody can ask between the look and the write."""
+    """True when a cancel was requested. Locks the row, so that no request comes between this read and the write."""
     return tx.scalar(_CANCEL_REQUESTED, {"id": id_}) is not None
 
 
 def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str, dict[str, Any]]]:
-    """The output patterns of the function that its result matches, each with its groups."""
+    """The function's output patterns that its result matches, each with its groups."""
     patterns = claim.version["output_patterns"]
     if not patterns:
         return []
     try:
         return output_patterns.match(patterns, attempt_result.result)
     except Exception:
-        # A pattern was valid when it was saved; one that no longer is must not undo a good result.
-        log_.exception(
-            "output patterns could not be matched", function=claim.row["function"], execution_id=claim.id
-        )
+        # The patterns were valid when they were saved. A broken one must not turn a success into a failure.
+        log_.exception("output patterns not matched", function=claim.row["function"], execution_id=claim.id)
         return []
 
 

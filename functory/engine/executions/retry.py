@@ -1,27 +1,35 @@
-"""The retry decision: what state follows an attempt, and how long the next one waits."""
+"""Decides what follows an attempt: a retry after a backoff, a final state, or ``dead`` (the dead letter).
+
+Both decisions are pure. :func:`retry_or_dead` is for an attempt that reports its result, and
+:mod:`functory.engine.executions.completion` writes it. :func:`retry_or_dead_after_lost_lease` is for an attempt whose
+worker is gone, and :mod:`functory.engine.maintenance.lease_recovery` writes it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from functory.engine.functions.limits import Limits
 
 
 def backoff(limits: Limits, failures: int, jitter: float) -> float:
-    """Seconds until the next try after ``failures`` failed ones: doubled each time, capped, and
-    spread by ``jitter`` (0 to 1) over its upper half, so that a herd of retries does not return at once."""
+    """Seconds until the next attempt after ``failures`` failed ones: doubled each time and capped.
+
+    ``jitter`` (0 to 1) spreads it over its upper half, so that retries do not all come back at once.
+    """
     delay = min(limits.retry_max_delay, limits.retry_delay * 2 ** max(failures - 1, 0))
     return delay * (0.5 + jitter / 2)
 
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """How an attempt ended. ``outcome`` is succeeded, failed, timed_out, crashed or cancelled.
+    """The result of an attempt. ``outcome`` is succeeded, failed, timed_out, crashed or cancelled.
 
-    ``retryable`` False ends the execution whatever retries are left (a wrong input stays wrong). ``written`` is what
-    it left in watched files, as :func:`functory.engine.sources.file_watches.written` takes it.
+    ``retryable`` False ends the execution even if retries are left (a wrong input stays wrong). ``file_writes`` are the
+    watched files that it wrote, as :func:`functory.engine.executions.file_writes.record_writes` takes them.
+    Durations are in seconds.
     """
 
     outcome: str
@@ -39,7 +47,7 @@ class AttemptResult:
 
 @dataclass(frozen=True)
 class NextState:
-    """What becomes of the execution: its state, and for another try the delay in seconds."""
+    """The execution's next state, and for a retry its delay in seconds."""
 
     state: str
     event_type: str
@@ -47,20 +55,33 @@ class NextState:
     delay: float = 0.0
 
 
-def decide(row: Mapping[str, Any], limit: Limits, attempt_result: AttemptResult, jitter: float) -> NextState:
-    """The state machine's answer to an ending, as a pure function."""
+def retry_or_dead(
+    row: Mapping[str, Any], limit: Limits, attempt_result: AttemptResult, jitter: float
+) -> NextState:
+    """The state that follows ``attempt_result``.
+
+    A failure is retried while attempts and retries are left, and else ends as its outcome. A crash is retried while
+    attempts are left, and else ends as ``dead``.
+    """
     failures = row["failures"] + (1 if attempt_result.outcome in ("failed", "timed_out") else 0)
     if attempt_result.outcome == "succeeded":
         return NextState("succeeded", "execution.succeeded", failures)
     if attempt_result.outcome == "cancelled":
         return NextState("cancelled", "execution.cancelled", failures)
-    tries_left = row["attempt"] < row["max_attempts"]
+    attempts_left = row["attempt"] < row["max_attempts"]
     if attempt_result.outcome == "crashed":
-        if tries_left and attempt_result.retryable:
+        if attempts_left and attempt_result.retryable:
             return NextState(
                 "queued", "execution.attempt_failed", failures, backoff(limit, row["attempt"], jitter)
             )
         return NextState("dead", "execution.dead", failures)
-    if attempt_result.retryable and tries_left and failures <= row["retries"]:
+    if attempt_result.retryable and attempts_left and failures <= row["retries"]:
         return NextState("queued", "execution.attempt_failed", failures, backoff(limit, failures, jitter))
     return NextState(attempt_result.outcome, f"execution.{attempt_result.outcome}", failures)
+
+
+def retry_or_dead_after_lost_lease(row: Mapping[str, Any]) -> Literal["queued", "dead", "cancelled"]:
+    """The state after a lost lease: ``cancelled`` if a cancel was requested, ``dead`` if no attempts are left."""
+    if row["cancel_requested_at"] is not None:
+        return "cancelled"
+    return "dead" if row["attempt"] >= row["max_attempts"] else "queued"

@@ -1,13 +1,14 @@
-"""Executions: created, read, awaited, cancelled, replayed. What an attempt does is in ``attempts``.
+"""Executions: started, read, awaited, cancelled and replayed.
 
-The states and who may change them (every arrow is one transaction; anything else is refused)::
+The states and their transitions (each is one transaction; any other is refused)::
 
-    ∅ → queued                    router, API, a running parent       (start, rows)
-    queued → running              a worker                            (attempts.claim)
-    running → succeeded, failed, timed_out, queued again, dead        (attempts.finish)
-    running → queued, dead        the reaper, when the lease is over  (recovery.reap)
-    queued, running → cancelled   an operator                         (cancel)
-    queued → expired              the reaper, past expires_at         (recovery.reap)
+    ∅ → queued                    router, API, a running parent           (store.start, triggers/launch)
+    queued → running              a worker                                (claims.claim)
+    running → succeeded, failed, timed_out, queued again, dead            (completion.finish; decided in retry)
+    running → queued              a worker that shuts down                (leases.release)
+    running → queued, dead        the reaper, after the lease expired     (maintenance/lease_recovery.reap)
+    queued, running → cancelled   an operator, a trigger                  (cancellation.cancel)
+    queued → expired              the reaper, after expires_at            (maintenance/lease_recovery.reap)
 
 A finished execution is never reopened; :meth:`Executions.replay` makes a new one.
 """
@@ -29,17 +30,16 @@ from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.events.store import as_id
-from functory.engine.executions import completion, root_budget
-from functory.engine.executions.compensation import plan
+from functory.engine.executions import cancellation, root_budget
+from functory.engine.executions.cancellation import OPEN
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import limits, registry, versions
 from functory.engine.serialization import json_schema
 from functory.engine.settings import Settings
 
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
-OPEN = ("queued", "running")
 
-# Asked for at every start: built once.
+# Built once: they run with every start.
 _KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
 _STARTED = sa.select(execution).where(execution.c.id == sa.bindparam("id", type_=Id))
 _STEP = sa.select(execution).where(
@@ -48,7 +48,7 @@ _STEP = sa.select(execution).where(
     execution.c.state.in_((*OPEN, "succeeded")),
 )
 
-# Who waits for more executions than this asks about them at most every so often.
+# A wait for more executions than this polls them at most this often, in seconds.
 BULK_WAIT_SIZE = 16
 BULK_WAIT_POLL_SECONDS = 0.02
 
@@ -75,7 +75,10 @@ def new_row(
     dispatched: bool = False,
     id_: str | None = None,
 ) -> dict[str, Any]:
-    """A queued execution of ``version``, ready to insert. A root of its own without a ``root_id``."""
+    """The row of a queued execution of ``version``, ready to insert. Without ``root_id`` it is its own root.
+
+    ``delay`` is in seconds.
+    """
     limit = limits.parse(version["limits"])
     id_ = id_ or tx.new_id()
     return {
@@ -114,14 +117,14 @@ def new_row(
 
 
 class Executions:
-    """What a user, an API or a running parent does with executions."""
+    """What users, the API and running parents do with executions."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
 
     def new_id(self) -> str:
-        """The id of an execution that is to be started."""
+        """A new id, for :meth:`start`."""
         return self._database.new_id()
 
     def start(
@@ -142,21 +145,21 @@ class Executions:
     ) -> dict[str, Any]:
         """Queue one execution. Returns its row.
 
-        ``make_input`` is the input object, or makes it from the version row (to bind positional
-        arguments). With a ``parent`` it becomes that execution's child: one deeper, in the same root
-        and budget. The same ``idempotency_key`` again returns the first execution, and so does the same
-        ``step_key`` of one parent, unless that one did not succeed. ``dispatched``
-        says that the caller itself will claim it at once. Who gives it an ``id_`` can ask ``again`` when
-        nobody knows whether the first time was committed: it is started once.
+        ``make_input`` is the input object, or makes it from the version row (to bind positional arguments). With a
+        ``parent`` the execution is its child: one deeper, in the same root and budget. A used ``idempotency_key``
+        returns the first execution; a used ``step_key`` of the same parent returns the first one unless it failed.
+        ``delay`` is in seconds. ``dispatched`` means that the caller claims the execution itself at once.
+        ``maybe_committed`` repeats a start with the same ``id_`` whose commit outcome is unknown: it is started once.
+
         Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
         """
 
-        look = maybe_committed
+        find_by_id = maybe_committed
 
         def work(tx: Tx) -> dict[str, Any]:
             causation.check_fence(tx, parent)
             known = _by_key(tx, idempotency_key, function) or _of_step(tx, parent, step_key)
-            if known is None and look:
+            if known is None and find_by_id:
                 known = tx.first(_STARTED, {"id": id_})
             if known is not None:
                 return known
@@ -200,7 +203,7 @@ class Executions:
                 id_=id_,
             )
             if not tx.insert_new(execution, new):
-                # Somebody else was faster between our look and our insert.
+                # Another transaction inserted the same key after our read.
                 raise Conflict(_RACED)
             tx.wake("executions")
             return new
@@ -211,8 +214,8 @@ class Executions:
         except Conflict as error:
             if error.what != _RACED:
                 raise
-            # The other one is committed by now: the second look finds it.
-            look = id_ is not None
+            # The other one is committed now, so the second read finds it.
+            find_by_id = id_ is not None
             return self._database.group_commit(work)
 
     def _guard(self, tx: Tx, parent: Cause, function: str) -> None:
@@ -264,19 +267,19 @@ class Executions:
             return tx.rows(statement.order_by(execution.c.id.desc()).limit(max(1, min(limit, 1000))))
 
     def attempts(self, id_: str) -> list[dict[str, Any]]:
-        """The attempts of an execution, in their order."""
+        """The attempts of an execution, the first one first."""
         return self._parts(attempt, id_, attempt.c.fence)
 
     def spans(self, id_: str) -> list[dict[str, Any]]:
-        """The dependency calls of an execution, all attempts, in their order."""
+        """The dependency calls of all attempts, in their order."""
         return self._parts(span, id_, span.c.fence, span.c.seq)
 
     def logs(self, id_: str) -> list[dict[str, Any]]:
-        """The log lines of an execution, all attempts, in their order."""
+        """The log lines of all attempts, in their order."""
         return self._parts(log, id_, log.c.fence, log.c.seq)
 
     def slot_requests(self, id_: str) -> list[dict[str, Any]]:
-        """The places in lanes that an open execution has or waits for
+        """The concurrency slots that an open execution holds or waits for
         (:func:`functory.engine.flow_control.concurrency.slots_of_execution`).
         """
         found = self.get(id_)
@@ -290,13 +293,13 @@ class Executions:
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
         """Rows of ``ids`` once all are finished. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
-        wanted = [as_id(id_, "execution") for id_ in ids]
-        unfinished = list(dict.fromkeys(wanted))
+        asked = [as_id(id_, "execution") for id_ in ids]
+        unfinished = list(dict.fromkeys(asked))
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             seen = self._database.wakeup.generation("finished")
             with self._database.read() as tx:
-                # Only the state of what was still open: a long list must not be read again and again.
+                # Reads only the states of open executions, so that a long list costs less with every round.
                 states = tx.pairs(
                     sa.select(execution.c.id, execution.c.state).where(execution.c.id.in_(unfinished))
                 )
@@ -306,9 +309,9 @@ class Executions:
                 unfinished = [id_ for id_ in unfinished if states[id_] not in TERMINAL]
                 if not unfinished:
                     rows = {
-                        r["id"]: r for r in tx.rows(sa.select(execution).where(execution.c.id.in_(wanted)))
+                        r["id"]: r for r in tx.rows(sa.select(execution).where(execution.c.id.in_(asked)))
                     }
-                    return [rows[id_] for id_ in wanted]
+                    return [rows[id_] for id_ in asked]
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise WaitTimeout(
@@ -318,31 +321,21 @@ class Executions:
                 )
             self._database.wakeup.wait("finished", seen, min(self._settings.poll_seconds, left or 60.0))
             if len(unfinished) > BULK_WAIT_SIZE:
-                # Each one that ends wakes us: asking about hundreds of others every time is most of the work.
+                # Each execution that ends wakes this loop, and each round reads all that are still open.
                 time.sleep(BULK_WAIT_POLL_SECONDS)
 
     def cancel(self, id_: str, *, author: str = "") -> dict[str, Any]:
-        """queued → cancelled at once; for a running one, ask its worker to stop it.
+        """Cancel an execution (:func:`functory.engine.executions.cancellation.cancel`). Returns its row.
 
-        Raises :class:`Conflict` for a finished one.
+        Raises :class:`NotFound`, and :class:`Conflict` for a finished one.
         """
-        with self._database.write() as tx:
-            statement = sa.select(execution).where(execution.c.id == as_id(id_, "execution"))
-            found = tx.first(statement.with_for_update())
-            if found is None:
-                raise NotFound(f"execution {id_} not found", try_="functory execution list")
-            if found["state"] in OPEN:
-                _cancel(tx, found, author)
-            else:
-                raise Conflict(
-                    f"execution {id_} is {found['state']}", "a finished execution cannot be cancelled"
-                )
+        cancellation.cancel(self._database, as_id(id_, "execution"), author)
         return self.get(id_)
 
     def replay(self, id_: str, *, latest: bool = False, cause: str = "replay") -> dict[str, Any]:
-        """A new execution with the input and version of a finished one (the active version with ``latest``).
+        """Queue a new execution with the input and version of a finished one (with ``latest``: the active version).
 
-        Raises :class:`Conflict` while the original is still open.
+        Raises :class:`Conflict` while the original is open.
         """
         old = self.get(id_)
         if old["state"] in OPEN:
@@ -374,49 +367,6 @@ class Executions:
         return new
 
 
-def cancel_open(tx: Tx, id_: str, author: str) -> str | None:
-    """Cancel an execution if it is open, on behalf of ``author``. Returns its state before, None for a finished one."""
-    statement = sa.select(execution).where(execution.c.id == id_, execution.c.state.in_(OPEN))
-    found = tx.first(statement.with_for_update())
-    if found is None:
-        return None
-    _cancel(tx, found, author)
-    return found["state"]
-
-
-def _cancel(tx: Tx, found: Mapping[str, Any], author: str) -> None:
-    """queued → cancelled at once; for a locked row that is running, ask its worker."""
-    if found["state"] == "queued":
-        cancel_queued(tx, found, author)
-        return
-    tx.execute(
-        sa.update(execution)
-        .where(execution.c.id == found["id"], execution.c.cancel_requested_at.is_(None))
-        .values(cancel_requested_at=tx.now)
-    )
-    tx.wake("executions")
-
-
-def cancel_queued(tx: Tx, found: Mapping[str, Any], author: str) -> None:
-    """queued → cancelled, with its one terminal event."""
-    changed = tx.execute(
-        sa.update(execution)
-        .where(execution.c.id == found["id"], execution.c.state == "queued")
-        .values(
-            state="cancelled",
-            finished_at=tx.now,
-            error={"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"},
-        )
-    ).rowcount
-    if changed:
-        if found["has_concurrency"]:
-            concurrency.release(tx, found["id"])
-        data = completion.event_data(found, "cancelled") | {"author": author}
-        event_store.append(tx, [completion.execution_event(tx, found, "execution.cancelled", data)])
-        plan.begin_if_failed(tx, found, "cancelled")
-        tx.wake("finished")
-
-
 def result_or_raise(finished: Mapping[str, Any]) -> Any:
     """The result of a finished execution. Raises :class:`ExecutionFailed` unless it succeeded."""
     if finished["state"] == "succeeded":
@@ -434,7 +384,7 @@ def result_or_raise(finished: Mapping[str, Any]) -> Any:
 
 
 def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
-    """The execution that was started with this key. Raises :class:`Conflict` when it is another function's."""
+    """The execution that was started with this key. Raises :class:`Conflict` if it runs another function."""
     if key is None:
         return None
     known = tx.first(_KEYED, {"key": key})
@@ -448,7 +398,7 @@ def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
 
 
 def _of_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, Any] | None:
-    """The open or succeeded execution of a durable call that some attempt of the parent has made."""
+    """The open or succeeded execution of a durable call, made by any attempt of the parent."""
     if parent is None or step_key is None:
         return None
     return tx.first(_STEP, {"parent": parent.execution_id, "key": step_key})

@@ -26,6 +26,7 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, compensation, execution, span
 from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound
 from functory.engine.events.store import as_id
+from functory.engine.executions import cancellation
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.compensation import plan as compensation_plan
 from functory.engine.executions.compensation import steps
@@ -149,7 +150,7 @@ def _advance_saga(tx: Tx, saga: Mapping[str, Any], turn: _SagaProgress) -> None:
         because = f"the failure of {saga['function']}, execution {saga['id']}"
         for row in plan:
             if row["state"] == "waiting":
-                execution_store.cancel_open(tx, row["step_id"], because)
+                cancellation.cancel_open(tx, row["step_id"], because)
     following, result = next_step(plan)
     if following is not None:
         try:

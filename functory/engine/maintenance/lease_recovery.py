@@ -1,4 +1,4 @@
-"""What the reaper does to rows whose worker is gone: lost leases, forced cancels, expiry."""
+"""Recovers executions for the reaper: requeues lost leases, forces ignored cancels, expires late starts."""
 
 from __future__ import annotations
 
@@ -15,40 +15,36 @@ from functory.engine.database.schema import Id, Instant, Json, attempt, executio
 from functory.engine.events import store as event_store
 from functory.engine.executions import completion
 from functory.engine.executions.compensation import plan
+from functory.engine.executions.retry import retry_or_dead_after_lost_lease
 from functory.engine.flow_control import concurrency
 
-# Rows of one round: a transaction that stays short, whatever happened.
+# Rows of one round, so that the transaction stays short.
 BATCH = 200
 
 
 def reap(
     database: Database, *, cancel_grace: float, leases_trusted: Callable[[], bool] = lambda: True
 ) -> dict[str, int]:
-    """End what nobody owns any more. Returns how many were lost, dead, cancelled, expired.
+    """Requeue or end executions that no worker owns any more. Returns the counts: lost, dead, cancelled, expired.
 
-    ``believe`` is asked once the transaction's time is known: whether it may be believed that who has sent no
-    heartbeat until then could have.
+    ``cancel_grace`` is in seconds. ``leases_trusted`` is called once the transaction's time is known: False means that
+    workers may have been unable to send heartbeats until then, and nothing is changed.
     """
     done = {"lost": 0, "dead": 0, "cancelled": 0, "expired": 0}
     with database.write() as tx:
         if not leases_trusted():
             return done
         for row in _locked(tx, "lost", tx.now):
-            if row["cancel_requested_at"] is not None:
-                done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
-            elif row["attempt"] >= row["max_attempts"]:
-                done["dead"] += _end(
-                    tx,
-                    row,
-                    "dead",
-                    "Lost",
-                    f"attempt {row['attempt']} of {row['max_attempts']} was lost: "
-                    f"no heartbeat from {row['worker_id']}",
-                )
-            else:
+            following = retry_or_dead_after_lost_lease(row)
+            if following == "queued":
                 done["lost"] += _requeue(tx, row)
-        patience = tx.now - timedelta(seconds=cancel_grace)
-        for row in _locked(tx, "unstopped", patience):
+            elif following == "dead":
+                lost = f"attempt {row['attempt']} of {row['max_attempts']} was lost"
+                done["dead"] += _end(tx, row, "dead", "Lost", f"{lost}: no heartbeat from {row['worker_id']}")
+            else:
+                done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
+        deadline = tx.now - timedelta(seconds=cancel_grace)
+        for row in _locked(tx, "unstopped", deadline):
             done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker did not stop it in time")
         for row in _locked(tx, "expired", tx.now):
             done["expired"] += _end(tx, row, "expired", "Expired", "it was not started in time")
@@ -60,18 +56,20 @@ _AGE = sa.select(sa.extract("epoch", sa.func.clock_timestamp() - sa.func.pg_post
 
 
 def server_uptime(database: Database) -> float | None:
-    """Seconds since the database server was started. None for SQLite, which has no server, and where the time is not
-    the server's own. Raises :class:`Unavailable`."""
+    """Seconds since the database server was started; None for SQLite and for a clock that is not the server's.
+
+    Raises :class:`~functory.engine.errors.Unavailable`.
+    """
     with database.read() as tx:
         if tx.dialect != "postgresql" or not isinstance(database.clock, ServerClock):
-            # Nothing to be asked but whether it answers.
+            # Only shows that the database answers.
             tx.scalar(_ANYTHING)
             return None
         return float(tx.scalar(_AGE))
 
 
 def remove_lost_workers(database: Database, after: float) -> list[str]:
-    """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each."""
+    """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each. Returns their ids."""
     with database.write() as tx:
         rows = tx.rows(_UNSEEN, {"until": tx.now - timedelta(seconds=after)})
         event_store.append(
@@ -90,15 +88,15 @@ def remove_lost_workers(database: Database, after: float) -> list[str]:
     return [row["id"] for row in rows]
 
 
-# What is due for the reaper, as of a moment; most rounds find none of it, so they are built once.
-_MOMENT = sa.bindparam("moment", type_=Instant)
+# Built once: the reaper runs them every round, and most rounds find no row.
+_CUTOFF = sa.bindparam("cutoff", type_=Instant)
 _DUE = {
-    "lost": sa.and_(execution.c.state == "running", execution.c.lease_until < _MOMENT),
-    "unstopped": sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < _MOMENT),
+    "lost": sa.and_(execution.c.state == "running", execution.c.lease_until < _CUTOFF),
+    "unstopped": sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < _CUTOFF),
     "expired": sa.and_(
         execution.c.state == "queued",
-        execution.c.expires_at <= _MOMENT,
-        # What waits for its next try has been started in time.
+        execution.c.expires_at <= _CUTOFF,
+        # An execution that waits for a retry was started in time.
         execution.c.started_at.is_(None),
     ),
 }
@@ -140,8 +138,8 @@ def _due(what: str) -> Any:
     return statement.with_for_update(skip_locked=True)
 
 
-def _locked(tx: Tx, what: str, moment: datetime) -> list[dict[str, Any]]:
-    return tx.rows(_due(what), {"moment": moment})
+def _locked(tx: Tx, what: str, cutoff: datetime) -> list[dict[str, Any]]:
+    return tx.rows(_due(what), {"cutoff": cutoff})
 
 
 def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
@@ -177,5 +175,5 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
 
 
 def _end_attempt(tx: Tx, row: Mapping[str, Any], outcome: str, error: Mapping[str, Any]) -> None:
-    given = {"own": row["id"], "of": row["fence"], "now": tx.now, "how": outcome, "why": dict(error)}
-    tx.execute(_ENDED, given)
+    parameters = {"own": row["id"], "of": row["fence"], "now": tx.now, "how": outcome, "why": dict(error)}
+    tx.execute(_ENDED, parameters)

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import Id, buffered_match, cancellation, event, execution, match_buffer
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
-from functory.engine.executions import store as execution_store
+from functory.engine.executions.cancellation import OPEN, cancel_open
 from functory.engine.triggers.admission import Suppress, SuppressedMatch
 
 
@@ -157,7 +157,7 @@ def load_open_executions(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
         sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
         .where(
             execution.c.trigger_id == by.trigger_id,
-            execution.c.state.in_(execution_store.OPEN),
+            execution.c.state.in_(OPEN),
             execution.c.event_id < by.event_id,
         )
         .order_by(execution.c.id)
@@ -171,7 +171,7 @@ def cancel_executions(
 ) -> int:
     """Cancel open executions: at once, or by the worker that runs them. Returns the number of those cancelled."""
     because = f"trigger {trigger['name']}, by event {by.event_id}"
-    return sum(execution_store.cancel_open(tx, one.row["id"], because) is not None for one in executions)
+    return sum(cancel_open(tx, one.row["id"], because) is not None for one in executions)
 
 
 def _earlier(by: DueCancellation) -> list[sa.ColumnElement[bool]]:

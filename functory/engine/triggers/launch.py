@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import execution, slot
 from functory.engine.database.transaction import Tx
-from functory.engine.executions import root_budget
+from functory.engine.executions import cancellation, root_budget
 from functory.engine.executions import store as execution_store
 from functory.engine.flow_control import concurrency, overlap
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, SlotRequest
@@ -139,7 +139,7 @@ class _Launcher:
             rows = self._tx.rows(
                 sa.select(slot)
                 .join(execution, execution.c.id == slot.c.execution_id)
-                .where(slot.c.group_key.in_(keys), execution.c.state.in_(execution_store.OPEN))
+                .where(slot.c.group_key.in_(keys), execution.c.state.in_(cancellation.OPEN))
                 .order_by(slot.c.position)
             )
             for row in rows:
@@ -152,7 +152,7 @@ class _Launcher:
         if any(row["id"] == id_ for row in self._unwritten):
             self._write()
         because = f"trigger {item.fire.trigger['name']}, by event {item.event['id']}"
-        if execution_store.cancel_open(self._tx, id_, because) != "running":
+        if cancellation.cancel_open(self._tx, id_, because) != "running":
             self._open[lane] = [one for one in self._open[lane] if one.id != id_]
 
     def _write(self) -> None:

@@ -124,10 +124,12 @@ def _without_keys(raw: Any) -> None:
 
 
 _FINISH = 'execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"'
-_FINISHING = "done = self._database.group(lambda tx: endings.finish(tx, claim, ending, following, matched))\n"
-_STARTED = (
-    'events.add(tx, [event_of(tx, row, "execution.started", describe(row, "running")) for row in rows])'
+_FINISHING = (
+    "        done = self._database.group_commit(\n"
+    "            lambda tx: finish(tx, claim, attempt_result, next_state, matched)\n"
+    "        )\n"
 )
+_STARTED = "    event_store.append(\n        tx, [execution_event("
 
 MUTANTS: Sequence[Mutant] = (
     Mutant(
@@ -147,7 +149,7 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "claim unconditional",
-        [Edit("functory.engine.executions.attempts", "_CLAIMED", 'execution.c.state == "queued",\n', "\n")],
+        [Edit("functory.engine.executions.claims", "_CLAIMED", 'execution.c.state == "queued",\n', "\n")],
     ),
     Mutant(
         "no redispatch",
@@ -155,8 +157,8 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.dispatch",
                 "dispatch",
-                "again = _overdue(",
-                "again = [] and _overdue(",
+                "again = _overdue_ids(",
+                "again = [] and _overdue_ids(",
             )
         ],
     ),
@@ -166,17 +168,17 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.triggers.routing",
                 "_write",
-                '    events.mark_routed(tx, [row["id"] for row in batch])\n',
+                '    routing_queue.mark_routed(tx, [row["id"] for row in batch])\n',
                 "",
             ),
             Edit(
                 "functory.engine.triggers.routing",
                 "route",
-                "            return _write(tx, events.take_pending(tx, limit), prepare, max_budget)\n",
-                "            batch = events.take_pending(tx, limit)\n"
+                "            return _write(tx, routing_queue.take_pending(tx, limit), prepare, max_budget)\n",
+                "            batch = routing_queue.take_pending(tx, limit)\n"
                 "            done = _write(tx, batch, prepare, max_budget)\n"
                 "        with database.write() as tx:\n"
-                '            events.mark_routed(tx, [row["id"] for row in batch])\n'
+                '            routing_queue.mark_routed(tx, [row["id"] for row in batch])\n'
                 "        return done\n",
             ),
         ],
@@ -188,16 +190,16 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.completion",
                 "finish",
-                "events.add(tx, rows)\n",
-                "_later.append(rows) if final else events.add(tx, rows)\n",
+                "event_store.append(tx, rows)\n",
+                "_later.append(rows) if final else event_store.append(tx, rows)\n",
             ),
             Edit(
-                "functory.engine.executions.attempts",
-                "Attempts.finish",
-                f"    {_FINISHING}",
-                "    _later.clear()\n"
-                f"        {_FINISHING}"
-                "        self._database.group(lambda tx: [events.add(tx, rows) for rows in _later])\n",
+                "functory.engine.executions.completion",
+                "Completions.finish",
+                _FINISHING,
+                "        _later.clear()\n"
+                f"{_FINISHING}"
+                "        self._database.group_commit(lambda tx: [event_store.append(tx, rows) for rows in _later])\n",
             ),
         ],
         names={"_later": list},
@@ -206,18 +208,18 @@ MUTANTS: Sequence[Mutant] = (
         "change and event in two transactions",
         [
             Edit(
-                "functory.engine.executions.attempts",
-                "Attempts._claim",
+                "functory.engine.executions.claims",
+                "Claims._claim",
                 _STARTED,
-                _STARTED.replace("events.add(tx, ", "_later.append("),
+                "    _later.append(\n        [execution_event(",
             ),
             Edit(
-                "functory.engine.executions.attempts",
-                "Attempts._surely",
-                "return self._database.group(lambda tx: claim(tx, taken))",
+                "functory.engine.executions.claims",
+                "Claims._claim_or_remember",
+                "return self._database.group_commit(lambda tx: claim(tx, taken))",
                 "_later.clear()\n"
-                "        claims = self._database.group(lambda tx: claim(tx, taken))\n"
-                "        self._database.group(lambda tx: [events.add(tx, rows) for rows in _later])\n"
+                "        claims = self._database.group_commit(lambda tx: claim(tx, taken))\n"
+                "        self._database.group_commit(lambda tx: [event_store.append(tx, rows) for rows in _later])\n"
                 "        return claims",
             ),
         ],
@@ -228,7 +230,7 @@ MUTANTS: Sequence[Mutant] = (
         [
             Edit(
                 "functory.triggers.routing.guards",
-                "trip",
+                "check_guards",
                 'event["depth"] + 1 > limit',
                 "False",
                 also=["functory.triggers.routing.decision"],
@@ -261,8 +263,8 @@ MUTANTS: Sequence[Mutant] = (
         "a release counts as an attempt",
         [
             Edit(
-                "functory.engine.executions.attempts",
-                "_give_back",
+                "functory.engine.executions.leases",
+                "release",
                 "attempt=execution.c.attempt - 1,\n",
                 "\n",
             )
@@ -272,22 +274,22 @@ MUTANTS: Sequence[Mutant] = (
         "heartbeat ignores the fence",
         [
             Edit(
-                "functory.engine.executions.attempts",
-                "_BEATEN",
-                ".where(*_MINE)",
-                ".where(execution.c.id.in_(_IDS), _MINE[1])",
+                "functory.engine.executions.leases",
+                "_RENEWED",
+                ".where(*_OWNED)",
+                ".where(execution.c.id.in_(sa.bindparam('ids', expanding=True)), _OWNED[1])",
             ),
             Edit(
-                "functory.engine.executions.attempts",
-                "Attempts.heartbeat",
-                '"mine": sorted(wanted)',
-                '"ids": [id_ for id_, _ in wanted]',
+                "functory.engine.executions.leases",
+                "Leases.heartbeat",
+                '"mine": sorted(asked)',
+                '"ids": [id_ for id_, _ in asked]',
             ),
             Edit(
-                "functory.engine.executions.attempts",
-                "_pulse",
-                "wanted - found.keys()",
-                "{key for key in wanted if key[0] not in {id_ for id_, _ in found}}",
+                "functory.engine.executions.leases",
+                "_lease_status",
+                "asked - found.keys()",
+                "{key for key in asked if key[0] not in {id_ for id_, _ in found}}",
             ),
         ],
     ),
@@ -305,14 +307,14 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "a zombie may emit",
-        [Edit("functory.engine.events.causation", "hold", "if cause is None:", "if True:")],
+        [Edit("functory.engine.events.causation", "check_fence", "if cause is None:", "if True:")],
     ),
     Mutant(
         "a durable call is made anew by each attempt",
         [
             Edit(
                 "functory.workers.execution.host_functions",
-                "EngineHost._call_once",
+                "EngineHost._call_durable",
                 "step_key=key",
                 "step_key=None",
             )
@@ -320,7 +322,14 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "nothing is undone after a failure",
-        [Edit("functory.engine.executions.compensation.plan", "begin", "if state", "if True or state")],
+        [
+            Edit(
+                "functory.engine.executions.compensation.plan",
+                "begin_if_failed",
+                "if state",
+                "if True or state",
+            )
+        ],
     ),
 )
 

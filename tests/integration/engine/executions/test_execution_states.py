@@ -9,7 +9,7 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Stale, WaitTimeout
 from functory.engine.executions import dispatch
-from functory.engine.executions.attempts import MAX_RELEASES
+from functory.engine.executions.leases import MAX_RELEASES
 from functory.engine.executions.retry import AttemptResult
 from functory.engine.executions.store import TERMINAL, result_or_raise
 from functory.engine.maintenance import lease_recovery
