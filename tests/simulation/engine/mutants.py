@@ -166,20 +166,19 @@ MUTANTS: Sequence[Mutant] = (
         "no unique key, routed in a second transaction",
         [
             Edit(
-                "functory.engine.triggers.routing",
-                "_write",
-                '    routing_queue.mark_routed(tx, [row["id"] for row in batch])\n',
+                "functory.triggers.routing.router",
+                "Router.route",
+                '    routing_queue.mark_routed(tx, [event["id"] for event in events])\n',
                 "",
             ),
             Edit(
-                "functory.engine.triggers.routing",
-                "route",
-                "            return _write(tx, routing_queue.take_pending(tx, limit), prepare, max_budget)\n",
-                "            batch = routing_queue.take_pending(tx, limit)\n"
-                "            done = _write(tx, batch, prepare, max_budget)\n"
-                "        with database.write() as tx:\n"
-                '            routing_queue.mark_routed(tx, [row["id"] for row in batch])\n'
-                "        return done\n",
+                "functory.triggers.routing.router",
+                "Router.route_batch",
+                "            result = self.route(tx, routing_queue.take_pending(tx, self._settings.batch_size))\n",
+                "            batch = routing_queue.take_pending(tx, self._settings.batch_size)\n"
+                "            result = self.route(tx, batch)\n"
+                "        with self._database.write() as tx:\n"
+                '            routing_queue.mark_routed(tx, [row["id"] for row in batch])\n',
             ),
         ],
         alter=_without_keys,
@@ -313,8 +312,8 @@ MUTANTS: Sequence[Mutant] = (
         "a durable call is made anew by each attempt",
         [
             Edit(
-                "functory.workers.execution.host_functions",
-                "EngineHost._call_durable",
+                "functory.workers.execution.child_calls",
+                "ChildCalls.call_durable",
                 "step_key=key",
                 "step_key=None",
             )
