@@ -464,7 +464,7 @@ WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
     "a mark that knows of what is not routed": (
         "absence",
         Edit(
-            "functory.engine.flow_control.buffers",
+            "functory.engine.flow_control.due_buffers",
             "routed_until",
             "tx.now if first is None else min(first, tx.now)",
             "tx.now",

@@ -1,11 +1,12 @@
-"""Matches that wait for more events or for time to pass: debounce, batch and composites share these rows.
+"""Match buffers: matches that wait for more events or for time to pass (debounce, batch, composites).
 
-A bucket is a (trigger, key); its row is what is locked to change anything in it. A match that waits is a row of table
-``hold``, written in the transaction that routes its event, so nothing is lost between the two; its firing is written in
-the transaction that deletes the row. What becomes of a bucket is the ``triggers`` package's to say
-(``triggers.routing.buffer_release``); this module finds the buckets that are due, locks them, and writes what was said.
+A buffer belongs to a trigger and a key. Its row is locked before anything in it changes. A waiting match is a row of
+table ``buffered_match``, written in the transaction that routes its event; its firing is written in the transaction
+that deletes the row, so no match is lost in between. :mod:`functory.triggers.routing.buffer_release` decides what
+becomes of a buffer; this module writes the decisions, and :mod:`functory.engine.flow_control.due_buffers` finds the
+buffers that need one.
 
-Rows are locked in the order of their keys by who waits for them; who takes what is due skips what is locked.
+Transactions that wait for locks take them in the order of the keys.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from functory.engine.database.schema import Id, Instant, buffered_match, event, 
 from functory.engine.database.transaction import Tx, insert_for
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
 
-# Buckets that go by the events' own time: they wait until all events before their moment have been routed.
+# Buffers that follow the events' own time: they wait until all events before their ``due_at`` have been routed.
 EVENT_TIME_KIND = "composite"
 
-# A bucket that is due sooner than this, or sooner than it was, wakes those who take turns; all others they know of.
+# A buffer that becomes due earlier than before, or within this time, wakes the release service.
 WAKE_THRESHOLD = timedelta(seconds=1)
 
-# Rows that one statement names.
+# Rows that one statement names at most.
 CHUNK = 500
 
-# What is read of the event of a match that waits: enough for a firing that tells why it does not fire.
+# Columns of the event of a waiting match: enough for a firing that records why the trigger does not fire.
 _LIGHT = ("id", "subject", "root_id", "cause_execution_id", "depth", "chain", "time")
 
 BufferKey = tuple[str, str]
@@ -75,8 +76,8 @@ class LockedBuffer:
 
 @dataclass(frozen=True)
 class BufferUpdate:
-    """What becomes of a bucket: the moment it is due, what it remembers, and the matches that stay in it; ``keep`` it
-    even when there are none. ``opened_at`` is when those began to wait."""
+    """The state of a buffer after a decision: its next due time, memory, and number and bytes of the matches that
+    stay. ``opened_at`` is when those began to wait. ``keep_when_empty`` keeps its row without matches."""
 
     due_at: datetime | None
     memory: Any
@@ -137,9 +138,9 @@ def put(tx: Tx, buffers: Sequence[tuple[LockedBuffer, datetime | None]]) -> None
 def _upsert_buffers(
     tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], BufferedMatch]]]
 ) -> list[dict[str, Any]]:
-    """Make or lock the buckets of these groups, with their matches counted in; the rows as they are then.
+    """Create or lock the buffers of these groups and count their matches in. Returns the new rows.
 
-    An upsert and not a look before it: a bucket may be deleted by whoever has just emptied it.
+    An upsert, for another transaction may delete a buffer that it has just emptied.
     """
     rows: list[dict[str, Any]] = []
     for group in groups:
@@ -188,7 +189,7 @@ def _row(tx: Tx, row: Mapping[str, Any], one: BufferedMatch, round_: int) -> dic
         "parts": one.parts,
         "key": one.key.hash,
         "trigger_version": one.trigger["version"],
-        # A time to come would hold the bucket open until then.
+        # A time in the future would keep the buffer open until then.
         "event_time": min(row["time"], tx.now),
         "bytes": one.size,
         "round": round_,
@@ -197,46 +198,8 @@ def _row(tx: Tx, row: Mapping[str, Any], one: BufferedMatch, round_: int) -> dic
     }
 
 
-def routed_until(tx: Tx) -> datetime:
-    """The moment up to which all events that were written have been routed: the present, or the time of the first one
-    that waits for a router. Events that no router could decide about so far do not count.
-
-    Read before the matches that depend on it: what was routed up to then is seen by later reads.
-    """
-    first = tx.scalar(_FIRST_PENDING)
-    return tx.now if first is None else min(first, tx.now)
-
-
-def next_due(tx: Tx) -> datetime | None:
-    """When the first bucket of an enabled trigger is due."""
-    return tx.scalar(_NEXT_DUE)
-
-
-def are_due(tx: Tx, routed_until: datetime) -> bool:
-    """Whether :func:`take_due` would find any. A look that locks nothing."""
-    return tx.scalar(_ANY_DUE, {"now": tx.now, "known": routed_until}) is not None
-
-
-def lock_due(tx: Tx, routed_until: datetime, limit: int) -> list[dict[str, Any]]:
-    """Lock up to ``limit`` buckets that are due, those that nobody else has; ``known`` is what :func:`known_to` said.
-
-    Each with its trigger's ``name``, ``version``, ``state``, ``changed_to`` (its ``changed`` now) and ``armed_at``.
-    """
-    return tx.rows(_TAKE_DUE, {"now": tx.now, "known": routed_until, "limit": limit})
-
-
-def lock_changed(tx: Tx, limit: int) -> list[dict[str, Any]]:
-    """Lock up to ``limit`` buckets whose trigger has changed since they were decided about, or is deleted."""
-    return tx.rows(_TAKE_CHANGED, {"limit": limit})
-
-
-def lock_one(tx: Tx, place: BufferKey) -> list[dict[str, Any]]:
-    """Lock one bucket if it is there and nobody else has it: a list of it, or an empty one."""
-    return tx.rows(_TAKE_ONE, {"t": place[0], "k": place[1]})
-
-
 def create_missing(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
-    """Make the buckets of triggers that wait by themselves, where they are missing; they are due at once."""
+    """Create missing buffers of triggers that wait without any event (absence). They are due at once."""
     rows = [
         {
             "trigger_id": row["id"],
@@ -254,11 +217,11 @@ def create_missing(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
 
 
 def load_matches(tx: Tx, places: Sequence[BufferKey]) -> dict[BufferKey, list[dict[str, Any]]]:
-    """The matches that wait in locked buckets, each with what a firing needs of its event."""
+    """The matches of locked buffers, each with the columns of its event that a firing needs."""
     found: dict[BufferKey, list[dict[str, Any]]] = {place: [] for place in places}
     for start in range(0, len(places), CHUNK):
         chunk = set(sorted(places)[start : start + CHUNK])
-        # Not pairs: SQLite would read the whole table for them. What other buckets have is left out below.
+        # Not pairs: SQLite would scan the whole table for them. Matches of other buffers are skipped below.
         asked = {"ids": sorted({place[0] for place in chunk}), "keys": sorted({place[1] for place in chunk})}
         for row in tx.rows(_MATCHES, asked):
             place = (row["trigger_id"], row["key"])
@@ -279,7 +242,7 @@ def load_events(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
 def write_decisions(
     tx: Tx, decided: Mapping[str, Collection[str]], updates: Mapping[BufferKey, BufferUpdate]
 ) -> None:
-    """Delete the matches that are decided (event ids by trigger), and write what is ``left`` of locked buckets."""
+    """Delete the decided matches (event ids by trigger), and write the new state of locked buffers."""
     for trigger_id, ids in sorted(decided.items()):
         gone = sorted(ids)
         for start in range(0, len(gone), CHUNK):
@@ -311,73 +274,17 @@ def write_decisions(
 
 
 def postpone(tx: Tx, places: Sequence[BufferKey], until: datetime) -> None:
-    """Look at locked buckets again only then: nothing could be decided about them."""
+    """Make locked buffers due at ``until``: they could not be decided."""
     if places:
         tx.execute(_POSTPONED, [{"t": t, "k": k, "at": until} for t, k in sorted(places)])
 
 
-_COLUMNS = (
-    *match_buffer.c,
-    trigger.c.name,
-    trigger.c.version,
-    trigger.c.state,
-    trigger.c.changed.label("changed_to"),
-    trigger.c.updated_at.label("armed_at"),
-)
-
-
-def _live(*what: Any) -> sa.Select[Any]:
-    """Of the buckets whose trigger decides: not those of a paused one, which wait until it is resumed or deleted."""
-    statement: Any = (
-        sa.select(*what).select_from(match_buffer).join(trigger, trigger.c.id == match_buffer.c.trigger_id)
-    )
-    return statement.where(trigger.c.state.in_(("enabled", "deleted")))
-
-
 # Asked in every turn of flow control, or for every batch of a router: built once.
-_LIMIT = sa.bindparam("limit", type_=sa.Integer)
 _IDS = sa.bindparam("ids", expanding=True, type_=Id)
 _AT = sa.bindparam("at", type_=Instant)
 _OF = buffered_match.c.trigger_id == sa.bindparam("t", type_=Id)
 _PLACE = (match_buffer.c.trigger_id == sa.bindparam("t", type_=Id), match_buffer.c.key == sa.bindparam("k"))
 
-_FIRST_PENDING = (
-    sa.select(event.c.time)
-    .where(event.c.state == "pending", event.c.route_attempts == 0)
-    .order_by(event.c.id)
-    .limit(1)
-)
-# Not min(): the index gives the first without reading the others.
-_NEXT_DUE = (
-    _live(match_buffer.c.due_at)
-    .where(match_buffer.c.due_at.is_not(None))
-    .order_by(match_buffer.c.due_at)
-    .limit(1)
-)
-
-# The moment is said twice: with the first the index finds them, with the second it leaves out those too early.
-_DUE = (
-    match_buffer.c.due_at <= sa.bindparam("now", type_=Instant),
-    sa.or_(
-        match_buffer.c.kind != EVENT_TIME_KIND, match_buffer.c.due_at <= sa.bindparam("known", type_=Instant)
-    ),
-)
-_ANY_DUE = _live(sa.literal(1)).where(*_DUE).limit(1)
-_TAKE_DUE = (
-    _live(*_COLUMNS)
-    .where(*_DUE)
-    .order_by(match_buffer.c.due_at, match_buffer.c.trigger_id, match_buffer.c.key)
-    .limit(_LIMIT)
-    .with_for_update(of=match_buffer, skip_locked=True)
-)
-_TAKE_CHANGED = (
-    _live(*_COLUMNS)
-    .where(match_buffer.c.changed < trigger.c.changed)
-    .order_by(match_buffer.c.trigger_id, match_buffer.c.key)
-    .limit(_LIMIT)
-    .with_for_update(of=match_buffer)
-)
-_TAKE_ONE = _live(*_COLUMNS).where(*_PLACE).with_for_update(of=match_buffer, skip_locked=True)
 _MATCHES = (
     sa.select(
         *(

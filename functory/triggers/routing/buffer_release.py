@@ -22,7 +22,7 @@ import structlog
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.flow_control import buffers
+from functory.engine.flow_control import buffers, due_buffers
 from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate
 from functory.engine.settings import Settings
 from functory.engine.triggers import firings, kill_switch
@@ -87,7 +87,7 @@ class BufferRelease:
             if kill_switch.is_thrown(tx, kill_switch.TRIGGERS):
                 return False
             changed = trigger_store.set_version(tx) != self._checked_version
-            if not changed and not buffers.are_due(tx, buffers.routed_until(tx)):
+            if not changed and not due_buffers.are_due(tx, due_buffers.routed_until(tx)):
                 return False
         try:
             counts, more = self._release_due()
@@ -106,7 +106,7 @@ class BufferRelease:
     def next_due(self) -> float | None:
         """Seconds until the next bucket is due; None when only an event can change anything."""
         with self._database.read() as tx:
-            first = buffers.next_due(tx)
+            first = due_buffers.next_due(tx)
             return None if first is None else max(CATCH_UP_SECONDS, (first - tx.now).total_seconds())
 
     def _release_due(self) -> tuple[FiringCounts, bool]:
@@ -114,13 +114,13 @@ class BufferRelease:
             self._triggers.refresh(tx)
             version = self._triggers.version
             # Before the buffers: every event routed until then is in them.
-            routed_until = buffers.routed_until(tx)
+            routed_until = due_buffers.routed_until(tx)
             rows: list[dict[str, Any]] = []
             if version != self._checked_version:
                 buffers.create_missing(tx, [one.row for one in self._triggers if _is_armed(one)])
-                rows = buffers.lock_changed(tx, BATCH)
+                rows = due_buffers.lock_changed(tx, BATCH)
             checked_all = not rows
-            rows = rows or buffers.lock_due(tx, routed_until, BATCH)
+            rows = rows or due_buffers.lock_due(tx, routed_until, BATCH)
             counts, more = self._release(tx, rows, routed_until)
         if checked_all:
             self._checked_version = version
@@ -132,7 +132,7 @@ class BufferRelease:
         def release_alone(key: BufferKey) -> None:
             with self._database.write() as tx:
                 self._triggers.refresh(tx)
-                counts, _ = self._release(tx, buffers.lock_one(tx, key), buffers.routed_until(tx))
+                counts, _ = self._release(tx, due_buffers.lock_one(tx, key), due_buffers.routed_until(tx))
             total.add(counts)
 
         def postpone(key: BufferKey, error: Exception) -> None:
@@ -143,7 +143,9 @@ class BufferRelease:
                 buffers.postpone(tx, [key], tx.now + RETRY_AFTER)
 
         with self._database.write() as tx:
-            rows = buffers.lock_due(tx, buffers.routed_until(tx), BATCH) or buffers.lock_changed(tx, BATCH)
+            rows = due_buffers.lock_due(tx, due_buffers.routed_until(tx), BATCH) or due_buffers.lock_changed(
+                tx, BATCH
+            )
         in_isolation(sorted((row["trigger_id"], row["key"]) for row in rows), release_alone, postpone)
         return total, len(rows) >= BATCH
 
