@@ -95,7 +95,7 @@ def mounts(d: dict[str, Any]) -> Any:
         check(libc.mount(source, target, kind, ctypes.c_ulong(flags), None), "mount")
 
     def unless_allowed(*arguments: Any) -> None:
-        """What no caller with rights would be told is no wall: EINVAL means that the rights were there."""
+        """An error that a caller with rights would get too proves nothing: EINVAL means that the rights were there."""
         try:
             syscall(*arguments)
         except OSError as error:

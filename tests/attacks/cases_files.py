@@ -226,7 +226,7 @@ def unlinked_files(d: dict[str, Any]) -> Any:
 
 @attack(
     "A29d",
-    "Files in a folder that nobody may list",
+    "Files in a folder that no user may list",
     without=SUCCEEDS,
     ends=FILLED,
     scratch_bytes=4 * 2**20,
@@ -308,7 +308,7 @@ def many_files(d: dict[str, Any]) -> Any:
 def symlink_out(d: dict[str, Any]) -> Any:
     tries = Tries()
     for number, target in enumerate((d["secret"], "/etc/shadow", d["folder"])):
-        # These stay behind, for whoever removes the scratch folder to follow.
+        # These stay behind, for the process that removes the scratch folder to follow.
         os.symlink(target, f"link{number}")
     tries.attempt("read", read, "link0", proof=lambda text: d["canary"].encode() in text)
     tries.attempt("shadow", read, "link1")

@@ -175,7 +175,7 @@ def granted_memory(d: dict[str, Any]) -> Any:
 )
 def granted_time(d: dict[str, Any]) -> Any:
     for _ in range(8):
-        # One after another, each below its own limit; a process that nobody waits for counts as well.
+        # One after another, each below its own limit; a process that is never waited for counts as well.
         if os.fork() == 0:
             if os.fork() == 0:
                 while time.process_time() < 1.5:

@@ -53,7 +53,7 @@ def hostile_import(d: dict[str, Any]) -> Any:
         return os.listdir(path)
 
     def processes(names: list[str]) -> bool:
-        """Its own /proc it may put away; what is below must show nobody, and be read-only."""
+        """It may unmount its own /proc; the one below must show no process, and be read-only."""
         return any(name.isdigit() for name in names) or os.access("/proc/sys/kernel/core_pattern", os.W_OK)
 
     tries.attempt("secret", read, d["secret"], proof=lambda text: canary in text)

@@ -203,7 +203,7 @@ def tracing(d: dict[str, Any]) -> Any:
         time.sleep(0.1)
         os.kill(d["decoy"], signal.SIGSTOP)
     if not tries.through:
-        # Where this works, whoever started the process would have to care for it.
+        # Where this works, the parent of the process would have to end it.
         tries.attempt("PTRACE_TRACEME", syscall, "ptrace", 0, 0, 0, 0)
     return tries.verdict()
 

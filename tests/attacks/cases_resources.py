@@ -30,7 +30,7 @@ def endless_loop(d: dict[str, Any]) -> Any:
 @attack(
     "A02",
     "An endless loop in C that ignores and blocks all signals",
-    without="the kernel's SIGKILL ends it, and without a sandbox nobody can tell it from a lack of memory",
+    without="the kernel's SIGKILL ends it, and without a sandbox it looks like a lack of memory",
     ends="timed_out",
     check=by_cpu,
     cpu_seconds=1.0,
@@ -62,7 +62,7 @@ def deaf_sleep(d: dict[str, Any]) -> Any:
 
 @attack(
     "A03b",
-    "Stopping itself, so that it can neither run nor be told to end",
+    "Stopping itself, so that it can neither run nor obey a request to end",
     without=STOPPED,
     ends="timed_out",
     check=by_wall,

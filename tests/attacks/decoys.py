@@ -37,7 +37,7 @@ _COUNTED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGURG, signal.SIGWINCH)
 
 
 class Decoys:
-    """Prey of its own user; ``facts`` is what an attack is told."""
+    """Targets of its own user; ``facts`` is what an attack gets."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="decoys-"))

@@ -1,6 +1,6 @@
 """What the code of an attack has at hand inside the sandbox: this file's text stands above each attack.
 
-An attack is told about its prey in a ``dict`` and returns what it found out: ``through`` names the ways that
+An attack gets its targets in a ``dict`` and returns what it found out: ``through`` names the ways that
 worked, ``how`` says for each other one which error stopped it. Only an ``OSError`` counts as being stopped,
 so that a mistake in an attack's own code cannot pass for a wall.
 """
@@ -122,7 +122,7 @@ def write(path: str) -> str:
 
 
 def victims(d: dict[str, Any]) -> list[int]:
-    """Who could be attacked: a stand-in for the worker, and whoever started this process."""
+    """Processes to attack: a stand-in for the worker, and the parent of this process."""
     return [pid for pid in (d["decoy"], os.getppid()) if pid > 1]
 
 
@@ -172,7 +172,7 @@ def connect_politely(host: str, port: int) -> None:
 
 
 def patiently(seconds: float) -> None:
-    """Wait, to give whoever watches from outside the time to notice."""
+    """Wait, so that the watcher outside has time to notice."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.05)

@@ -118,7 +118,7 @@ class World:
 
     @contextlib.contextmanager
     def _beside(self, case: Case, facts: dict[str, Any], host: FakeHost):
-        """Another execution that lives as long as the attack; what it says of itself, the attack is told."""
+        """Another execution that lives as long as the attack; the attack gets what it reports about itself."""
         if not case.beside:
             yield
             return

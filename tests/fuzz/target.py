@@ -161,7 +161,7 @@ def seeds() -> list[bytes]:
 
 
 # Bytes that mean something in msgpack (its spec's table of formats), or to UTF-8, or to a length.
-_TELLING = bytes([0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, *range(0xC0, 0xE0), 0x00, 0x7F, 0xFF])
+_SIGNIFICANT = bytes([0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, *range(0xC0, 0xE0), 0x00, 0x7F, 0xFF])
 
 
 def mutations(seed: int, rounds: int) -> Iterator[bytes]:
@@ -182,7 +182,7 @@ def _mutate(data: bytearray, chance: random.Random, pool: list[bytes]) -> None:
         case 0:
             data[place:end] = chance.randbytes(end - place)
         case 1:
-            data[place : place + 1] = bytes([chance.choice(_TELLING)])
+            data[place : place + 1] = bytes([chance.choice(_SIGNIFICANT)])
         case 2:
             del data[place:end]
         case 3:

@@ -9,7 +9,7 @@
     restricted_kernel mounts -- command     as on Ubuntu: a user namespace may be made, mounts are refused
 
 The command, and what it starts, cannot get out again. A filter stays; the limit is one of a new user
-namespace, in which the command keeps its user id (and, if that is root's, nobody else's).
+namespace, in which the command keeps its user id (and, if that is root's, no other id).
 """
 
 from __future__ import annotations

@@ -210,10 +210,10 @@ class Runner:
         imports: Sequence[str] = (),
         packages: Sequence[str] = (),
     ) -> Signature:
-        """The signature of function ``name`` in ``source``, found by executing the source in a child.
+        """Return the signature of function ``name`` in ``source``, found by executing the source in a child.
 
-        Never raises for what the source does: what could not be found out is in ``problems``, and the
-        schema of that parameter is ``{}``. ``timeout`` is in seconds; ``packages`` as in ``Job``.
+        Errors of the source are never raised: what could not be found out is in ``problems``, and the schema
+        of that parameter is ``{}``. ``timeout`` is in seconds; ``packages`` as in ``Job``.
         """
         limits = Limits(
             wall_seconds=timeout, total_seconds=timeout, cpu_seconds=timeout, result_bytes=_SCHEMA_BYTES

@@ -138,7 +138,7 @@ class Canary(NamedTuple):
 def run_canaries(runner: Runner) -> list[Canary]:
     """Try all attacks under ``runner``; some hundredths of a second.
 
-    Raises ``Unavailable`` when the execution that tries them does not come to its end.
+    Raises ``Unavailable`` when the execution that tries them does not finish.
     """
     with contextlib.ExitStack() as stack:
         prey = _Targets(stack)
@@ -174,7 +174,7 @@ def _job(prey: dict[str, Any]) -> Job:
 
 
 class _RefusingHost:
-    """A host for code that has nothing to ask."""
+    """A host for code that makes no requests."""
 
     def __getattr__(self, name: str) -> Any:
         raise Unavailable(f"the self-test asked for {name}", "it has no reason to", "report this")

@@ -48,7 +48,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 def filtered() -> None:
-    """A call without effect, which nothing refuses but a filter of system calls (Docker's does)."""
+    """Make a call without effect, which only a filter of system calls (Docker's does) refuses."""
     syscalls.unshare(0, "call unshare")
 
 
@@ -67,7 +67,8 @@ def many_ids() -> None:
 
 
 def mounts() -> None:
-    """A file tree as a sandbox has it: a tmpfs, a folder bound into it read-only, and it alone as the root."""
+    """Build a file tree as a sandbox has it: a tmpfs, a folder bound into it read-only, and it alone as the
+    root."""
     _enter()
     place = tempfile.gettempdir()
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
@@ -82,7 +83,7 @@ def mounts() -> None:
 
 
 def proc() -> None:
-    """A ``/proc`` that shows the processes of a sandbox only."""
+    """Mount a ``/proc`` that shows the processes of a sandbox only."""
     _enter()
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     # The first fork is the first process of the new PID namespace.
@@ -94,7 +95,7 @@ def proc() -> None:
 
 
 def files() -> None:
-    """Landlock: a process gives up its rights to files."""
+    """Restrict a process's rights to files by Landlock."""
     syscalls.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _VERSION)
     rules = landlock.Ruleset()
     syscalls.no_new_privileges()
@@ -102,7 +103,7 @@ def files() -> None:
 
 
 def calls() -> None:
-    """A filter of system calls of our own, on top of those that are there."""
+    """Load a filter of system calls of our own, on top of the existing ones."""
     profile = seccomp_filter.Profile(name="child")
     seccomp_filter.load(seccomp_filter.program(seccomp_filter.architecture(), profile, os.getpid()))
 
@@ -133,7 +134,7 @@ def _enter() -> None:
 
 
 def _unshare(flags: int, uid: int, gid: int, count: int) -> None:
-    """New namespaces in which the ids from 0 on are those from ``uid`` and ``gid`` on outside.
+    """Make new namespaces in which the ids from 0 on are those from ``uid`` and ``gid`` on outside.
 
     A helper that stays outside writes the maps: it has its capabilities there (user_namespaces(7)).
     """
@@ -216,7 +217,7 @@ def _read_answer(reading: int) -> bytes:
 
 
 def main() -> None:
-    """Try everything and write the trials to stdout, as JSON."""
+    """Try everything and write the probes to stdout, as JSON."""
     if platform.system() != "Linux":
         raise SystemExit("not Linux")
     found = [run_probe(step, work) for step, work in PROBES.items()]

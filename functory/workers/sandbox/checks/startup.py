@@ -50,9 +50,9 @@ def check_tier(settings: Settings, runner: Runner) -> Tier:
 def check_startup(settings: Settings, runner: Runner) -> list[Canary]:
     """Let a worker serve with ``runner`` or raise; some tenths of a second.
 
-    Starts the runner, holds its tier against the settings and tries the canaries. Raises ``Refused`` for a tier
-    that is too weak, ``Conflict`` when an attack gets through, ``Unavailable`` when it cannot be tested. The
-    canaries are not tried without confinement: there, they get through.
+    Starts the runner, compares its tier with the settings and tries the canaries. Raises ``Refused`` for a
+    tier that is too weak, ``Conflict`` when an attack gets through, ``Unavailable`` when it cannot be tested.
+    The canaries are not tried without confinement: there, they get through.
     """
     tier = check_tier(settings, runner)
     metrics.set_sandbox_tier(tier)

@@ -34,7 +34,7 @@ TIERS: tuple[Tier, ...] = ("A", "B", "C", "none")
 
 Container = Literal["", "docker", "podman", "kubernetes", "other"]
 
-_SECONDS = 60.0  # for all trials; they take a tenth of a second
+_SECONDS = 60.0  # for all probes; they take a tenth of a second
 _BOOT = (
     "import sys; sys.path[:0] = sys.argv[1:]; "
     "from functory.workers.sandbox.checks.kernel_probes import main; main()"
@@ -68,7 +68,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     root: bool = False
     container: Container = ""
     filtered: bool = False
-    """A filter of system calls was on the process before ours."""
+    """A filter of system calls was active before ours."""
     settings: dict[str, str] = {}
     failed_probes: dict[str, Probe] = {}
     working_tier: Tier | None = None
@@ -78,7 +78,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Something better that this machine does not offer: what failed, and what to change."""
+    """A stronger tier that this machine does not offer: what failed, and what to change."""
 
     name: str
     why: str
@@ -86,7 +86,8 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """``gaps`` has one entry for each better tier, best first; ``notes`` what lacks within the best one."""
+    """``gaps`` has one entry for each better tier, best first; ``notes`` lists what is missing within the
+    best one."""
 
     best: Tier
     gaps: tuple[Gap, ...]
@@ -126,7 +127,7 @@ def weaker(tier: Tier, than: Tier) -> bool:
 
 
 def collect_facts() -> Facts:
-    """The facts of this machine. Raises ``Unavailable`` when the trials themselves cannot be started."""
+    """Collect the facts of this machine. Raises ``Unavailable`` when the probes themselves cannot be started."""
     system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in NUMBERS:
         return Facts(system=system, machine=machine, root=os.geteuid() == 0)
@@ -142,7 +143,7 @@ def collect_facts() -> Facts:
             timeout=_SECONDS,
             check=False,
         )
-        trials = msgspec.json.decode(done.stdout, type=list[Probe])
+        probes = msgspec.json.decode(done.stdout, type=list[Probe])
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         raise Unavailable(
             "this machine's sandbox cannot be tried", str(error), "start Python as the worker's user"
@@ -154,13 +155,13 @@ def collect_facts() -> Facts:
         container=container(os.environ.get("KUBERNETES_SERVICE_HOST")),
         filtered=_text("/proc/self/status").partition("\nSeccomp:")[2].split("\n")[0].strip() == "2",
         settings={name: text for name, path in _SETTINGS.items() if (text := _text(path).strip())},
-        failed_probes={trial.step: trial for trial in trials if trial.message},
+        failed_probes={probe.step: probe for probe in probes if probe.message},
         cgroup=cgroups.unavailable_reason(),
     )
 
 
 def container(kubernetes: str | None, root: Path = Path("/")) -> Container:
-    """The kind of container that this process runs in, by the marks that container engines leave."""
+    """Return the kind of container that this process runs in, by the marks that container engines leave."""
     if kubernetes:
         return "kubernetes"
     if (root / "run/.containerenv").exists():
@@ -204,36 +205,36 @@ def _gap(tier: Tier, facts: Facts) -> Gap | None:
             "it needs root, to give each execution a user id of its own; this is an ordinary user",
             "where tier B is not enough, run the worker as root: functions never run as root",
         )
-    trial = next((facts.failed_probes[step] for step in _NEEDS[tier] if step in facts.failed_probes), None)
-    return Gap(tier, trial.message, _advice(trial, facts)) if trial is not None else None
+    probe = next((facts.failed_probes[step] for step in _NEEDS[tier] if step in facts.failed_probes), None)
+    return Gap(tier, probe.message, _advice(probe, facts)) if probe is not None else None
 
 
-def _advice(trial: Probe, facts: Facts) -> str:
+def _advice(probe: Probe, facts: Facts) -> str:
     """Return what to change so that a probe succeeds."""
-    if trial.step in ("landlock", "filter"):
-        return _advice_on_filters(trial, facts)
-    if trial.step == "many ids":
-        return _advice_on_ids(trial, facts)
-    if trial.step in _NAMESPACES:
-        return _advice_on_namespaces(trial, facts)
-    if "cannot be read by user" in trial.message:
+    if probe.step in ("landlock", "filter"):
+        return _advice_on_filters(probe, facts)
+    if probe.step == "many ids":
+        return _advice_on_ids(probe, facts)
+    if probe.step in _NAMESPACES:
+        return _advice_on_namespaces(probe, facts)
+    if "cannot be read by user" in probe.message:
         return "install Python and Functory where every user may read them: not below /root or a home folder"
-    if facts.root and "not permitted" in trial.message.lower():
+    if facts.root and "not permitted" in probe.message.lower():
         return f"leave the worker the capabilities {_CAPABILITIES}"
     return "report this with the output of functory doctor --json: all that it needs was there by itself"
 
 
-def _advice_on_namespaces(trial: Probe, facts: Facts) -> str:
+def _advice_on_namespaces(probe: Probe, facts: Facts) -> str:
     where = " on the host" if facts.container else ""
-    if facts.root and trial.message.startswith("map "):
+    if facts.root and probe.message.startswith("map "):
         return f"leave the worker the capabilities {_CAPABILITIES}"
     if "filtered" in facts.failed_probes:
         return _UNFILTERED[facts.container]
-    if trial.errno in (errno.ENOSPC, errno.EUSERS):
+    if probe.errno in (errno.ENOSPC, errno.EUSERS):
         limit = facts.settings.get("user.max_user_namespaces", "")
         now = f" (now {limit})" if limit else ""
         return f"sysctl user.max_user_namespaces=15000{where}{now}, and the other user.max_*_namespaces"
-    if trial.errno in (errno.ENOSYS, errno.EINVAL):
+    if probe.errno in (errno.ENOSYS, errno.EINVAL):
         return "a kernel from 5.12 on with CONFIG_USER_NS=y; a filter above this process may also pretend it has none"
     if not facts.root and facts.settings.get("kernel.unprivileged_userns_clone") == "0":
         return f"sysctl kernel.unprivileged_userns_clone=1{where}"
@@ -266,19 +267,19 @@ _UNFILTERED: dict[Container, str] = {
 }
 
 
-def _advice_on_ids(trial: Probe, facts: Facts) -> str:
-    if trial.errno == errno.EPERM:
+def _advice_on_ids(probe: Probe, facts: Facts) -> str:
+    if probe.errno == errno.EPERM:
         return f"leave the worker the capabilities {_CAPABILITIES}"
     return "map more user ids into the container: 65,536 in /etc/subuid and /etc/subgid are usual"
 
 
-def _advice_on_filters(trial: Probe, facts: Facts) -> str:
-    if trial.step == "filter":
+def _advice_on_filters(probe: Probe, facts: Facts) -> str:
+    if probe.step == "filter":
         return "a kernel with CONFIG_SECCOMP_FILTER=y, in a container whose own filter allows seccomp"
-    if trial.errno == errno.EOPNOTSUPP:
+    if probe.errno == errno.EOPNOTSUPP:
         where = "the host's kernel" if facts.container else "the kernel"
         return f"start {where} with landlock in its parameter lsm= (for example lsm=landlock,lockdown,yama,apparmor)"
-    if trial.errno == errno.EPERM and (facts.container or facts.filtered):
+    if probe.errno == errno.EPERM and (facts.container or facts.filtered):
         return "let the filter of system calls above the worker allow the three landlock_* calls"
     newer = ", and a container engine that knows Landlock (Docker 23)" if facts.container else ""
     return f"a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y{newer}"
@@ -286,7 +287,7 @@ def _advice_on_filters(trial: Probe, facts: Facts) -> str:
 
 def _notes(tier: Tier, facts: Facts) -> list[Gap]:
     notes: list[Gap] = []
-    if tier in ("A", "B") and (trial := facts.failed_probes.get("proc")) is not None:
+    if tier in ("A", "B") and (probe := facts.failed_probes.get("proc")) is not None:
         advice = {
             "docker": "docker run --security-opt systempaths=unconfined",
             "podman": "podman run --security-opt unmask=ALL",
@@ -294,10 +295,10 @@ def _notes(tier: Tier, facts: Facts) -> list[Gap]:
             "other": "uncover /proc of the container: parts of it are hidden",
             "": "uncover /proc: in a systemd unit ProtectKernelTunables=no, ProtectProc=default, ProcSubset=all",
         }[facts.container]
-        notes.append(Gap("proc", f"functions find no /proc ({trial.message})", advice))
-    if tier in ("A", "B") and (trial := facts.failed_probes.get("landlock")) is not None:
-        why = f"the second wall behind the namespaces is missing ({trial.message})"
-        notes.append(Gap("landlock", why, _advice_on_filters(trial, facts)))
+        notes.append(Gap("proc", f"functions find no /proc ({probe.message})", advice))
+    if tier in ("A", "B") and (probe := facts.failed_probes.get("landlock")) is not None:
+        why = f"the second wall behind the namespaces is missing ({probe.message})"
+        notes.append(Gap("landlock", why, _advice_on_filters(probe, facts)))
     if facts.system == "Linux" and facts.cgroup:
         advice = {
             "docker": "docker run --security-opt writable-cgroups=true, where this Docker has it; or a limit for "

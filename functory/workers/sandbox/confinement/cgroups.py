@@ -44,7 +44,8 @@ class _Tree(msgspec.Struct, frozen=True):
 
 
 class Cgroup:
-    """One group, empty or with one child and its descendants. ``take`` and ``give_back`` frame each use."""
+    """One group, empty or with one child and its descendants. ``Cgroups.acquire`` and ``release`` frame each
+    use."""
 
     def __init__(self, owner: Cgroups, tree: _Tree) -> None:
         self._owner = owner
@@ -61,7 +62,7 @@ class Cgroup:
                 (tree.memory / "memory.oom.group").write_text("1")
 
     def limit(self, memory_bytes: int, tasks: int) -> None:
-        """Set what all of its processes together may have; OSError when more is in use."""
+        """Set the limits of all its processes together; OSError when more is in use."""
         if self._limits != (memory_bytes, tasks):
             self._limits = None
             self._limit_memory(memory_bytes)
@@ -97,7 +98,7 @@ class Cgroup:
         return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
     def kill(self) -> None:
-        """End every process in it. Where the kernel cannot do that at once, those that are there now."""
+        """End every process in it. Where the kernel cannot do that at once, the current ones."""
         try:
             (self._tree.memory / "cgroup.kill").write_text("1")
         except OSError:
@@ -148,12 +149,12 @@ class Cgroups:
 
     @classmethod
     def open(cls) -> Cgroups | None:
-        """This worker's groups, after those of dead workers were removed; None where none can be made."""
+        """Return this worker's groups, after those of dead workers were removed; None where none can be made."""
         found = _find()
         return found if found is None else cls(found)
 
     def acquire(self, memory_bytes: int, tasks: int) -> Cgroup:
-        """An empty group with these limits; Unavailable when the kernel makes no more."""
+        """Return an empty group with these limits; Unavailable when the kernel makes no more."""
         try:
             with self._lock:
                 group = self._free.pop() if self._free else None
@@ -189,7 +190,7 @@ class Cgroups:
             self._retire(group)
 
     def _retire(self, group: Cgroup) -> None:
-        """Remove a group that cannot be used again; what is not empty yet goes with ``close``."""
+        """Remove a group that cannot be used again; a group that is not empty yet is removed by ``close``."""
         if group.remove():
             with self._lock:
                 self._all.discard(group)
@@ -224,7 +225,7 @@ def unavailable_reason() -> str:
 
 
 class _NotHere(Exception):
-    """No control group can be made, and why."""
+    """No control group can be made; the message gives the reason."""
 
 
 def _find() -> _Tree | None:
@@ -254,7 +255,7 @@ def _make_folder(parent: _Tree) -> _Tree:
 
 
 def _where() -> _Tree:
-    """The folders in which this process may make groups that count memory and, mostly, tasks."""
+    """Find the folders in which this process may make groups that count memory and, mostly, tasks."""
     own = _own_folders()
     if "" in own and "memory" not in own:
         return _where_v2(*own[""])
@@ -289,7 +290,8 @@ def _where_v2(own: Path, top: Path) -> _Tree:
 
 
 def _serves(folder: Path) -> bool:
-    """Groups made in ``folder`` count memory and tasks, and we may make them and move processes there."""
+    """Return True if groups made in ``folder`` count memory and tasks, and we may make them and move
+    processes there."""
     try:
         ready = {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split())
     except OSError:
@@ -311,7 +313,7 @@ def _is_ours(own: Path, top: Path) -> bool:
 
 
 def _move_processes_down(own: Path) -> None:
-    """Move this unit's processes one level down: a group with processes cannot share out its controllers."""
+    """Move this unit's processes one level down: a group with processes cannot delegate its controllers."""
     leaf = own / _NAME
     leaf.mkdir(exist_ok=True)
     for _ in range(_MOVE_ROUNDS):
@@ -327,7 +329,8 @@ def _move_processes_down(own: Path) -> None:
 
 
 def _own_folders() -> dict[str, tuple[Path, Path]]:
-    """For each controller (``""``: version 2) the folder of this process's group and that of the whole tree."""
+    """Return for each controller (``""``: version 2) the folder of this process's group and that of the whole
+    tree."""
     tops: dict[str, tuple[str, str]] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
@@ -367,12 +370,12 @@ def _mark() -> str:
 
 
 def _started(pid: int) -> str:
-    """Start time of a process in clock ticks since boot (proc_pid_stat(5), field 22)."""
+    """Return the start time of a process in clock ticks since boot (proc_pid_stat(5), field 22)."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def _remove_dead(parent: _Tree) -> None:
-    """Remove the folders of workers that are not there any more, as far as this process can know."""
+    """Remove the folders of workers that have ended, as far as this process can know."""
     for folder in parent.folders:
         for name in _dead(folder):
             groups = [folder / name]

@@ -87,7 +87,7 @@ def confine_zygote(plan: Plan, lifeline: int | None = None) -> Confinement:
 
 
 class Confinement:
-    """Tier ``none``: limits of resources, and what the other tiers add to."""
+    """Tier ``none``: limits of resources; the other tiers add to it."""
 
     def __init__(self, plan: Plan) -> None:
         self.tier = plan.tier
@@ -99,7 +99,7 @@ class Confinement:
         self._shared_tasks = _tasks_of_this_user() + _SHARED_TASKS
 
     def lock_down(self) -> None:
-        """The last steps of containing the zygote itself; its children inherit what is done here."""
+        """Do the last steps of confining the zygote itself; its children inherit them."""
         for kind in _ZERO_LIMITS:
             resource.setrlimit(kind, (0, 0))
         # A process that lowers them later only makes a child fail.
@@ -115,10 +115,10 @@ class Confinement:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
     def confine_child(self, bounds: Bounds, slot: int, scratch: str) -> None:
-        """Give up all rights but those of ``bounds``; in the child, once, before any user code.
+        """Give up all rights except those of ``bounds``; in the child, once, before any user code.
 
-        Returns with the working folder, HOME and TMPDIR at the child's scratch. ``slot`` is a number from
-        1 to ``SLOTS`` that no other living child has. Any exception means that user code must not run.
+        Returns with the working folder, HOME and TMPDIR at the child's scratch. ``slot`` is a number from 1
+        to ``MAX_CHILDREN`` that no other living child has. Any exception means that user code must not run.
         """
         del slot
         _allow_processes(bounds, self._plan)
@@ -201,7 +201,7 @@ class _NamespaceConfinement(_SeccompConfinement):
             self.descriptors += (self._rules.descriptor,)
 
     def _ruleset(self, plan: Plan) -> landlock.Ruleset:
-        """Made once: no path in it changes from child to child, whatever is mounted below."""
+        """Landlock rules, made once: no path in them changes from child to child, whatever is mounted below."""
         rules = landlock.Ruleset()
         rules.allow("/", landlock.READ | (landlock.EXECUTE if plan.subprocess else 0))
         rules.allow("/rw", landlock.WRITE)
@@ -224,7 +224,7 @@ class _NamespaceConfinement(_SeccompConfinement):
         seccomp_filter.load(self._code(self._zygote_profile))
 
     def fork(self) -> int:
-        # Entering the own namespace again is what makes a second new one possible.
+        # Entering the own namespace again makes a second new one possible.
         syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID, "return to the own PID namespace")
         syscalls.unshare(syscalls.CLONE_NEWPID, "make a PID namespace")
         return os.fork()
@@ -288,7 +288,7 @@ class _LandlockConfinement(_SeccompConfinement):
 
         Packages that the zygote may not see need no check here: a child is held by its rules too.
         """
-        # As in ``root.gather``: no link is followed on the way to what was granted.
+        # As in ``root_filesystem.copy_mounts``: no link is followed on the way to a granted path.
         granted = {*self._plan.read, *self._plan.write}
         wanted = [(path, landlock.READ) for path in (*seen.shared, *seen.read)]
         wanted += [(path, landlock.READ | landlock.WRITE) for path in seen.write]
@@ -339,14 +339,15 @@ class _LandlockConfinement(_SeccompConfinement):
 
 
 def _move_above_child_fds(descriptor: int) -> int:
-    """Move a descriptor to where no child's own ones go."""
+    """Move a descriptor to a number that no child uses."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
     os.close(descriptor)
     return moved
 
 
 def _leave_root(plan: Plan) -> None:
-    """In tier C as root: become the plan's user where that is possible, and have no capability in any case."""
+    """In tier C as root: become the plan's user where that is possible, and drop all capabilities in any
+    case."""
     if os.geteuid() != 0:
         return
     if plan.first_id:

@@ -1,9 +1,9 @@
-"""The process between worker and zygote: it stays outside, waits, and cleans up.
+"""The init process between worker and zygote: it stays outside, waits, and cleans up.
 
-A zygote is the first process of its own PID namespace and runs preloaded, foreign code, so it can neither
-see its parent nor be trusted to end. ``split`` forks: the original is the shim and never returns. It ends
-as its zygote ended, and with it; when the worker goes it gives the zygote some seconds and then kills
-it; last it removes the zygote's folder, which the zygote itself cannot reach.
+A zygote is the first process of its own PID namespace and runs preloaded, foreign code, so it can neither see
+its parent nor be trusted to end. ``start_init_process`` forks: the original is the init process and never
+returns. It ends as its zygote ended, and with it; when the worker goes it gives the zygote some seconds and then
+kills it; last it removes the zygote's folder, which the zygote itself cannot reach.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class InitProcessLink:
         os.write(self._up, _PID.pack(pid))
 
     def attach(self) -> None:
-        """In the zygote: be the shim's child, and die when it dies. Blocks until that is so."""
+        """In the zygote: become the init process's child, and die when it dies. Blocks until that is so."""
         os.close(self._up)
         if os.read(self._down, 1) == b"":
             os._exit(1)
         syscalls.die_with_parent()
 
     def close(self) -> None:
-        """After ``bind`` and the last change of ids, which would have forgotten the parent's death."""
+        """Request again to die with the parent, after ``bind`` and the last change of ids, which makes the
+        kernel forget it."""
         syscalls.die_with_parent()
         poll = select.poll()
         poll.register(self._down, 0)
@@ -55,16 +56,18 @@ class InitProcessLink:
 
 
 def request_kill(kill_pipe: int, pid: int) -> None:
-    """In a zygote that may not send signals: have the shim kill ``pid``, if that is the zygote's child."""
+    """In a zygote that may not send signals: let the init process kill ``pid``, if that is the zygote's
+    child."""
     os.write(kill_pipe, _PID.pack(pid))
 
 
 def start_init_process(base: str, lifeline: int | None) -> InitProcessLink:
-    """Return in a new process; this one is its shim. ``lifeline``: hangs up when the worker has gone."""
+    """Return in a new process; this one becomes its init process. ``lifeline`` hangs up when the worker has
+    gone."""
     up, up_end = os.pipe()
     down_end, down = os.pipe()
     orders, orders_end = os.pipe()
-    # A zygote in a new PID namespace is forked by a process that ends at once, and then comes to us.
+    # A zygote in a new PID namespace is forked by a process that ends at once, and then becomes our child.
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt the zygote")
     first = os.fork()
     if first == 0:
@@ -83,7 +86,7 @@ def start_init_process(base: str, lifeline: int | None) -> InitProcessLink:
 def _watch(
     first: int, up: int, down: int, kill_pipe: int, lifeline: int | None, theirs: tuple[int, ...]
 ) -> int:
-    """Wait for the zygote's end; returns its wait status."""
+    """Wait for the zygote's end and return its wait status."""
     for fd in theirs:
         os.close(fd)
     announced = os.read(up, _PID.size)
@@ -107,7 +110,7 @@ def _watch(
         ready = dict(poll.poll(None if left is None else left * 1000))
         if handle in ready:
             break
-        # Before the orders: a zygote that sends them without end must not put off its own.
+        # Before the requests: a zygote that sends them without end must not delay its own end.
         if lifeline in ready and lifeline is not None:
             poll.unregister(lifeline)
             deadline = time.monotonic() + _GRACE_SECONDS
@@ -128,7 +131,7 @@ def _kill_requested_child(kill_pipe: int, zygote: int, poll: select.poll) -> Non
     with contextlib.suppress(OSError, ValueError):
         handle = os.pidfd_open(_PID.unpack(order)[0])
         try:
-            # Looked up after it was opened: the number cannot have passed to another process in between.
+            # Checked after it was opened: the number cannot have passed to another process in between.
             stat = Path(f"/proc/{_PID.unpack(order)[0]}/stat").read_text()
             if int(stat.rpartition(")")[2].split()[1]) == zygote:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -42,13 +42,13 @@ READ = READ_FILE | READ_DIR
 WRITE = (
     WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_FIFO | MAKE_SYM | REFER | TRUNCATE
 )  # fmt: skip
-"""To change files and folders; neither device nodes nor sockets, which have no use here."""
+"""Rights to change files and folders; neither device nodes nor sockets, which have no use here."""
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 
 @cache
 def abi() -> int:
-    """The kernel's Landlock version, 0 where there is none."""
+    """Return the kernel's Landlock version, 0 where there is none."""
     try:
         return syscalls.syscall("ask for Landlock", _CREATE_RULESET, None, 0, _CREATE_VERSION)
     except OSError:
@@ -56,7 +56,7 @@ def abi() -> int:
 
 
 def scopes_signals() -> bool:
-    """Landlock keeps a process from signalling those outside of its domain."""
+    """Return True if Landlock keeps a process from signalling those outside of its domain."""
     return abi() >= _SCOPE_ABI
 
 
@@ -90,7 +90,7 @@ class Ruleset:
         self.descriptor = syscalls.syscall("make a Landlock ruleset", _CREATE_RULESET, record, len(record), 0)
 
     def allow(self, path: str, rights: int) -> None:
-        """Give ``rights`` below ``path``, which must be there; links are followed."""
+        """Allow ``rights`` below ``path``, which must exist; links are followed."""
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             self.add(handle, applicable_rights(path, rights))
@@ -98,14 +98,14 @@ class Ruleset:
             os.close(handle)
 
     def add(self, handle: int, rights: int) -> None:
-        """Give ``fitting`` rights below what an O_PATH descriptor names."""
+        """Allow ``fitting`` rights below the place of an O_PATH descriptor."""
         record = struct.pack("=Qi", rights, handle)
         syscalls.syscall(
             f"allow descriptor {handle}", _ADD_RULE, self.descriptor, _RULE_PATH_BENEATH, record, 0
         )
 
     def restrict_self(self) -> None:
-        """Allow this thread, and what it starts, nothing else from now on. Needs no_new_privs."""
+        """Restrict this thread, and everything that it starts, to the rules from now on. Needs no_new_privs."""
         syscalls.syscall("enter the Landlock ruleset", _RESTRICT_SELF, self.descriptor, 0)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ _DEPTH = 32  # folders in each other that are looked into: each is two descripto
 
 
 def remove(path: str) -> None:
-    """Remove the folder ``path`` and all in it; what cannot be removed is left, and never raises."""
+    """Remove the folder ``path`` and all in it; never raises, and leaves what cannot be removed."""
     with contextlib.suppress(OSError):
         top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -28,10 +28,11 @@ def remove(path: str) -> None:
 
 
 def usage(path: str, most_bytes: int, most_files: int) -> tuple[int, int]:
-    """Bytes on the disk and entries below the folder ``path``; counting stops once a limit is passed.
+    """Count bytes on the disk and entries below the folder ``path``, until a limit is passed.
 
-    The code that owns the folder is changing it meanwhile: what vanishes counts as nothing. What cannot be
-    looked into counts as more than ``most_files``: a folder that forbids to be listed, one that lies too deep.
+    The code that owns the folder changes it meanwhile: an entry that vanishes counts as nothing. A folder
+    that cannot be read counts as more than ``most_files``: one that forbids to be listed, one that lies too
+    deep.
     """
     size = files = 0
     # Each by its descriptor: a path below may be longer than the kernel takes, or a link by now.
@@ -106,7 +107,7 @@ def _clear(folder: int, top: int, prefix: str) -> list[str]:
 
 
 def _enter(name: str, parent: int) -> int:
-    """Open a folder that may have forbidden itself to be read, by its descriptor and never by a link."""
+    """Open a folder that may forbid reading, by its descriptor and never by a link."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 - a descriptor has no Path

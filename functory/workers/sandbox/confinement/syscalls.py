@@ -54,7 +54,7 @@ _SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
-# The interpreter lock is kept: no call here blocks, and letting go of it costs more than most of them do.
+# The interpreter lock is kept: no call here blocks, and releasing it costs more than most of them do.
 _libc = ctypes.PyDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
@@ -73,7 +73,7 @@ def syscall(step: str, number: int, *arguments: int | bytes | None) -> int:
 
 
 def release() -> tuple[int, int]:
-    """Version of the running kernel, for what shows in no other way."""
+    """Version of the running kernel, for features that cannot be detected otherwise."""
     found = re.match(r"(\d+)\.(\d+)", platform.release())
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -131,13 +131,13 @@ def open_path(path: str, *, links: bool = True) -> int:
 
 
 def open_tree(place: int, path: str) -> int:
-    """open_tree(2): a detached copy of what an O_PATH descriptor names, with all mounts below it."""
+    """open_tree(2): copy, detached, the mount that an O_PATH descriptor names, with all mounts below it."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
     return syscall(f"copy the mount of {path}", _SYS_OPEN_TREE, place, b"", flags)
 
 
 def move_mount(tree: int, target: str) -> None:
-    """move_mount(2): attach what ``open_tree`` gave."""
+    """move_mount(2): attach a tree of ``open_tree``."""
     syscall(
         f"bind to {target}",
         _SYS_MOVE_MOUNT,

@@ -15,7 +15,7 @@ _STARS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 @lru_cache(maxsize=64)
 def _parameters(function: Callable) -> tuple[inspect.Parameter, ...] | None:
-    """Remembered, for processes that call the same function again and again."""
+    """Return a function's signature, cached for processes that call the same function repeatedly."""
     try:
         return tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -39,7 +39,7 @@ class CallRecorder:
         self.skipped = 0
 
     def open(self, key: str, function: Callable | None, args: tuple, kwargs: dict) -> OpenSpan:
-        """A call of the code ``key`` begins; close what this returns when it ends."""
+        """Record the start of a call of the code ``key``; close the returned span when the call ends."""
         value, truncated = self._value(call_arguments(function, args, kwargs))
         with self._lock:
             if self._count >= self._limits.spans:
@@ -68,7 +68,7 @@ class CallRecorder:
 
 
 class OpenSpan:
-    """A span under way: ``with`` it around the call, then ``close`` or ``fail``."""
+    """A running span: use ``with`` around the call, then ``close`` or ``fail``."""
 
     def __init__(self, recorder: CallRecorder, seq: int | None) -> None:
         self._recorder = recorder
@@ -101,7 +101,7 @@ class OpenSpan:
 
 
 def call_arguments(function: Callable | None, args: tuple, kwargs: dict) -> dict[str, Any]:
-    """The arguments of a call by parameter name; as ``args`` and ``kwargs`` where they do not fit."""
+    """Return the arguments of a call by parameter name; as ``args`` and ``kwargs`` where they do not fit."""
     try:
         if function is None:
             raise TypeError

@@ -43,7 +43,7 @@ class Channel:
         self._tasks: queue.SimpleQueue[FromHost] = queue.SimpleQueue()
 
     def connect(self, connection: socket.socket) -> None:
-        """Speak over ``connection``, which is blocking."""
+        """Use ``connection``, which is blocking."""
         self._socket = connection
 
     def send(self, message: Any) -> None:
@@ -53,14 +53,15 @@ class Channel:
             self._socket.sendall(data)
 
     def send_and_exit(self, message: Any) -> None:
-        """Send the last frame and leave the process, at once: nothing that user code left may delay it."""
+        """Send the last frame and leave the process at once: nothing that user code left may delay it."""
         try:
             self.send(message)
         finally:
             os._exit(0)
 
     def next_task(self) -> FromHost:
-        """The next task from the worker; EOFError when it has gone. Once requests were made, one thread reads."""
+        """Return the next task from the worker; EOFError when it has gone. After the first request, one
+        thread reads."""
         return self._tasks.get() if self._reading else self._receive()
 
     def _receive(self) -> FromHost:

@@ -17,7 +17,8 @@ BROKER_FD = 4
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies: where no namespace ends them, we must find them."""
+    """Become the parent of descendants whose own parent dies: where no namespace ends them, we must find
+    them."""
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
 
 
@@ -45,13 +46,13 @@ def close_from(lowest: int) -> None:
 
 
 def restore_defaults() -> None:
-    """Signals and garbage collection as a program expects them; the zygote had changed both."""
+    """Set signals and garbage collection to what a program expects; the zygote had changed both."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.enable()
 
 
 def reseed(seed: int) -> None:
-    """Random numbers of its own: a fork has those of its siblings, numpy's as well once it is loaded."""
+    """Reseed the random numbers: a fork has those of its siblings, numpy's as well once it is loaded."""
     random.seed(seed)
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
@@ -59,7 +60,7 @@ def reseed(seed: int) -> None:
 
 
 def channel_socket() -> socket.socket:
-    """The socket to the worker, blocking."""
+    """Return the socket to the worker, blocking."""
     channel = socket.socket(fileno=CHANNEL_FD)
     channel.setblocking(True)
     return channel

@@ -17,7 +17,7 @@ from functory.workers.sandbox.guest.channel import Channel
 from functory.workers.sandbox.protocol.frames import MAX_WRITTEN_FILES, FileWritten
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Which argument of an audit event is the path that is written.
+# Index of the argument of an audit event that is the written path.
 _PATH_ARGUMENTS = {"open": 0, "os.truncate": 0, "os.rename": 1, "os.link": 1, "sqlite3.connect": 0}
 
 
@@ -31,7 +31,7 @@ class FileAudit:
         self._hooked = False
 
     def start(self, folders: Sequence[str]) -> None:
-        """Listen for what is written in ``folders`` from now on; for nothing without any."""
+        """Watch for writes in ``folders`` from now on; an empty list ends it."""
         self._folders = tuple(folder.rstrip("/") + "/" for folder in folders)
         self._reported = set()
         if folders and not self._hooked:

@@ -62,7 +62,7 @@ class Unavailable(FunctoryError):
 
 
 class WaitTimeout(FunctoryError, TimeoutError):
-    """The wait ended before the executions did; they go on."""
+    """The wait ended before the executions did; they continue."""
 
 
 class CallFailed(FunctoryError):
@@ -93,7 +93,7 @@ def _raised(error: ReplyError) -> FunctoryError:
 
 
 class EngineClient:
-    """Asks the worker: encodes arguments, waits for the reply, raises its error."""
+    """Sends requests to the worker: encodes arguments, waits for the reply, raises its error."""
 
     def __init__(self, channel: Channel, job: Job) -> None:
         self._channel = channel
@@ -101,7 +101,7 @@ class EngineClient:
         self.set_job(job)
 
     def set_job(self, job: Job) -> None:
-        """Serve another execution, in a process that outlives one; names that code imported stay right."""
+        """Serve another execution, in a process that runs several; names that code imported stay valid."""
         self._limit = job.limits.call_bytes
         self._calls = job.limits.calls
         self._asked = 0
@@ -112,7 +112,7 @@ class EngineClient:
         return self._value(self._send(build, fields).result())
 
     async def request_async(self, build: Callable[..., Request], **fields: Any) -> Any:
-        """The same, while other tasks of the event loop go on."""
+        """Send a request and wait for its value, while other tasks of the event loop continue."""
         return self._value(await asyncio.wrap_future(self._send(build, fields)))
 
     def log(self, level: str, text: str) -> None:
@@ -149,7 +149,7 @@ class EngineClient:
 
 
 class InspectionEngineClient(EngineClient):
-    """For source that is only inspected: importing ``functory`` works, asking the engine does not."""
+    """Stands in for the engine when source is only inspected: importing ``functory`` works, requests do not."""
 
     def log(self, level: str, text: str) -> None:
         return
@@ -163,7 +163,7 @@ class InspectionEngineClient(EngineClient):
 
 
 class Submitted:
-    """A child execution that was started: its ``id``, and its ``result`` when that is needed."""
+    """A started child execution: its ``id``, and its ``result`` on demand."""
 
     def __init__(self, engine: EngineClient, execution_id: str) -> None:
         self._engine = engine
@@ -207,21 +207,21 @@ class State:
         self._engine = engine
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value under ``key``, or ``default``."""
+        """Return the value under ``key``, or ``default``."""
         entry = self.read(key)
         return default if entry is None else entry[0]
 
     def read(self, key: str) -> tuple[Any, int] | None:
-        """The value and its version, for a later ``set`` with ``expected_version``; None when absent."""
+        """Return the value and its version, for a later ``set`` with ``expected_version``; None when absent."""
         entry = self._engine.request(StateGet, key=key)
         return None if entry is None else (entry[0], entry[1])
 
     def set(self, key: str, value: Any, *, expected_version: int | None = None) -> int:
-        """Store a value, return its version; ``Conflict`` if ``expected_version`` is not the current one."""
+        """Store a value and return its version; ``Conflict`` if ``expected_version`` is not the current one."""
         return self._engine.request(StateSet, key=key, value=value, expected_version=expected_version)
 
     def delete(self, key: str) -> None:
-        """Forget ``key``."""
+        """Delete ``key``."""
         self._engine.request(StateDelete, key=key)
 
 
@@ -302,7 +302,7 @@ class Execution:
 
 
 def make_module(job: Job, engine: EngineClient) -> ModuleType:
-    """The module ``functory`` for one execution."""
+    """Build the module ``functory`` for one execution."""
 
     def call(name: str, /, *args: Any, durable: bool = False, **kwargs: Any) -> Any:
         """Run another function (``"parse"`` or ``"parse@3"``) as a child execution; return its result.
@@ -316,14 +316,14 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         return await engine.request_async(Call, **_called(name, durable), args=args, kwargs=kwargs)
 
     def submit(name: str, /, *args: Any, **kwargs: Any) -> Submitted:
-        """Start a child execution and go on."""
+        """Start a child execution without waiting for it."""
         bare, version = _parse_reference(name)
         return Submitted(engine, engine.request(Submit, name=bare, version=version, args=args, kwargs=kwargs))
 
     def gather(
         *handles: Submitted | str, return_exceptions: bool = False, timeout: float | None = None
     ) -> Sequence[Any]:
-        """Wait for child executions; their results in order. Raises the first ``CallFailed``."""
+        """Wait for child executions and return their results in order. Raises the first ``CallFailed``."""
         ids = [handle.id if isinstance(handle, Submitted) else handle for handle in handles]
         return _results(engine, ids, timeout, return_exceptions)
 
@@ -333,11 +333,11 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         *,
         subject: str | None = None,
     ) -> str:
-        """Write an event; returns its id."""
+        """Write an event and return its id."""
         return engine.request(Emit, type=type, data=data, subject=subject)
 
     def secret(name: str) -> str:
-        """The value of a secret that this function declares."""
+        """Return the value of a secret that this function declares."""
         return engine.request(GetSecret, name=name)
 
     def llm(messages: Any, /, **options: Any) -> Any:
@@ -365,7 +365,7 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
 
 
 def register_function(*args: Any, **options: Any) -> Any:
-    """Inside an execution the function is registered already: it comes back unchanged."""
+    """Return the function unchanged: inside an execution it is registered already."""
     if len(args) == 1 and callable(args[0]) and not options:
         return args[0]
     return lambda function: function

@@ -16,7 +16,7 @@ from functory.workers.sandbox.protocol.frames import MAX_DEPTH, pack
 
 _MAX_WARNINGS = 20
 _PLAIN = frozenset({type(None), bool, int, float, list, dict, tuple})
-_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1  # what msgpack holds, and what most JSON readers do
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1  # what msgpack holds, and what most JSON readers accept
 
 _repr = reprlib.Repr()
 _repr.maxlevel = 6
@@ -30,7 +30,7 @@ class TooLarge(Exception):
 
 
 class Encoded(NamedTuple):
-    """Bytes of a value, what a reader should know of them, and whether a part was replaced by its repr."""
+    """Bytes of a value, its warnings, and whether a part was replaced by its repr."""
 
     data: bytes
     warnings: list[str]
@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
 
 
 def to_json_value(value: Any, budget: int, *, strict: bool = False) -> tuple[Any, list[str], bool]:
-    """The value as JSON can carry it, warnings, and whether any part was replaced by its repr.
+    """Return the value as JSON can carry it, warnings, and whether any part was replaced by its repr.
 
     Raises ``TooLarge`` when it surely needs more than ``budget`` bytes, and, if ``strict``, ``TypeError``
     instead of replacing anything.
@@ -51,7 +51,7 @@ def to_json_value(value: Any, budget: int, *, strict: bool = False) -> tuple[Any
 
 
 def encode(value: Any, limit: int, *, strict: bool = False) -> Encoded:
-    """Like ``portable``, as bytes of a frame and with ``limit`` held exactly."""
+    """Return the value as bytes of a frame, with ``limit`` applied exactly."""
     carried, warnings, replaced = to_json_value(value, limit, strict=strict)
     data = pack(carried)
     if len(data) > limit:
@@ -60,7 +60,7 @@ def encode(value: Any, limit: int, *, strict: bool = False) -> Encoded:
 
 
 def preview(value: Any, limit: int) -> tuple[bytes, bool]:
-    """Bytes of the value for a record of at most ``limit`` bytes, and whether they are only its repr."""
+    """Return the value as bytes for a record of at most ``limit`` bytes, and whether they are only its repr."""
     try:
         return encode(value, limit).data, False
     except Exception:
@@ -69,7 +69,7 @@ def preview(value: Any, limit: int) -> tuple[bytes, bool]:
 
 
 def typed_repr(value: Any, characters: int = _REPR_CHARACTERS) -> dict[str, str]:
-    """``{"$type", "$repr"}`` of any value; long reprs are cut, failing ones replaced."""
+    """Return ``{"$type", "$repr"}`` of any value; long reprs are cut, failing ones replaced."""
     kind = type(value)
     try:
         text = _repr.repr(value)
@@ -90,7 +90,7 @@ def type_name(kind: type) -> str:
 
 
 def escape_surrogates(text: str) -> str:
-    """Text that UTF-8 can hold: unpaired surrogates become visible escapes."""
+    """Return text that UTF-8 can hold: unpaired surrogates become visible escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -171,7 +171,7 @@ class _Converter:
         return carried
 
     def _name(self, key: Any) -> str | None:
-        """The name that ``json.dumps`` gives to a key; None when it gives none."""
+        """Return the name that ``json.dumps`` gives to a key; None when it gives none."""
         if isinstance(key, str):
             return str.__str__(key)
         name = None

@@ -21,7 +21,7 @@ from functory.workers.sandbox.guest.call_recorder import CallRecorder
 from functory.workers.sandbox.guest.tracebacks import file_name
 from functory.workers.sandbox.protocol.job import Code
 
-# Annotations stay text: a name that only exists where the function was written must not stop it.
+# Annotations stay text: a name that exists only in the file of the function must not stop it.
 _FLAGS = __future__.annotations.compiler_flag
 
 
@@ -38,7 +38,7 @@ class Linker:
         self._functions: dict[str, Callable] = {}
 
     def function(self, key: str) -> Callable:
-        """The function that the version ``key`` defines; raises whatever its source raises."""
+        """Return the function that the version ``key`` defines; raises the errors of its source."""
         function = self._functions.get(key)
         if function is None:
             with self._lock:

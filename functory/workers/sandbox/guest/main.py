@@ -40,7 +40,7 @@ from functory.workers.sandbox.protocol.frames import (
 from functory.workers.sandbox.protocol.job import Code, Job
 from functory.workers.sandbox.protocol.plan import ForkRequest, Plan
 
-_WARM_UP_ROUNDS = 20  # after some more than ten, the interpreter has specialised what it runs
+_WARM_UP_ROUNDS = 20  # after about ten rounds, the interpreter has specialised the code it runs
 _READ_BYTES = 65_536
 _EMPTY_JOB = Job(execution_id="", function="", version=0, root_id="", entry="", codes={})
 
@@ -61,9 +61,9 @@ def load(plan: Plan) -> None:
 
 
 def hide_modules(packages: Sequence[str]) -> None:
-    """In the zygote, last: what children are made of is no module that user code could import.
+    """In the zygote, last: hide the modules that children are made of, so that user code cannot import them.
 
-    msgspec stays where it is, unless the environment has one of its own.
+    msgspec stays, unless the environment has one of its own.
     """
     ours = ["functory"] + ["msgspec" for folder in packages if Path(folder, "msgspec").exists()]
     for name in [name for name in sys.modules if name.partition(".")[0] in ours]:
@@ -86,7 +86,8 @@ class Guest:
         inherit_context()
 
     def warm_up(self) -> None:
-        """Run something small some times: what Python makes at a first use is then made, for all children."""
+        """Run a small function several times: objects that Python makes at a first use then exist for all
+        children."""
         code = Code(name="rehearsal", version=0, source="def rehearsal(n):\n    return [n]")
         start = Start(
             job=msgspec.structs.replace(_EMPTY_JOB, entry=code.key, codes={code.key: code}, input={"n": 1})
@@ -133,7 +134,7 @@ class Guest:
             while True:
                 task = self._channel.next_task()
                 if self._linker is None:
-                    # One that has run before is known to work: its worker looks whether it is there.
+                    # A child that has run before is known to work: its worker checks that it is there.
                     self._channel.send(TaskStarted())
                 last = self.run_task(task)
                 for output in self._outputs:
@@ -145,7 +146,7 @@ class Guest:
             os._exit(1)
 
     def run_task(self, task: FromHost) -> Any:
-        """Do the task; whatever user code raises becomes a frame."""
+        """Do the task; every error of user code becomes a frame."""
         try:
             if isinstance(task, Start):
                 return self._execute(task.job)
@@ -225,7 +226,7 @@ def _flush(output: TextIO) -> None:
     try:
         output.flush()
     except Exception:
-        # Closed or broken by user code: what it still held is lost, the result is not.
+        # Closed or broken by user code: buffered output is lost, the result is not.
         return
 
 

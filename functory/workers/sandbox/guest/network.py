@@ -46,7 +46,8 @@ class BrokerEndpoint:
         os.register_at_fork(after_in_child=self._close_after_fork)
 
     def connect(self, host: str, port: int, timeout: float) -> int:
-        """A descriptor of the connection; OSError, of the class that a failed connect has, or gaierror."""
+        """Return a descriptor of the connection; raises OSError, of the class that a failed connect has, or
+        gaierror."""
         if self._socket is None:
             raise PermissionError(
                 errno.EACCES,
@@ -76,7 +77,7 @@ class BrokerEndpoint:
         return fd
 
     def _wait_for_answer(self, id_: int) -> tuple[Answer, int | None]:
-        """Under the lock: one thread reads, for all that wait; the others wait until it hands over."""
+        """Under the lock: one thread reads for all that wait; the others wait until it hands over."""
         while id_ not in self._answers:
             if self._reading:
                 self._lock.wait()
@@ -92,7 +93,7 @@ class BrokerEndpoint:
             if answer.id in self._waiting:
                 self._answers[answer.id] = (answer, fd)
             elif fd is not None:
-                # Its thread was interrupted and has gone on.
+                # Its thread was interrupted and has continued.
                 os.close(fd)
         return self._answers.pop(id_)
 

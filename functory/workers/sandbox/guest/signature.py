@@ -50,14 +50,14 @@ _TYPING = {name: getattr(typing, name) for name in typing.__all__}
 
 
 def warm_up() -> None:
-    """Make schemas of all common kinds once, so that nothing of pydantic is left to be loaded later."""
+    """Make schemas of all common types once, so that nothing of pydantic is left to be loaded later."""
     namespace = execute(_SAMPLE, "sample@0", (), {})
     _schemas(namespace["sample"], {**_TYPING, **namespace}, [])
     del sys.modules["sample@0"]
 
 
 def describe(task: Inspect, channel: Channel) -> Described:
-    """The final answer to an inspection; sends a first one, from the syntax, on the way."""
+    """Return the final answer to an inspection; sends a first one, from the syntax, on the way."""
     try:
         stub = _stub(task.source, task.name)
     except Exception as error:
@@ -105,7 +105,7 @@ def _fits(*schemas: Any) -> bool:
 
 
 def _stub(source: str, name: str) -> Callable:
-    """A function with the parameters and hints of ``name`` in ``source``, and none of its code."""
+    """Build a function with the parameters and hints of ``name`` in ``source``, and none of its code."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             break
@@ -124,7 +124,7 @@ def _stub(source: str, name: str) -> Callable:
 
 
 def _object(function: Callable, schemas: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The schema of the input object: one property for each parameter."""
+    """Build the schema of the input object: one property for each parameter."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     additional: Any = False
@@ -158,7 +158,8 @@ def _default(value: Any) -> dict[str, Any]:
 def _schemas(
     function: Callable, names: dict[str, Any], problems: list[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Schemas by parameter name, with ``return`` for the result, and the definitions the parameters share."""
+    """Build schemas by parameter name, with ``return`` for the result, and the definitions the parameters
+    share."""
     adapters: list[tuple[str, _Mode, TypeAdapter]] = []
     schemas: dict[str, dict[str, Any]] = {}
     parameters = inspect.signature(function).parameters

@@ -59,7 +59,7 @@ class SyntheticAddresses:
         self._names: list[str] = []
 
     def address_for(self, name: str, family: int) -> str:
-        """The address for a name, always the same one."""
+        """Return the address for a name, always the same one."""
         with self._lock:
             number = self._numbers.get(name)
             if number is None:
@@ -80,7 +80,9 @@ class SyntheticAddresses:
 class Peers:
     """Both ends of each connection, by the number of its socket, which duplicates share. For any thread."""
 
-    MAX_PEERS = 1024  # more than a sandbox has descriptors: what falls out has been closed long since
+    MAX_PEERS = (
+        1024  # more than a sandbox has descriptors: an entry that falls out belongs to a closed socket
+    )
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,7 +97,7 @@ class Peers:
                 self._ends.popitem(last=False)
 
     def of(self, fd: int) -> tuple[tuple, tuple] | None:
-        """The local and the remote address; None while there is no connection."""
+        """Return the local and the remote address; None while there is no connection."""
         inode = os.fstat(fd).st_ino
         with self._lock:
             if inode in self._ends:
@@ -103,7 +105,7 @@ class Peers:
             return self._ends.get(inode)
 
     def forget(self, fd: int) -> None:
-        """Its number may come again, for a socket that is not connected."""
+        """Forget a socket's ends: its number may come again, for a socket that is not connected."""
         inode = os.fstat(fd).st_ino
         with self._lock:
             self._ends.pop(inode, None)
@@ -119,7 +121,7 @@ class _Network:
         self._ports = count()
 
     def placeholder(self, family: int, kind: int) -> int:
-        """A descriptor that a connection will take the place of."""
+        """Make a descriptor that a connection will replace."""
         if family not in _INET or kind & _KIND != socket.SOCK_STREAM:
             raise OSError(
                 errno.EAFNOSUPPORT,
@@ -145,7 +147,7 @@ class _Network:
             os.dup2(fd, sock.fileno(), inheritable=False)
         finally:
             os.close(fd)
-        # Whether it blocks belongs to the socket that has come, not to its number.
+        # Blocking mode belongs to the socket that has come, not to its number.
         sock.settimeout(sock.gettimeout())
         remote = self._names.address_for(host, sock.family) if literal is None else str(literal)
         local = (_LOCAL[sock.family], _FIRST_PORT + next(self._ports) % _PORTS)
@@ -213,7 +215,7 @@ def patch_sockets(connect: Connect) -> None:
 
 
 def _methods(network: _Network) -> list[Callable]:
-    """The methods of ``socket.socket`` that know of the network. Sockets of other families keep theirs."""
+    """Return the methods of ``socket.socket`` that use the network. Sockets of other families keep theirs."""
 
     def __init__(
         self: Any,
@@ -320,7 +322,7 @@ def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _port(port: Any) -> int:
-    """A port as ``getaddrinfo`` takes it: a number, its digits, the name of a service, or None."""
+    """Parse a port as ``getaddrinfo`` does: a number, its digits, the name of a service, or None."""
     if port is None:
         return 0
     if isinstance(port, int):

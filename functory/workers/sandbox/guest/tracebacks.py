@@ -21,7 +21,7 @@ def file_name(key: str) -> str:
 
 
 def describe(error: BaseException) -> ErrorInfo:
-    """The error of an execution. Calls the exception's ``__str__``, which is user code."""
+    """Build the error of an execution. Calls the exception's ``__str__``, which is user code."""
     trace = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
     seen: set[int] = set()
     _prune(trace, seen)

@@ -47,7 +47,9 @@ from functory.workers.sandbox.protocol.plan import (
 )
 
 _LOWEST_OWN_FD = 16  # descriptors that arrive must not collide with those the child is given
-_SWEEP_ROUNDS = 50  # a killed process is gone within a round or two; a stuck one is left for the next sweep
+_SWEEP_ROUNDS = (
+    50  # a killed process is gone within a round or two; one that is stuck is left for the next sweep
+)
 _SWEEP_PAUSE_SECONDS = 0.001
 _MESSAGE_BYTES = 16_000
 # Made here: it looks the types up in modules that are hidden when the zygote serves.
@@ -116,7 +118,7 @@ class Zygote:
                 return
 
     def close(self) -> None:
-        """End every child and what it left."""
+        """End every child and its orphans."""
         for child in list(self._children.values()):
             child.kill()
             os.waitpid(child.pid, 0)
@@ -194,7 +196,8 @@ class Zygote:
 
 
 def _own_children() -> list[int]:
-    """Pids of this process's children (proc(5), ``/proc/pid/task/tid/children``); none where it is absent."""
+    """Return the pids of this process's children (proc(5), ``/proc/pid/task/tid/children``); none where it is
+    absent."""
     own = os.getpid()
     try:
         return [int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
@@ -203,7 +206,7 @@ def _own_children() -> list[int]:
 
 
 def _plan(control: socket.socket) -> Plan | None:
-    """The first message of the worker; None when it went before it sent one."""
+    """Receive the first message of the worker; None when it ended before it sent one."""
     try:
         payload = control.recv(PLAN_BYTES)
     except ConnectionResetError:
@@ -212,7 +215,7 @@ def _plan(control: socket.socket) -> Plan | None:
 
 
 def _move_above_child_fds(fd: int) -> int:
-    """The same open file under a number that no child is given."""
+    """Duplicate the descriptor to a number that no child is given."""
     while fd < _LOWEST_OWN_FD:
         fd = os.dup(fd)
     return fd
@@ -227,9 +230,9 @@ def _preload(names: tuple[str, ...]) -> None:
 
 
 def main(control_fd: int, base: str, paths: list[str]) -> None:
-    """Run until the worker goes; then ``base`` goes, too, by the process that waits outside.
+    """Run until the worker ends; then the waiting outer process removes ``base``.
 
-    ``paths`` is where Functory was imported from: user code cannot.
+    ``paths`` is where Functory was imported from: user code cannot import from there.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -267,7 +270,7 @@ def main(control_fd: int, base: str, paths: list[str]) -> None:
         control.send(READY)
         zygote.serve()
     except (BrokenPipeError, ConnectionResetError):
-        # The worker went while this process was starting.
+        # The worker ended while this process was starting.
         return
     finally:
         if zygote is not None:

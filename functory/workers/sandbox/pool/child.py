@@ -1,7 +1,7 @@
-"""The worker's hold on one child: its channel, its output, and the zygote's word about its end.
+"""The worker's handle on one child: its channel, its output, and the zygote's report of its end.
 
-A child may be there before there is anything to run (a spare), and may run many executions (a warm one).
-``Pool`` makes children and buries them; ``Supervisor`` watches one while it runs something.
+A child may exist before its task (a spare), and may run many executions (a warm one). ``Pool`` makes and removes
+children; ``Supervisor`` watches one while it runs a task.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Child:
         return fds + (list(self.group.fds) if self.group is not None else [])
 
     def _sent(self) -> None:
-        """The zygote has its descriptors: close our copies, or their ends would never be seen."""
+        """Close our copies of the descriptors that the zygote has now; otherwise their ends would never be
+        seen."""
         self._theirs.close()
         self._their_status.close()
         for fd in self._their_output:
@@ -91,7 +92,7 @@ class Child:
             self._broker.close()
 
     def fork(self) -> bool:
-        """Ask the zygote for it; False when that one does not take the request."""
+        """Request the child; False when the zygote does not take the request."""
         groups = len(self.group.fds) if self.group is not None else 0
         fork = ForkRequest(bounds=self.bounds, slot=self.slot, scratch=self.folder, cgroups=groups)
         taken = self.zygote.fork(fork, self._descriptors())
@@ -99,7 +100,7 @@ class Child:
         return taken
 
     def read_status(self) -> None:
-        """Take one word from the status socket, which is readable or has a timeout."""
+        """Read one message from the status socket, which is readable or has a timeout."""
         try:
             data, ancillary, _, _ = self.status.recvmsg(STATUS.size, _ANCILLARY)
         except OSError:
@@ -121,7 +122,7 @@ class Child:
             self.lost = True
 
     def ended(self) -> bool:
-        """There is nothing more to hear of it."""
+        """Return True if nothing more will be reported of it."""
         return self.wait_status is not None or self.lost
 
     def request_kill(self) -> None:
@@ -130,7 +131,7 @@ class Child:
             self.status.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close what is ours; safe to call twice."""
+        """Close our descriptors; safe to call twice."""
         if not self._open:
             return
         self._open = False

@@ -18,7 +18,8 @@ _DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's word; only a broken zyg
 
 
 class ChildReaper:
-    """One thread, started with the first child. ``buried`` is called for each child that is gone."""
+    """Removes children in one thread, started with the first one. ``on_reaped`` is called for each removed
+    child."""
 
     def __init__(self, on_reaped: Callable[[Child], None]) -> None:
         self._on_reaped = on_reaped
@@ -29,7 +30,7 @@ class ChildReaper:
         self._closed = False
 
     def reap(self, child: Child, seconds: float | None = None) -> None:
-        """Have the child ended. With ``seconds``, wait so long for it, on the caller's thread."""
+        """End the child. With ``seconds``, wait for its end up to that time, on the caller's thread."""
         if not child.ended():
             child.request_kill()
         if seconds is not None and not child.ended():
@@ -54,7 +55,7 @@ class ChildReaper:
         self._reaped(child)
 
     def close(self) -> None:
-        """Bury what is there; for when all zygotes have been ended."""
+        """Remove the remaining children; for when all zygotes have been ended."""
         with self._lock:
             self._closed = True
             wake, thread = self._wake, self._thread
@@ -63,7 +64,7 @@ class ChildReaper:
             thread.join(timeout=2 * _DEATH_SECONDS)
 
     def close_inherited(self) -> None:
-        """In a forked copy: the thread did not come along, and its children are not ours."""
+        """In a forked copy: the thread does not exist here, and its children are not ours."""
         self._lock = threading.Lock()
         self._closed = True
         for child in self._arrived:

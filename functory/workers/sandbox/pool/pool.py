@@ -257,7 +257,7 @@ class Pool:
         self._retire(old)
 
     def _retire(self, zygote: ZygoteProcess) -> None:
-        """Close it once its last child has ended."""
+        """Close a zygote once its last child has ended."""
         with self._lock:
             if not zygote.idle():
                 self._retired.append(zygote)
@@ -278,7 +278,7 @@ class Pool:
             self._end_entry(victim)
 
     def _end_entry(self, entry: _PoolEntry) -> None:
-        """End an entry that has been taken out of the table."""
+        """End an entry that was removed from the table."""
         self._drop_spares(entry)
         zygote, entry.zygote = entry.zygote, None
         if zygote is not None:
@@ -328,7 +328,7 @@ class Pool:
         return None
 
     def _top_up(self, entry: _PoolEntry, bounds: Bounds) -> None:
-        """Ask for spares: the zygote forks them while the execution that took one runs."""
+        """Request spares: the zygote forks them while the execution that took one runs."""
         zygote = entry.zygote
         with self._lock:
             missing = self._options.spares - len(entry.spares.get(bounds, ()))
@@ -355,7 +355,7 @@ class Pool:
             self.reap(child)
 
     def _on_reaped(self, child: Child) -> None:
-        """A child is gone: what it had is free again."""
+        """Release what a removed child had."""
         child.close()
         if child.group is not None:
             child.group.release()
@@ -367,7 +367,7 @@ class Pool:
         self._release_slot(zygote, child.slot)
 
     def _release_slot(self, zygote: ZygoteProcess, slot: int) -> None:
-        """One child less; a zygote that is retired ends with its last."""
+        """Release a child's slot; a retired zygote ends with its last child."""
         zygote.release_slot(slot)
         with self._lock:
             done = zygote in self._retired and zygote.idle()
@@ -399,7 +399,7 @@ class Pool:
 
 
 def _run_id(child: Child) -> str:
-    """The child's name at the broker."""
+    """Return the child's id at the connection broker."""
     return f"{child.zygote.pid}/{child.slot}"
 
 

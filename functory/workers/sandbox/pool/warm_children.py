@@ -30,7 +30,7 @@ class WarmKey(NamedTuple):
 
 
 class WarmChildren:
-    """The idle warm children. ``take`` one, run it, and ``keep`` it or bury it."""
+    """The idle warm children: ``acquire`` one, run it, then ``put_back`` or reap it."""
 
     def __init__(self, pool: Pool, options: Options, monotonic: Callable[[], float]) -> None:
         self._pool = pool
@@ -41,7 +41,7 @@ class WarmChildren:
         pool.on_maintenance(self._evict_stale)
 
     def acquire(self, key: WarmKey) -> Child:
-        """A child that has run this version and is silent, or a new one. Raises ``Unavailable``."""
+        """Return a silent child that has run this version, or a new one. Raises ``Unavailable``."""
         while True:
             with self._lock:
                 idle = self._idle.get(key)
@@ -65,7 +65,7 @@ class WarmChildren:
         return True
 
     def close(self) -> None:
-        """Bury all."""
+        """Reap all children."""
         with self._lock:
             children = [child for idle in self._idle.values() for child in idle]
             self._idle = {}
@@ -73,7 +73,7 @@ class WarmChildren:
             self._pool.reap(child)
 
     def close_inherited(self) -> None:
-        """In a forked copy of the worker: let go of the original's."""
+        """In a forked copy of the worker: close our copies of the original's descriptors."""
         for idle in self._idle.values():
             for child in idle:
                 child.close()

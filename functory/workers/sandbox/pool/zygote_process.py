@@ -59,7 +59,8 @@ def remove_stale_folders() -> None:
 
 
 def _first_id(tier: Tier, seed: int) -> int:
-    """The first user id of a zygote; 0 where it has but the worker's own. OSError where tier A finds none."""
+    """Return the first user id of a zygote; 0 where it has only the worker's own. OSError where tier A finds
+    none."""
     if tier not in ("A", "C") or os.geteuid() != 0:
         return 0
     try:
@@ -72,14 +73,15 @@ def _first_id(tier: Tier, seed: int) -> int:
 
 def _is_ours(folder: Path) -> bool:
     try:
-        # A zygote of root's has given it to the user that it became.
+        # A zygote started by root has given it to the user that it became.
         return os.getuid() in (0, folder.stat().st_uid)
     except OSError:
         return False
 
 
 def _paths(inspecting: bool) -> list[str]:
-    """Folders to import Functory, msgspec and, for inspections, pydantic from, without a repetition."""
+    """Return the folders to import Functory, msgspec and, for inspections, pydantic from, without a
+    repetition."""
     packages = [msgspec]
     if inspecting:
         import annotated_types
@@ -166,7 +168,7 @@ class ZygoteProcess:
         return not self.broken and self._process.poll() is None
 
     def acquire_slot(self) -> int | None:
-        """A number that no living child has; None when there is none left."""
+        """Return a number that no living child has; None when there is none left."""
         with self._lock:
             return self._slots.pop() if self._slots else None
 
@@ -202,7 +204,7 @@ class ZygoteProcess:
         return path
 
     def fork(self, request: ForkRequest, fds: list[int]) -> bool:
-        """Ask for a child; False (and ``broken``) when the zygote does not take the request."""
+        """Request a child; False (and ``broken``) when the zygote does not take the request."""
         payload = msgspec.msgpack.encode(request)
         try:
             with self._lock:
@@ -214,7 +216,7 @@ class ZygoteProcess:
         return True
 
     def death_signal(self) -> int | None:
-        """The signal that ended the zygote, None if it ended otherwise or lives."""
+        """Return the signal that ended the zygote, None if it ended otherwise or lives."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(timeout=1)
             return -code if code < 0 else None
@@ -249,13 +251,13 @@ class ZygoteProcess:
             os.close(handle)
         self._process.kill()
         self._process.wait()
-        # After the kill: a sender that a stopped zygote had blocked has given up its lock by now.
+        # After the kill: a sender that was blocked by a stopped zygote has released its lock by now.
         with self._lock:
             self._control.close()
         scratch.remove(self.base)
 
     def close_inherited(self) -> None:
-        """In a forked copy of the worker: let go of what belongs to the original, and end nothing."""
+        """In a forked copy of the worker: close our copies of the original's descriptors, and end nothing."""
         self.broken = True
         self._lock = threading.Lock()
         self._discarding = threading.Lock()
@@ -264,5 +266,5 @@ class ZygoteProcess:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-        # Popen would complain of, and wait for, a process that is not ours.
+        # Popen would complain about, and wait for, a process that is not ours.
         self._process.returncode = 0

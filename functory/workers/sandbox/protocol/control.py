@@ -64,7 +64,7 @@ class Control:
                 self._wake.set()
 
     def attach(self, wake: EventFd) -> None:
-        """Called by the run that this control is for, once."""
+        """Register the eventfd of the run that this control is for; called by it once."""
         with self._lock:
             self._wake = wake
             if self._reason is not None:

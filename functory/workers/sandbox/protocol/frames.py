@@ -47,7 +47,7 @@ class _Frame(msgspec.Struct, tag_field="t", forbid_unknown_fields=True, kw_only=
 
 
 class Request(_Frame):
-    """A question to the engine; ``id`` grows strictly, and a ``Reply`` with the same id answers."""
+    """A request to the engine; ``id`` grows strictly, and a ``Reply`` with the same id answers."""
 
     id: Serial
 
@@ -108,7 +108,7 @@ class Llm(Request, tag="llm"):
 
 
 class TaskStarted(_Frame, tag="begun"):
-    """The child has its task, and runs it from now on: one that ends before has run nothing."""
+    """The child has its task, and runs it from now on: a child that ends before has run nothing."""
 
 
 class LogRecord(_Frame, tag="log"):
@@ -117,7 +117,7 @@ class LogRecord(_Frame, tag="log"):
 
 
 class FileWritten(_Frame, tag="wrote"):
-    """A granted file is opened for writing. Paths are bytes: each is the letter of its number (Latin-1)."""
+    """A granted file is opened for writing. Paths are bytes: each is the character of its number (Latin-1)."""
 
     path: Annotated[str, Meta(max_length=4096)]
 
@@ -193,7 +193,7 @@ class Inspect(_Frame, tag="inspect"):
 
 
 class ReplyError(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """An error of the engine, by the name of its class; the last three speak of a child execution."""
+    """An error of the engine, by the name of its class; the last three describe a child execution."""
 
     kind: str
     message: str
@@ -243,18 +243,18 @@ _host_decoder = msgspec.msgpack.Decoder(FromHost, ext_hook=_restore)
 
 
 def pack(message: Any) -> bytes:
-    """The msgpack bytes of a value or frame, without the length: what the size limits measure."""
+    """Encode a value or frame as msgpack, without the length: the size limits measure these bytes."""
     return _encoder.encode(message)
 
 
 def encode_frame(message: Any) -> bytes:
-    """A message as it goes over the socket. OverflowError, TypeError or UnicodeEncodeError if it cannot."""
+    """Encode a message for the socket. OverflowError, TypeError or UnicodeEncodeError if it cannot."""
     payload = _encoder.encode(message)
     return _HEADER.pack(len(payload)) + payload
 
 
 def encode_for_guest(message: Start | Inspect | Reply) -> bytes:
-    """Like ``frame``, for values from the engine: what msgpack cannot hold goes as an extension type."""
+    """Encode a value from the engine: what msgpack cannot hold becomes an extension type."""
     try:
         return encode_frame(message)
     except (OverflowError, UnicodeEncodeError):
@@ -284,7 +284,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def decode_guest(payload: bytes | bytearray | memoryview) -> FromGuest:
-    """A frame of the child, checked wholly; ``ProtocolError`` for anything that is not one."""
+    """Decode and check a frame of the child; ``ProtocolError`` for anything else."""
     try:
         message = _guest_decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
@@ -297,7 +297,7 @@ def decode_guest(payload: bytes | bytearray | memoryview) -> FromGuest:
 
 
 def decode_host(payload: bytes | bytearray | memoryview) -> FromHost:
-    """A frame of the worker, as the child reads it."""
+    """Decode a frame of the worker, as the child reads it."""
     return _host_decoder.decode(payload)
 
 
@@ -305,7 +305,8 @@ _SAFE = (str, int, bool, type(None), SpanError, ErrorInfo)
 
 
 def check_json(value: Any, depth: int = 0) -> None:
-    """Refuse what JSON does not know (bytes, times, extension types, NaN) and nesting beyond ``DEPTH``."""
+    """Refuse values that JSON does not have (bytes, times, extension types, NaN) and nesting beyond
+    ``DEPTH``."""
     kind = type(value)
     if depth >= MAX_DEPTH and kind in (list, dict):
         raise ProtocolError(f"nested deeper than {MAX_DEPTH} levels")
@@ -327,7 +328,7 @@ def check_json(value: Any, depth: int = 0) -> None:
 
 
 class FrameBuffer:
-    """Bytes of a stream in, payloads out; a length above ``limit`` is refused before its bytes are read."""
+    """Splits a byte stream into payloads; a length above ``limit`` is refused before its bytes are read."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -337,11 +338,11 @@ class FrameBuffer:
         self._bytes += data
 
     def pending(self) -> bool:
-        """There are bytes that no frame has taken."""
+        """Return True if there are bytes that belong to no whole frame."""
         return bool(self._bytes)
 
     def pop(self) -> bytes | None:
-        """The next whole payload, or None until more bytes come."""
+        """Return the next whole payload, or None until more bytes come."""
         if len(self._bytes) < _HEADER.size:
             return None
         (length,) = _HEADER.unpack_from(self._bytes)

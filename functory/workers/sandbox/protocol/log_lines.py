@@ -28,7 +28,7 @@ _HARMLESS = {
 
 
 def escape_control_characters(text: str) -> str:
-    """Text without control characters (tab and line feed stay) and without unpaired surrogates."""
+    """Return text without control characters (tab and line feed stay) and without unpaired surrogates."""
     return text.encode("utf-8", "backslashreplace").decode().translate(_HARMLESS)
 
 
@@ -46,11 +46,11 @@ class LogCollector:
 
     @property
     def flooded(self) -> bool:
-        """More was printed than an execution may print at all."""
+        """Return True if more was printed than an execution may print at all."""
         return self.total > self._limits.log_kill_bytes
 
     def feed(self, stream: str, data: bytes, offset: float) -> None:
-        """Bytes that came out of ``stdout`` or ``stderr``, ``offset`` seconds after the start."""
+        """Add bytes of ``stdout`` or ``stderr``, ``offset`` seconds after the start."""
         self.total += len(data)
         if self._full:
             return
@@ -66,12 +66,12 @@ class LogCollector:
         self._partial[stream] = rest
 
     def record(self, level: str, text: str, size: int, offset: float) -> None:
-        """A record of ``functory.log``, which took ``size`` bytes to send."""
+        """Add a record of ``functory.log``, which took ``size`` bytes to send."""
         self.total += size
         self._keep("log", level, text, offset)
 
     def close(self, offset: float) -> list[Log]:
-        """Write down unfinished lines and return all rows."""
+        """Add unfinished lines and return all rows."""
         for stream, decoder in self._decoders.items():
             rest = self._partial.get(stream, "") + decoder.decode(b"", final=True)
             if rest:

@@ -14,19 +14,19 @@ import msgspec
 Tier = Literal["A", "B", "C", "none"]
 
 MAX_CHILDREN = 256
-"""Children of one zygote that may live at the same time; in tier A each slot has a user id of its own."""
+"""Maximum number of living children of one zygote; in tier A each slot has a user id of its own."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One zygote: how it is confined and what every child of it finds."""
+    """One zygote: its confinement, and what all its children find."""
 
     tier: Tier
     base: str
-    """A folder of the worker's for this zygote: the mount point of its root, or where scratch folders live."""
+    """The worker's folder for this zygote: the mount point of its root, or the parent of scratch folders."""
     packages: tuple[str, ...] = ()
     """``site-packages`` folders in the order of the search: the entry's own, then its dependencies'."""
     preload: tuple[str, ...] = ()
-    """Modules that are imported once, in the zygote, after it is contained."""
+    """Modules that are imported once, in the zygote, after it is confined."""
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     """Granted paths: absolute, and there when the zygote starts."""
@@ -34,9 +34,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = False
     """Children are given a socket to the broker of granted hosts, as descriptor 4."""
     inspecting: bool = False
-    """Children only describe signatures: what that needs is loaded first."""
+    """Children only describe signatures: the modules for it are loaded first."""
     first_id: int = 0
-    """The first of the host's ids that this zygote and its slots use; 0 where it has but its own."""
+    """The first of the host's ids that this zygote and its slots use; 0 where it has only its own."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class ForkRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one child.
 
-    Its descriptors come along in this order: channel, stdout, stderr, status, the broker's socket where the
+    Its descriptors are attached in this order: channel, stdout, stderr, status, the broker's socket where the
     plan has a network, and ``cgroups`` files of control groups that the child enters first of all.
     """
 

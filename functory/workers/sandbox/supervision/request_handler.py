@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RequestHandler:
-    """Checks order and budget of requests, and has ``host`` answer them.
+    """Checks order and budget of requests, and lets ``host`` answer them.
 
     ``deliver(request, reply_frame)`` is called on one of the threads for each answer.
     """
@@ -57,7 +57,7 @@ class RequestHandler:
         self._secrets = {name for code in job.codes.values() for name in code.secrets}
 
     def accept(self, request: Request) -> None:
-        """Take a request of the child; ``ProtocolError`` if it may not ask this now."""
+        """Take a request of the child; ``ProtocolError`` if it is not allowed now."""
         if request.id <= self._last_id:
             raise ProtocolError(f"request id {request.id} is not above {self._last_id}")
         if self.in_flight >= MAX_IN_FLIGHT:
@@ -74,7 +74,7 @@ class RequestHandler:
         self._queue.put(request)
 
     def close(self) -> None:
-        """Let the threads go as soon as they are free."""
+        """End the threads as soon as they are free."""
         for _ in range(self._threads):
             self._queue.put(None)
 

@@ -73,7 +73,7 @@ class Run:
 
     @property
     def is_reusable(self) -> bool:
-        """Nothing of this run is left in the child's channel: another may follow."""
+        """Return True if nothing of this run is left in the child's channel, so that another may follow."""
         return self.child_reported_end and self._requests.in_flight == 0
 
     def outcome(self, first_frame: bytes) -> Outcome | None:
@@ -195,7 +195,7 @@ def _error(info: ErrorInfo) -> dict[str, Any]:
 
 
 def with_traffic(outcome: Outcome, traffic: Traffic, most: int) -> Outcome:
-    """The outcome with what its author should know of its connections, as lines of its log."""
+    """Return the outcome with the connections that matter to its author, as lines of its log."""
     told = [
         f"the connection to {host}:{port} was refused: {reason}" for host, port, reason in traffic.refused
     ]

@@ -252,7 +252,7 @@ class Supervisor:
         return None
 
     def _poll_milliseconds(self) -> int:
-        """Milliseconds until something is overdue."""
+        """Return the milliseconds until something is overdue."""
         now = self.offset
         ends = [self._limits.total_seconds]
         if self._checks_usage:
@@ -283,7 +283,7 @@ class Supervisor:
             self._child.poll.modify(channel.fileno(), select.POLLIN | (select.POLLOUT if unsent else 0))
 
     def _read_frames(self, until_eof: bool = False) -> Verdict | None:
-        """Handle the frames that are there; one read at a time unless the child is gone."""
+        """Handle the frames that have arrived; one read at a time unless the child is gone."""
         while self._deadline_of_eof is None:
             try:
                 # No ancillary buffer: descriptors that the child sends along are dropped by the kernel.
@@ -333,7 +333,7 @@ class Supervisor:
             del self._child.output[fd]
 
     def _drain_output(self) -> None:
-        """Read what the child had printed before its end; never wait for more."""
+        """Read the output that the child had printed before its end; never wait for more."""
         for fd, name in self._child.output.items():
             with contextlib.suppress(BlockingIOError):
                 while not self.log_collector.flooded and (data := os.read(fd, _READ_BYTES)):
@@ -383,7 +383,7 @@ class Supervisor:
 
 
 def _cpu_of(pid: int) -> float:
-    """CPU seconds of a process, by its clock (clock_getcpuclockid(3)); 0 for one that is gone."""
+    """Return the CPU seconds of a process, by its clock (clock_getcpuclockid(3)); 0 for one that is gone."""
     try:
         return time.clock_gettime(~pid << 3 | 2)
     except OSError:

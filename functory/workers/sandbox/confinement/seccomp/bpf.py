@@ -18,7 +18,7 @@ NUMBER, ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 
 
 def low_word(argument: int) -> int:
-    """The offset of an argument's lower 32 bits; both machines are little-endian."""
+    """Return the offset of an argument's lower 32 bits; both machines are little-endian."""
     return 16 + 8 * argument
 
 
@@ -27,7 +27,7 @@ def high_word(argument: int) -> int:
 
 
 class Return(NamedTuple):
-    """A verdict as a target: what the filter gives back."""
+    """A verdict as a target: the return value of the filter."""
 
     value: int
 
@@ -42,7 +42,7 @@ Target = Return | Label
 
 
 class Builder:
-    """A program that grows at its front."""
+    """A program that is built from its end."""
 
     def __init__(self) -> None:
         self._code: list[tuple[int, int, int, int]] = []  # the last instruction first
@@ -50,29 +50,30 @@ class Builder:
         self._trampolines: dict[int, int] = {}  # position: where a jump to it was written last
 
     def load(self, offset: int) -> Label:
-        """Read the word at ``offset`` of struct seccomp_data, then go on with what was built before."""
+        """Read the word at ``offset`` of struct seccomp_data, then continue with what was built before."""
         return self._add(_LOAD, offset)
 
     def mask(self, bits: int) -> Label:
-        """Keep only ``bits`` of the word, then go on with what was built before."""
+        """Keep only ``bits`` of the word, then continue with what was built before."""
         return self._add(_AND, bits)
 
     def jump(self, test: int, operand: int, yes: Target, no: Target) -> Label:
-        """Go to ``yes`` if the word passes the ``test`` with the ``operand``, else to ``no``."""
+        """Jump to ``yes`` if the word passes the ``test`` with the ``operand``, else to ``no``."""
         # What makes the second target reachable may move the first one away by an instruction.
         self._reachable(yes, 1)
         self._reachable(no, 0)
         return self._add(test, operand, self._distance(yes), self._distance(no))
 
     def operand_offsets(self, operand: int) -> tuple[int, ...]:
-        """Byte offsets of the operands ``operand`` of tests for equality, for patching the finished program."""
+        """Return the byte offsets of the operands ``operand`` of tests for equality, for patching the
+        finished program."""
         front_first = reversed(self._code)
         return tuple(
             8 * i + 4 for i, (code, _, _, k) in enumerate(front_first) if (code, k) == (EQUAL, operand)
         )
 
     def program(self) -> bytes:
-        """An array of struct sock_filter."""
+        """Return an array of struct sock_filter."""
         return b"".join(struct.pack("=HBBI", *instruction) for instruction in reversed(self._code))
 
     def _add(self, code: int, operand: int, yes: int = 0, no: int = 0) -> Label:
@@ -89,7 +90,7 @@ class Builder:
         return near if len(self._code) - 1 - near <= _REACH else self._trampolines.get(near, near)
 
     def _reachable(self, target: Target, spare: int) -> int:
-        """Have the target within reach, even after ``spare`` more instructions; its position."""
+        """Bring the target within reach, even after ``spare`` more instructions, and return its position."""
         if self._distance(target) + spare <= _REACH:
             return self._nearest(target)
         if isinstance(target, Return):

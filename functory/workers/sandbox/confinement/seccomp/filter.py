@@ -56,7 +56,7 @@ _PR_SET_NO_NEW_PRIVS, _PR_GET_SECCOMP, _MODE_FILTER = 38, 21, 2
 
 
 def architecture() -> str:
-    """The machine that this process runs on. Raises ``OSError`` where no filter is known for it."""
+    """Return the machine that this process runs on. Raises ``OSError`` where no filter is known for it."""
     machine = os.uname().machine
     if machine not in NUMBERS or struct.calcsize("P") != 8:
         raise OSError(
@@ -149,7 +149,7 @@ def _built(arch: str, profile: Profile, knows_pid: bool) -> tuple[bytes, tuple[i
 
 
 def _search(code: Builder, edges: list[tuple[int, Target]]) -> Target:
-    """Binary search: the number in hand belongs to the last edge that is not above it."""
+    """Binary search: the number belongs to the last edge that is not above it."""
     if len(edges) == 1:
         return edges[0][1]
     middle = len(edges) // 2
@@ -159,7 +159,7 @@ def _search(code: Builder, edges: list[tuple[int, Target]]) -> Target:
 
 
 def _block(code: Builder, rule: Rule) -> Target:
-    """Allows what passes ``rule``, refuses the rest."""
+    """Allow calls that pass ``rule``, refuse the rest."""
     start: Target = _EPERM
     for tests in reversed(rule):
         passed: Target = _ALLOW

@@ -23,14 +23,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Literal["child", "zygote"]
     subprocess: bool = False
-    """May start processes and run programs (a zygote forks always, and runs programs never without this)."""
+    """May start processes and run programs (a zygote always forks, and never runs programs without this)."""
     signals: bool = True
     """Signals to other processes are allowed: only where a pid namespace or Landlock bounds which."""
     network: bool = False
     """Is handed connected TCP sockets: may set their usual options. It never makes one itself."""
     metadata: bool = True
     """May change rights, owners and times of files: not where it shares its user with the worker and sees its
-    files, for Landlock rules only what is in them."""
+    files, because Landlock does not restrict these."""
     reusable: bool = False
     """Runs many executions: none may lower the limits of those after it."""
 
@@ -56,7 +56,7 @@ def _names(*lines: str) -> frozenset[str]:
 
 
 ERRNO_OVERRIDES = {
-    # What clone3 would do lies behind a pointer: without it the C library uses clone.
+    # The flags of clone3 are behind a pointer: without it the C library uses clone.
     "clone3": errno.ENOSYS,
     # A process is given sockets and makes none: a local one would reach services of the machine, and
     # siblings, which share the zygote's network namespace.
@@ -123,7 +123,7 @@ REFUSED = _names(
     "query_module get_kernel_syms kexec_load kexec_file_load reboot iopl ioperm acct swapon swapoff quotactl",
     "quotactl_fd syslog sethostname setdomainname vhangup sysfs _sysctl nfsservctl uselib lookup_dcookie",
     "sync syncfs",
-    # Never built for these machines, or no more.
+    # Never built for these machines, or removed.
     "getpmsg putpmsg afs_syscall tuxcall security vserver epoll_ctl_old epoll_wait_old set_thread_area",
     "get_thread_area",
 )

@@ -120,7 +120,7 @@ _GARBAGE = {
         {"t": "connect", "id": 1, "host": "a", "port": 1, "timeout": 1.0, "more": 1}
     ),
     "a field missing": msgspec.msgpack.encode({"t": "connect", "id": 1, "host": "a", "port": 1}),
-    "a port of nobody": msgspec.msgpack.encode(
+    "an unused port": msgspec.msgpack.encode(
         {"t": "connect", "id": 1, "host": "a", "port": 65_536, "timeout": 1.0}
     ),
     "no end of patience": msgspec.msgpack.encode(
@@ -200,7 +200,7 @@ def test_descriptors_of_the_child_are_never_received(broker: ConnectionBroker) -
         )
         theirs.close()
         assert raw.hear()[0].error
-        # Nobody holds the other end: the kernel dropped it with the message.
+        # The other end is closed: the kernel dropped it with the message.
         assert ours.recv(1) == b""
         connection = raw.connect("api.example.com", port, id=3)
         ours, theirs = socket.socketpair()

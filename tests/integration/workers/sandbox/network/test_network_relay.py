@@ -30,7 +30,7 @@ from tests.support.network_world import (
 pytest_plugins = ["tests.support.connection_broker"]
 
 
-_A_FEW_MEGABYTES = 16 * MEGABYTE  # what kernel and relay hold for one connection that nobody reads
+_A_FEW_MEGABYTES = 16 * MEGABYTE  # what kernel and relay hold for one connection that is not read
 
 
 def test_each_direction_ends_by_itself(broker: ConnectionBroker) -> None:
@@ -55,7 +55,7 @@ def test_each_direction_ends_by_itself(broker: ConnectionBroker) -> None:
 
 @pytest.mark.parametrize("direction", ["out", "in"])
 def test_a_slow_side_stops_the_other_one(broker: ConnectionBroker, direction: str) -> None:
-    """What is sent while nobody reads stays bounded; then all of it arrives, in order."""
+    """Bytes sent while the other side does not read stay bounded; then all of them arrive, in order."""
     size = 48 * MEGABYTE
     with listener() as server:
         port = server.getsockname()[1]
@@ -65,7 +65,7 @@ def test_a_slow_side_stops_the_other_one(broker: ConnectionBroker, direction: st
         source.setblocking(False)
         sent = 0
         block = bytes(range(256)) * 1024
-        # Full at several moments in a row: nothing flows any more.
+        # Full several times in a row: nothing flows any more.
         while sent < size and _writable(source):
             sent += source.send(block[sent % 256 :])
         assert 0 < sent < _A_FEW_MEGABYTES

@@ -201,7 +201,7 @@ def test_of_several_addresses_the_permitted_ones_are_tried_in_turn(
     with listener() as server, listener("127.0.0.2") as closed:
         port = server.getsockname()[1]
         closed.close()
-        # The first is not permitted, nobody listens at the second.
+        # The first is not permitted, the second has no listener.
         names.table["api.example.com"] = ["10.9.9.9", "127.0.0.2", "127.0.0.1"]
         connection = Raw(broker, f"api.example.com:{port}").connect("api.example.com", port)
         with accepted(server) as peer:
@@ -250,7 +250,7 @@ def test_an_answer_that_changes_after_the_check_has_no_effect(names: Names) -> N
         raw = Raw(broker, f"api.example.com:{port}")
         raw.ask("api.example.com", port)
         reply, connection = raw.hear()
-        # It was connected to what was checked, where nobody listens, and not to what a second lookup says.
+        # It was connected to the checked address, which has no listener, and not to the answer of a second lookup.
         assert connection is None and os.strerror(reply.error) == "Connection refused"
         assert names.asked == ["api.example.com"]
         assert "not public" in raw.refused("api.example.com", port)

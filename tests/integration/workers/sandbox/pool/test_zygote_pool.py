@@ -35,7 +35,7 @@ def spares(runner) -> list[str]:
 def test_a_kind_in_use_has_a_spare_that_takes_the_next_execution():
     with Runner(options=Options(spares=1)) as runner:
         spent = {str(runner.run(job(HASH), FakeHost()).pid) for _ in range(2)}
-        # One that has run is buried a moment later, and may be the only child there is until the spare is forked.
+        # A child that has run is removed shortly after, and may be the only child until the spare is forked.
         wait_for(lambda: (there := spares(runner)) and not spent & set(there))
         (waiting,) = spares(runner)
         assert runner.run(job(HASH), FakeHost()).pid == int(waiting)
@@ -98,7 +98,7 @@ def test_executions_of_different_domains_and_grants_never_share_a_zygote(other):
     with Runner() as runner:
         first = {result(runner, job(HASH)) for _ in range(3)}
         second = {result(runner, job(HASH, **other)) for _ in range(3)}
-    # Children of one zygote have one hash seed: that is how they can be told apart.
+    # Children of one zygote have one hash seed: which distinguishes them.
     assert (len(first), len(second)) == (1, 1)
     assert first != second
 
@@ -300,7 +300,7 @@ def test_closing_ends_spares_and_warm_runners():
 
 @pytest.mark.parametrize("tier", ["A", "C"])
 def test_a_granted_path_that_is_reached_by_a_link_is_refused(tier, tmp_path):
-    """Whoever may write in its folder could have put the link there after the path was looked at."""
+    """A process that may write in its folder could have put the link there after the path was checked."""
     if (tier == "A") != (os.geteuid() == 0):
         pytest.skip("A is root's; root in tier C needs an interpreter that everybody may read")
     (tmp_path / "real").mkdir()

@@ -33,7 +33,7 @@ KINDS = typing.get_args(FromGuest)
 frames = st.sampled_from(FRAMES)
 payloads = frames.map(pack)
 
-# Letters of each length in UTF-8. (All of Unicode would take hypothesis seconds to prepare.)
+# Characters of each length in UTF-8. (All of Unicode would take hypothesis seconds to prepare.)
 letters = "at \0ż€🦊"
 JSON_SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(letters, max_size=20)
 
