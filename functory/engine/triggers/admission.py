@@ -1,8 +1,8 @@
-"""Which matches may become executions: the checks that need rows, in their order.
+"""Admission: the checks with rows that a match passes before it becomes an execution, in their order.
 
-The target function must be there and the input must fit; then the guards that count: the budget of the
-root, the trigger's breaker, its rate for the subject. What is refused keeps its reason with limit and value.
-The guards that need no rows (own events, revisits, depth) were asked before, by the ``triggers`` package.
+The target function must exist and the input must fit. Then come the guards that count: the root budget, the trigger's
+circuit breaker, its rate for the subject. A refused match keeps its reason with limit and value. The guards that need
+no rows (own events, revisits, depth) come earlier, in ``functory.triggers.routing.guards``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ SuppressedMatch = tuple[Mapping[str, Any], Suppress]
 def admit(
     tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], max_budget: int
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Sort matches into those that run and those that do not, taking budgets and rates of the former."""
+    """Split matches into admitted and suppressed ones. The admitted ones use up their root budgets and rates."""
     ready, refused = _prepare(tx, fires)
     ready, late = _before_failure(tx, ready)
     ready, over = _within_budget(tx, ready, max_budget)
@@ -90,7 +90,7 @@ def admit(
 def _prepare(
     tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Target and input of each match."""
+    """Load the target function and render the input of each match."""
     found = versions.load_many(tx, [dependencies.parse_reference(fire.function) for _, fire in fires])
     ready: list[Admitted] = []
     refused: list[SuppressedMatch] = []
@@ -115,7 +115,7 @@ def _prepare(
 
 
 def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Steps of an execution that has failed meanwhile are not begun: its plan is written, and they were not in it."""
+    """Suppress steps of executions that have failed meanwhile: their compensation plan is written without them."""
     due = [item for item in ready if item.fire.is_step]
     if not due:
         return list(ready), []
@@ -208,7 +208,7 @@ def _guard_limit(item: Admitted) -> RateLimit:
 
 
 def _breaker_opened_event(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:
-    """The breaker opened: told as a pause, by an event that can start nothing."""
+    """The event ``trigger.paused`` of a breaker that opened. It is inert: it starts nothing."""
     data = {
         "trigger": trigger["name"],
         "version": trigger["version"],

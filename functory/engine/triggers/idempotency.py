@@ -1,7 +1,7 @@
-"""What a match has to pass before it may fire or wait: idempotency, then the rate limit.
+"""The first checks of a match, before it fires or waits: the idempotency key, then the rate limit.
 
-Both are decided event by event in the order of the batch, under the locks of their keys: the first wins, and what the
-rate limit drops has not used up its idempotency key.
+Both are decided event by event in the order of the batch, under the locks of their keys. The first event wins. A match
+that the rate limit drops does not use up its idempotency key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Match = tuple[Mapping[str, Any], Fire | BufferedMatch]
 
 
 def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[SuppressedMatch]]:
-    """Sort matches into those that go on and those that their trigger's flow control drops."""
+    """Split matches (event row, decision) into those that pass and those that are suppressed."""
     asked = [
         (row, d.trigger, d.controls) for row, d in matches if d.controls.idempotency or d.controls.rate_limit
     ]
@@ -87,7 +87,7 @@ class _IdempotencyKeys:
 
     def __init__(self, tx: Tx, wanted: Sequence[tuple[str, str, IdempotencyKey]]) -> None:
         self._tx = tx
-        # A key that is made here counts from when a match uses it.
+        # A new key is free until a match uses it.
         rows = [
             {
                 "trigger_id": trigger,
@@ -105,18 +105,18 @@ class _IdempotencyKeys:
         self._used: set[tuple[str, str]] = set()
 
     def used_by(self, trigger_id: str, one: IdempotencyKey) -> str | None:
-        """The event that has used the key, as long as that counts."""
+        """The event that has used the key within its window; None: the key is free."""
         event, expires_at = self._known[trigger_id, one.key.hash]
         return event if expires_at > self._tx.now else None
 
     def use(self, trigger_id: str, one: IdempotencyKey, event_id: str) -> None:
-        """Let ``event_id`` have the key from now on."""
+        """Give the key to ``event_id`` for its window, from now on."""
         place = trigger_id, one.key.hash
         self._known[place] = event_id, self._tx.now + timedelta(seconds=one.window)
         self._used.add(place)
 
     def write(self) -> None:
-        """Store the keys that were used."""
+        """Write the used keys."""
         if self._used:
             self._tx.execute(
                 _USED,
@@ -128,7 +128,7 @@ class _IdempotencyKeys:
 
 
 def delete_expired(tx: Tx, limit: int) -> int:
-    """Delete keys that no longer count. Returns how many."""
+    """Delete up to ``limit`` expired keys. Returns the number of deleted ones."""
     keys = [tuple(row) for row in tx.execute(_OLD, {"now": tx.now, "limit": limit}).all()]
     if keys:
         tx.execute(

@@ -1,9 +1,8 @@
-"""What a trigger has waiting, and for which key: read, never changed, in one snapshot.
+"""Trigger inspection: the matches and executions that wait for a trigger, by key, read in one snapshot.
 
-The rows tell how far each control has got (``engine.flow_control.controls`` says in which order they work);
-what they are told
-with is the trigger's definition, which ``functory trigger debug`` puts beside them. Every list is cut to its first
-``SHOWN`` rows with the count of all, so that ten thousand open keys are as quick to read as ten.
+The rows show the state of each control (``functory.engine.flow_control.controls`` has their order);
+``functory trigger debug`` shows the trigger's definition beside them. Every list has its first ``SHOWN`` rows and the
+count of all, so that ten thousand open keys are read as quickly as ten.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
 from functory.engine.triggers import kill_switch
 
-# Keys, lanes and executions that are told one by one.
+# Keys, concurrency groups and executions that are listed.
 MAX_ROWS = 20
 
 
 @dataclass(frozen=True)
 class Page:
-    """The first rows of something, and how many there are."""
+    """The first rows of a query, and the number of all."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     count: int = 0
 
     @property
     def remaining(self) -> int:
-        """How many are not among the rows."""
+        """The number of those that are not among the rows."""
         return max(0, self.count - len(self.rows))
 
 
@@ -140,7 +139,7 @@ def inspect(
 
 @dataclass(frozen=True)
 class _Queries:
-    """The queries about one trigger."""
+    """The queries of one trigger."""
 
     tx: Tx
     id: str
@@ -150,12 +149,12 @@ class _Queries:
     def only(
         self, table: sa.Table, owner: sa.ColumnElement[str] | None = None
     ) -> list[sa.ColumnElement[bool]]:
-        """The rows of the trigger, and of the key that was asked for."""
+        """The filter for the trigger, and for the key if one is given."""
         mine = [(table.c.trigger_id if owner is None else owner) == self.id]
         return mine if self.key is None else [*mine, table.c.text == self.key[:200]]
 
     def buffers(self) -> tuple[Page, int]:
-        """The buckets that are due first, and how many matches wait in all of them."""
+        """The buffers that are due first, and the number of matches in all of them."""
         found = self._part(
             match_buffer,
             self.only(match_buffer),
@@ -199,7 +198,7 @@ class _Queries:
         )
 
     def concurrency_groups(self) -> Page:
-        """The lanes in which executions of this trigger stand, with all that stand in them."""
+        """The concurrency groups of this trigger's executions, with all executions in them."""
         mine = (
             sa.select(slot.c.group_key)
             .distinct()
@@ -256,7 +255,7 @@ class _Queries:
         }
 
     def rate_limits(self, control: str, matters: sa.ColumnElement[bool]) -> Page:
-        """The keys of a throttle or a rate limit that are not as good as new."""
+        """The keys of a throttle or a rate limit whose state still matters."""
         found = self._part(
             rate_limit,
             [*self.only(rate_limit, rate_limit.c.owner_id), rate_limit.c.control == control, matters],
@@ -266,7 +265,7 @@ class _Queries:
         return Page(rows, found.count)
 
     def idempotency_keys(self) -> Page:
-        """The idempotency keys that are remembered, newest first."""
+        """The idempotency keys within their windows, newest first."""
         found = self._part(
             idempotency_key,
             [*self.only(idempotency_key), idempotency_key.c.expires_at > self.tx.now],
@@ -275,7 +274,7 @@ class _Queries:
         return Page([_named(row, "event_id", "expires_at") for row in found.rows], found.count)
 
     def cancellations(self) -> Page:
-        """The events that shall cancel something and have not yet."""
+        """The recorded cancellations that are not finished."""
         mine = cancellation.c.trigger_id == self.id
         rows = self.tx.rows(
             sa.select(
@@ -293,7 +292,7 @@ class _Queries:
         return Page(rows, _count(self.tx, cancellation, mine))
 
     def executions(self) -> Page:
-        """The open executions: what runs, then what waits, in the order in which it starts."""
+        """The open executions: the running ones, then the queued ones in the order in which they start."""
         mine = [execution.c.trigger_id == self.id, execution.c.state.in_(("queued", "running"))]
         rows = self.tx.rows(
             sa.select(
@@ -323,7 +322,7 @@ class _Queries:
         return Page(rows, _count(self.tx, execution, *mine))
 
     def states(self) -> dict[str, int]:
-        """How many executions of this trigger run, are ready, wait for a slot, and wait for their time."""
+        """The numbers of this trigger's executions that run, are ready, wait for a slot, or wait for their time."""
         word = sa.case(
             (execution.c.state == "running", "running"),
             (execution.c.run_at > self.tx.now, "delayed"),

@@ -1,7 +1,7 @@
-"""Switches: an operator stops a part of the engine, and nothing is lost meanwhile.
+"""The kill switch: an operator stops a part of the engine, and nothing is lost meanwhile.
 
-``triggers`` halts routing: events stay pending and are routed when the switch is released; functions
-that somebody starts by hand still run.
+``triggers`` halts routing: events stay pending and are routed when the switch is released. Functions that are started
+by hand still run.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ TRIGGERS = "triggers"
 KNOWN = (TRIGGERS,)
 
 
-# Asked by every round of every router: built once.
+# Run in every round of every router: built once.
 _THROWN = sa.select(switch.c.name).where(switch.c.name == sa.bindparam("name"))
 
 
 def is_thrown(tx: Tx, name: str) -> bool:
-    """Whether the switch is thrown, as of this transaction."""
+    """True when the switch is thrown, as of this transaction."""
     return tx.scalar(_THROWN, {"name": name}) is not None
 
 
 class Switches:
-    """Throw, release, list."""
+    """Throws, releases and lists switches."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def throw(self, name: str, *, note: str = "", author: str = "") -> None:
-        """Stop what ``name`` stands for. Raises :class:`Invalid` for an unknown one."""
+        """Throw a switch. Raises :class:`Invalid` for an unknown one."""
         _check(name)
         with self._database.write() as tx:
             tx.insert_missing(
@@ -45,7 +45,7 @@ class Switches:
             audit.append(tx, author, "switch.throw", name, {"note": note})
 
     def release(self, name: str, *, author: str = "") -> None:
-        """Let it go on; what waited is taken up at once."""
+        """Release a switch; pending events are routed at once."""
         _check(name)
         with self._database.write() as tx:
             tx.execute(sa.delete(switch).where(switch.c.name == name))
@@ -53,7 +53,7 @@ class Switches:
             tx.wake("events")
 
     def list(self) -> list[dict[str, Any]]:
-        """The switches that are thrown."""
+        """The rows of the thrown switches."""
         with self._database.read() as tx:
             return tx.rows(sa.select(switch).order_by(switch.c.name))
 

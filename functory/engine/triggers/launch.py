@@ -1,7 +1,7 @@
-"""From an admitted match to a queued execution: singleton and overlap, throttle, lanes, priority, expiry.
+"""Launch: admitted matches become queued executions, by singleton, overlap, throttle, concurrency, priority and expiry.
 
-Matches are decided one after the other, in the order of their events, under the locks of their keys: a later one of
-the same batch meets the earlier ones as it would meet those of another batch.
+Matches are decided one after the other, in the order of their events, under the locks of their keys: a match meets the
+earlier ones of its batch as it meets those of another batch.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from functory.engine.triggers.admission import Admitted, Suppress, SuppressedMat
 
 @dataclass(frozen=True)
 class Launch:
-    """One execution to be: the match that is admitted, and the row that it becomes."""
+    """An admitted match and the row of its execution."""
 
     admitted: Admitted
     row: dict[str, Any]
 
 
 def start(tx: Tx, admitted: Sequence[Admitted]) -> tuple[list[Launch], list[SuppressedMatch]]:
-    """Write the executions of ``admitted`` as their flow control allows. Returns those written, and those refused."""
+    """Write the executions that flow control allows. Returns the written and the suppressed ones."""
     if all(item.fire.controls is NO_CONTROLS for item in admitted):
         starts = [Launch(item, _row(tx, item)) for item in admitted]
         tx.insert(execution, [one.row for one in starts])
@@ -48,7 +48,7 @@ def start(tx: Tx, admitted: Sequence[Admitted]) -> tuple[list[Launch], list[Supp
 
 
 class _Launcher:
-    """The matches of one transaction on their way to executions."""
+    """Launches the matches of one transaction."""
 
     def __init__(self, tx: Tx, admitted: Sequence[Admitted]) -> None:
         self._tx = tx
@@ -62,10 +62,10 @@ class _Launcher:
             id(item): concurrency.slot_requests(item.fire.trigger, item.version["name"], item.fire.controls)
             for item in admitted
         }
-        # Decided by what is open of the key, so nobody else may decide at the same time.
+        # A decision depends on the open executions of the key: no other transaction may decide at the same time.
         concurrency.lock_groups(tx, self._overlaps.values())
         concurrency.lock_groups(
-            tx, [place for found in self._slot_requests.values() for place in found], keep=True
+            tx, [request for found in self._slot_requests.values() for request in found], keep=True
         )
         self._open = self._find_open()
         self._throttles = RateLimits(
@@ -81,7 +81,7 @@ class _Launcher:
         self._slots: list[tuple[dict[str, Any], SlotRequest, datetime, bool]] = []
 
     def run(self) -> tuple[list[Launch], list[SuppressedMatch]]:
-        """Decide and write all of them."""
+        """Decide about all matches and write their executions."""
         starts: list[Launch] = []
         refused: list[SuppressedMatch] = []
         for item in self._admitted:
@@ -92,7 +92,7 @@ class _Launcher:
                 refused.append((item.event, found))
         self._write()
         self._throttles.write()
-        # They were admitted, and have caused nothing after all.
+        # Admission took their budget, and they start no execution.
         returned = Counter(row["root_id"] for row, _ in refused)
         root_budget.spend(self._tx, {root: -count for root, count in returned.items()})
         return starts, refused
@@ -100,29 +100,29 @@ class _Launcher:
     def _decide(self, item: Admitted) -> Launch | Suppress:
         controls = item.fire.controls
         row = _row(self._tx, item)
-        moment = concurrency.queue_at(item.event["id"], controls.priority)
-        mine = [(place, False) for place in self._slot_requests[id(item)]]
-        place, rule = self._overlaps.get(id(item)), controls.overlap
-        if place is not None and rule is not None:
-            answer = overlap.decide(rule.policy, item.event["id"], self._open[place.group_key])
+        queue_at = concurrency.queue_at(item.event["id"], controls.priority)
+        mine = [(request, False) for request in self._slot_requests[id(item)]]
+        request, rule = self._overlaps.get(id(item)), controls.overlap
+        if request is not None and rule is not None:
+            answer = overlap.decide(rule.policy, item.event["id"], self._open[request.group_key])
             for other in answer.cancel_ids:
-                self._cancel(other, item, place.group_key)
+                self._cancel(other, item, request.group_key)
             if answer.action == "drop":
                 key = f"key {rule.key.text!r}: " if rule.key.text else ""
                 return Suppress(item.fire.trigger, rule.reason, detail=key + answer.detail)
             beside = rule.policy in ("allow_all", "terminate_other")
-            self._open[place.group_key].append(
+            self._open[request.group_key].append(
                 OpenExecution(row["id"], item.event["id"], answer.action == "now")
             )
-            mine.append((place if not beside else _unlimited(place), answer.action == "now"))
-        self._time(row, item, moment)
+            mine.append((request if not beside else _unlimited(request), answer.action == "now"))
+        self._set_times(row, item)
         row |= {"has_concurrency": bool(mine), "waiting_for_slot": any(not taken for _, taken in mine)}
         self._unwritten.append(row)
-        self._slots += [(row, place, moment, taken) for place, taken in mine]
+        self._slots += [(row, request, queue_at, taken) for request, taken in mine]
         return Launch(item, row)
 
-    def _time(self, row: dict[str, Any], item: Admitted, moment: datetime) -> None:
-        """When it may start, and until when."""
+    def _set_times(self, row: dict[str, Any], item: Admitted) -> None:
+        """Set when the execution may start, and when it expires."""
         controls = item.fire.controls
         if controls.throttle is not None:
             row["run_at"] = self._throttles.reserve(item.fire.trigger["id"], controls.throttle)
@@ -132,9 +132,9 @@ class _Launcher:
             row["expires_at"] = min(filter(None, (row["expires_at"], latest)))
 
     def _find_open(self) -> dict[str, list[OpenExecution]]:
-        """What is open in the lanes of overlap rules, in the order of its events."""
+        """The open executions of the overlap keys, in the order of their events."""
         found: dict[str, list[OpenExecution]] = defaultdict(list)
-        keys = sorted({place.group_key for place in self._overlaps.values()})
+        keys = sorted({request.group_key for request in self._overlaps.values()})
         if keys:
             rows = self._tx.rows(
                 sa.select(slot)
@@ -147,25 +147,25 @@ class _Launcher:
                 found[row["group_key"]].append(one)
         return found
 
-    def _cancel(self, id_: str, item: Admitted, lane: str) -> None:
-        """Cancel an open execution of the same key: at once, or by its worker where it runs."""
+    def _cancel(self, id_: str, item: Admitted, group_key: str) -> None:
+        """Cancel an open execution of the same key: at once, or by the worker that runs it."""
         if any(row["id"] == id_ for row in self._unwritten):
             self._write()
         because = f"trigger {item.fire.trigger['name']}, by event {item.event['id']}"
         if cancellation.cancel_open(self._tx, id_, because) != "running":
-            self._open[lane] = [one for one in self._open[lane] if one.id != id_]
+            self._open[group_key] = [one for one in self._open[group_key] if one.id != id_]
 
     def _write(self) -> None:
-        """Write what is decided so far."""
+        """Write the executions and slot requests decided so far."""
         self._tx.insert(execution, self._unwritten)
         if self._slots:
             concurrency.enqueue(self._tx, self._slots)
         self._unwritten, self._slots = [], []
 
 
-def _unlimited(place: SlotRequest) -> SlotRequest:
-    """A place that is free whoever else is in."""
-    return SlotRequest(place.group_key, place.text, OVERLAP_RULE, UNLIMITED)
+def _unlimited(request: SlotRequest) -> SlotRequest:
+    """The same slot request without a capacity limit."""
+    return SlotRequest(request.group_key, request.text, OVERLAP_RULE, UNLIMITED)
 
 
 def _row(tx: Tx, item: Admitted) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Stored triggers and their immutable versions.
 
-A definition is checked by the ``triggers`` package before it gets here (the engine must not import
-it); this module keeps names, versions and states, and tells routers by a counter that something
-changed. Every change is an event.
+The ``triggers`` package checks a definition before it is stored (the engine does not import that package). This module
+keeps names, versions and states. A counter shows routers that a trigger has changed. Every change is an event.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from functory.engine.serialization import json_codec
 
 
 class Triggers:
-    """The registry of triggers."""
+    """Saves, lists and changes triggers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -42,8 +41,8 @@ class Triggers:
     ) -> dict[str, Any]:
         """Save a checked definition under ``name``. Equal content makes no new version.
 
-        A new trigger with ``shadow`` records its decisions and runs nothing until :meth:`promote`; one
-        that a running function saves (``cause``) begins so, under the limits for agents.
+        A new trigger with ``shadow`` records its decisions and runs nothing until :meth:`promote`. A trigger that a
+        running function saves (``cause``) starts in shadow, under the limits for agents.
         Returns the trigger's row with its definition and ``created``. Raises :class:`Conflict`.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name.replace("-", "_").replace(".", "_")):
@@ -163,7 +162,7 @@ class Triggers:
         self._change_state(name, "paused", "trigger.paused", note, author, cause)
 
     def resume(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
-        """paused → enabled, and close its breaker. What was suppressed meanwhile stays suppressed."""
+        """paused → enabled, and close its circuit breaker. Suppressed matches stay suppressed."""
         row = self.get(name)
         if row["state"] == "shadow":
             raise Conflict(f"the trigger {name} is in shadow mode", try_=f"functory trigger promote {name}")
@@ -172,7 +171,7 @@ class Triggers:
         self._change_state(name, "enabled", "trigger.resumed", "", author, cause)
 
     def promote(self, name: str, *, author: str = "") -> None:
-        """shadow → enabled: from the next event on it runs what it only recorded. Raises :class:`Conflict`."""
+        """shadow → enabled: it fires from the next event on. Raises :class:`Conflict`."""
         if self.get(name)["state"] != "shadow":
             raise Conflict(f"the trigger {name} is not in shadow mode", try_=f"functory trigger show {name}")
         self._change_state(name, "enabled", "trigger.promoted", "", author, None)
@@ -217,8 +216,8 @@ def set_version(tx: Tx) -> int:
 def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
     """The triggers that changed after ``version`` of the set (the counter's value), with their definitions.
 
-    Deleted ones are among them, unless everything is asked for (a ``version`` below 0). The counter's row is held
-    until a change is committed, so none with a lower number becomes visible later.
+    Deleted ones are among them, except for a ``version`` below 0: all triggers. A change locks the counter's row until
+    its commit, so no change with a lower number becomes visible later.
     """
     return tx.rows(_CHANGED if version >= 0 else _ALIVE, {"version": version})
 
@@ -232,6 +231,6 @@ def _joined(*more: Any) -> sa.Select[Any]:
     )
 
 
-# Asked by every router in every round: built once.
+# Run by every router in every round: built once.
 _CHANGED = _joined().where(trigger.c.changed > sa.bindparam("version"))
 _ALIVE = _CHANGED.where(trigger.c.state != "deleted")

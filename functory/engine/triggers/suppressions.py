@@ -1,8 +1,7 @@
-"""What was stopped: a firing with its reason for each match, and one line with a count for each root.
+"""Suppressed matches: a firing with its reason for each match, and a count for each (trigger, root, reason).
 
-A bomb may be stopped ten thousand times. Each (trigger, event) keeps its firing, but the chain is
-stored and the ``trigger.suppressed`` event is sent only for the first of a (trigger, root, reason); the
-rest are counted on it.
+An event storm may be suppressed ten thousand times. Each (trigger, event) keeps its firing, but only the first of a
+(trigger, root, reason) stores its chain and sends a ``trigger.suppressed`` event; the others are counted on its row.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from functory.engine.executions import store as execution_store
 from functory.engine.functions import versions
 from functory.engine.triggers.admission import Suppress, SuppressedMatch
 
-# Reasons that are a guard's: told as an event, shown on the execution whose next step was stopped.
+# Reasons of guards: sent as an event, shown on the execution whose next step was suppressed.
 GUARD_REASONS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
 
 Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
 
-# Asked for every batch in which something was stopped: built once.
+# Run for every batch with a suppressed match: built once.
 _KNOWN = sa.select(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).where(
     sa.tuple_(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).in_(
         sa.bindparam("keys", expanding=True)
@@ -58,7 +57,7 @@ _COUNTED = (
 
 
 def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, Any]], list[Recorded]]:
-    """Count suppressions. Returns the events to tell, and for each one its part of the firing row."""
+    """Count suppressions. Returns the events to append, and for each match its columns of the firing row."""
     if not refused:
         return [], []
     counts: Counter[tuple[str, str, str]] = Counter(_key(row, stop) for row, stop in refused)
@@ -87,12 +86,12 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
             for key, count in sorted(counts.items())
         ],
     )
-    told: list[dict[str, Any]] = []
+    new_events: list[dict[str, Any]] = []
     recorded: list[Recorded] = []
     for row, stop in refused:
         fresh = _key(row, stop) not in known and first[_key(row, stop)] is row
         if fresh and stop.reason in GUARD_REASONS:
-            told.append(_suppressed_event(tx, row, stop))
+            new_events.append(_suppressed_event(tx, row, stop))
         recorded.append(
             (
                 row,
@@ -107,7 +106,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
                 },
             )
         )
-    return told, recorded
+    return new_events, recorded
 
 
 def _key(row: Mapping[str, Any], stop: Suppress) -> tuple[str, str, str]:
@@ -115,7 +114,7 @@ def _key(row: Mapping[str, Any], stop: Suppress) -> tuple[str, str, str]:
 
 
 def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
-    """The trigger.suppressed event of a tripped guard. It is inert: it can never start a loop itself."""
+    """The event ``trigger.suppressed`` of a guard. It is inert: it can never start a loop itself."""
     name = stop.trigger["name"]
     data = {
         "trigger": name,
@@ -127,10 +126,10 @@ def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[st
         "chain": [*(link["name"] for link in row["chain"]), name],
         "detail": stop.detail or None,
     }
-    told = event_store.record(
+    new_event = event_store.record(
         tx, "trigger.suppressed", name, data, source=f"/functory/triggers/{name}", inert=True
     )
-    return told | {
+    return new_event | {
         "root_id": row["root_id"],
         "cause_execution_id": row["cause_execution_id"],
         "depth": row["depth"],
@@ -139,13 +138,13 @@ def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[st
 
 
 class Suppressions:
-    """What an operator sees of them, and may do about one."""
+    """Lists suppressed matches, and replays one for an operator."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def list(self, limit: int = 50) -> list[dict[str, Any]]:
-        """The newest coalesced lines: trigger, root, reason, count, first and last time."""
+        """The newest rows: trigger, root, reason, count, first and last time."""
         with self._database.read() as tx:
             return tx.rows(
                 sa.select(suppression, trigger.c.name.label("trigger"))
@@ -157,14 +156,14 @@ class Suppressions:
     def replay(
         self, trigger_name: str, event_id: str, make_input: Any, *, author: str = ""
     ) -> dict[str, Any]:
-        """suppressed → run once by an operator: a new execution with the lineage that it would have had.
+        """Start the execution of a suppressed match once, with the lineage that it would have had.
 
-        ``make_input(definition, envelope, parameters)`` makes its input. The firing stays as it was
-        decided; the deed is in the audit. Raises :class:`NotFound`, :class:`Conflict`.
+        ``make_input(definition, envelope, parameters)`` returns its input. The firing keeps its decision; the audit
+        records the replay. Raises :class:`NotFound`, :class:`Conflict`.
         """
         with self._database.write() as tx:
             mine = sa.select(event).where(event.c.id == as_id(event_id, "event"))
-            # It must not be pruned before its new execution is there.
+            # The event must not be pruned before its new execution exists.
             row = tx.first(mine.with_for_update(read=True, key_share=True))
             stopped = tx.first(
                 sa.select(firing, trigger.c.name, trigger_version.c.definition)

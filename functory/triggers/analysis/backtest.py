@@ -1,8 +1,8 @@
-"""Backtest: a draft or stored trigger over the stored events, without running anything.
+"""Backtest: the decisions of a draft or stored trigger about stored events, without running anything.
 
-Decides about each event as the router would, with the trigger as given: pattern, condition, then the
-guards over the event's recorded chain, and the rate over the events' own times. What a run of its
-function would have emitted further is not known, so loops show only as far as history shows them.
+A backtest decides about each event as the router does: pattern, condition, then the guards over the event's recorded
+chain, and the rate over the events' own times. It does not know which events the function would have emitted, so it
+shows loops only as far as history shows them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_EXAMPLES = 20
 
 @dataclass
 class BacktestCounts:
-    """What one version of a trigger would have done."""
+    """The decisions of one trigger version, counted."""
 
     matched: int = 0
     fired: int = 0
@@ -49,7 +49,7 @@ class BacktestCounts:
 
 @dataclass
 class Comparison:
-    """A backtest's result: the draft's tally, the stored version's, and where they differ."""
+    """A backtest's result: the counts of the draft and of the stored version, and the events on which they differ."""
 
     events: int = 0
     seconds: float = 0.0
@@ -60,7 +60,7 @@ class Comparison:
     differing: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """The result as plain data; ``events_per_minute`` is the speed that it ran at."""
+        """The result as plain data; ``events_per_minute`` is the speed of the run."""
         result = {
             "events": self.events,
             "seconds": round(self.seconds, 3),
@@ -101,24 +101,24 @@ class BacktestRun:
         self._spent: Counter[str] = Counter()
 
     def decide(self, row: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-        """Whether it would have fired; counts what it decided."""
-        compiled, tally = self._compiled, self.counts
+        """True when the trigger would have fired; counts the decision."""
+        compiled, counts = self._compiled, self.counts
         if compiled.types is not None and row["type"] not in compiled.types:
             return False
         if not self._index.match(event):
             return False
-        verdict = compiled.evaluate_conditions(event, row["time"])
-        if verdict is not None and not verdict.matched:
-            tally.problems += verdict.problem is not None
+        result = compiled.evaluate_conditions(event, row["time"])
+        if result is not None and not result.matched:
+            counts.problems += result.problem is not None
             return False
-        tally.matched += 1
+        counts.matched += 1
         reason = self._suppression_reason(row)
         if reason is not None:
-            tally.suppressed[reason] += 1
+            counts.suppressed[reason] += 1
             return False
-        tally.fired += 1
-        if len(tally.examples) < MAX_EXAMPLES:
-            tally.examples.append(row["id"])
+        counts.fired += 1
+        if len(counts.examples) < MAX_EXAMPLES:
+            counts.examples.append(row["id"])
         return True
 
     def _suppression_reason(self, row: Mapping[str, Any]) -> str | None:
@@ -150,7 +150,7 @@ def run(
 ) -> Comparison:
     """Backtest ``draft`` over ``rows`` (event rows, oldest first), beside ``stored`` when there is one.
 
-    ``progress(n)`` is told now and then how many events are done.
+    ``progress(n)`` is called every 2,000 events with the number of events done.
     """
     result = Comparison()
     first = BacktestRun(draft, settings)

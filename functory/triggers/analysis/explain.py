@@ -1,4 +1,4 @@
-"""Why an event did or did not start something: every trigger's answer, clause by clause."""
+"""Explains why an event did or did not fire each trigger, clause by clause (``functory event why``)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Deciding again about events that were routed: did every match leave a firing, or wait for one?
+"""The routing audit of ``functory verify --deep``: every match of a routed event must have left its row.
 
-``functory verify --deep`` asks. What SQL cannot see is which events a trigger matches; so each routed event is shown to
-the triggers once more, and every decision must have left its row. That is decidable only where the trigger is still
-what it was: a trigger that has changed in any way since shortly before the event was routed is skipped, and counted.
+SQL cannot see which events a trigger matches, so the audit decides about each routed event once more. It can do so only
+for unchanged triggers: a trigger that has changed since shortly before the event was routed is skipped, and counted.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from functory.engine.settings import Settings
 from functory.triggers.routing.decision import TriggerEvaluator
 from functory.triggers.routing.trigger_set import TriggerSet
 
-# A change and a router's look at the triggers may overlap for as long as their transactions last.
+# A change of a trigger and a router's refresh may overlap for as long as their transactions last.
 MARGIN = timedelta(seconds=10)
 
 
 @dataclass
 class RoutingAudit:
-    """What came of it: events and matches that were looked at, pairs that could not be decided, and those that have
-    left nothing (``missing``, with sentences about the first)."""
+    """Counts of an audit: checked events and matches, skipped pairs, and matches without a row (``missing``, with
+    ``examples`` as sentences)."""
 
     events: int = 0
     matches: int = 0
@@ -43,19 +42,19 @@ def audit_routing(
     progress: Callable[[int], None] | None = None,
 ) -> RoutingAudit:
     """Decide again about the events made from ``since`` on. Changes nothing. Raises :class:`Unavailable`."""
-    judge, triggers, found = TriggerEvaluator(settings), TriggerSet(), RoutingAudit()
+    evaluator, triggers, found = TriggerEvaluator(settings), TriggerSet(), RoutingAudit()
     with database.read() as tx:
         triggers.refresh(tx)
     for one in routed_events(database, since):
         found.events += 1
-        _audit_event(judge, triggers, one, found, examples)
+        _audit_event(evaluator, triggers, one, found, examples)
         if progress is not None and found.events % 1000 == 0:
             progress(found.events)
     return found
 
 
 def _audit_event(
-    judge: TriggerEvaluator, triggers: TriggerSet, one: RoutedEvent, found: RoutingAudit, examples: int
+    evaluator: TriggerEvaluator, triggers: TriggerSet, one: RoutedEvent, found: RoutingAudit, examples: int
 ) -> None:
     event = event_store.envelope(one.row)
     moment = one.row["routed_at"]
@@ -66,7 +65,7 @@ def _audit_event(
         if compiled.row["updated_at"] > moment - MARGIN:
             found.skipped += 1
             continue
-        if judge.decide(compiled, one.row, event, moment, match.parts) is None:
+        if evaluator.decide(compiled, one.row, event, moment, match.parts) is None:
             continue
         found.matches += 1
         if compiled.id in one.triggers:

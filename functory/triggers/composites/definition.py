@@ -20,10 +20,10 @@ from functory.triggers.flow_control.debounce_batch import key_of_event
 
 DAY = 86_400.0
 
-# Parts that a composite may have; a set of them is a number of so many bits.
+# Maximum number of parts. A set of parts is a number with one bit for each.
 MAX_PARTS = 16
 
-# Matches of one key that may wait at a time; the oldest leave for the newest.
+# Maximum number of waiting matches of one key; the oldest are dropped.
 MAX_WAITING = 5000
 
 RULE_NAMES = ("all", "any", "n_of", "sequence", "threshold", "absence")
@@ -32,7 +32,7 @@ EXAMPLE = '"composite": {"all": [{"on": {"type": ["a"]}}, {"on": {"type": ["b"]}
 
 @dataclass(frozen=True)
 class Composite:
-    """A composite, ready to be asked. ``form`` is how it was written, ``allowance`` and ``within`` are seconds."""
+    """A compiled composite. ``rule_name`` is its keyword in a definition; ``allowance`` and ``within`` are seconds."""
 
     rule_name: str
     parts: tuple[Part, ...]
@@ -50,12 +50,12 @@ class Composite:
 
     @property
     def armed(self) -> bool:
-        """Whether its trigger begins to wait by itself: for an event of any kind, without a key."""
+        """True when its trigger waits without a first event: a silence without a key."""
         return isinstance(self.rule, Silence) and not self.rule.keyed
 
     @property
     def firing_parts(self) -> tuple[Part, ...]:
-        """The parts whose events can make it fire: not those whose absence it waits for."""
+        """The parts whose events can make it fire, without those whose absence it waits for."""
         if isinstance(self.rule, Silence):
             return ()
         return self.parts[1:] if isinstance(self.rule, rules.Absence) else self.parts
@@ -72,7 +72,7 @@ class Composite:
 
     def key_and_parts(self, event: Mapping[str, Any], numbers: Sequence[int]) -> tuple[Key, int]:
         """The key of an event (its envelope) that matches the parts ``numbers`` (ascending), and the bits of those that
-        it stands for. Raises :class:`Invalid` when the key cannot be worked out."""
+        it stands for. Raises :class:`Invalid` when its evaluation fails."""
         key = key_of_event(self.parts[numbers[0]].key, event)
         mask = 1 << numbers[0]
         for number in numbers[1:]:
@@ -84,16 +84,16 @@ class Composite:
     def due_at(
         self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
     ) -> datetime | None:
-        """When the match can be decided about; see :class:`functory.triggers.flow_control.buffered_match.Control`."""
+        """When the match can be decided about: just after its allowance."""
         return match.at + timedelta(seconds=self.allowance) + timedelta.resolution
 
     def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
-        """Decide about all that is older than the allowance; ``now`` is how far the events have been routed."""
+        """Decide about events older than the allowance; ``now`` is the time up to which all events are routed."""
         lag = timedelta(seconds=self.allowance)
         span = timedelta(seconds=self.within)
         outcome = rules.decide(self.rule, state, waiting, now - lag, span, MAX_WAITING)
         if outcome.due_at is not None:
-            # Just after the moment: what happened at it is known only then.
+            # Just after that time: only then are all its events known.
             outcome.due_at += lag + timedelta.resolution
         return outcome
 

@@ -1,4 +1,4 @@
-"""A part of a composite: which events it is about, and under which key they belong together."""
+"""A part of a composite: the pattern of its events, and the key by which they belong together."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Part:
 
     @property
     def types(self) -> frozenset[str] | None:
-        """The only event types that it can match, when it lists plain ones."""
+        """The only event types that the part can match; None when it does not list plain types."""
         listed = self.on.get("type")
         if isinstance(listed, list) and all(isinstance(item, str) for item in listed):
             return frozenset(listed)
         return None
 
     def matches(self, event: Mapping[str, Any], now: datetime) -> bool:
-        """Whether an event (its envelope) stands for this part; not when the condition cannot be worked out."""
+        """Whether an event (its envelope) stands for this part; not when the evaluation of the condition fails."""
         if not self.pattern.matches(event):
             return False
         return self.condition is None or self.condition.evaluate(event, now, {}).matched
 
     def explain(self, event: Mapping[str, Any], now: datetime) -> list[Clause]:
-        """What was expected and what was there, the condition last."""
+        """One clause for each requirement of the pattern, and one for the condition."""
         clauses = list(self.pattern.explain(event))
         if self.condition is not None and self.pattern.matches(event):
             verdict = self.condition.evaluate(event, now, {})
@@ -63,7 +63,7 @@ def compile_part(given: Any, name: str, key: ValueExpression | None, more: tuple
     on = fields.needed(found, "on", what, EXAMPLE)
     chosen = found.get("name") or name
     if not isinstance(chosen, str) or len(chosen) > 100:
-        raise Invalid(f"wrong name of {what}", "it is a text of at most 100 letters", EXAMPLE)
+        raise Invalid(f"wrong name of {what}", "it is a text of at most 100 characters", EXAMPLE)
     condition = found.get("when")
     return Part(
         chosen,

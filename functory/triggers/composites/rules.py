@@ -1,9 +1,8 @@
-"""The rules of composites, as pure functions of the matches that wait.
+"""The rules of composites, as pure functions of the waiting matches.
 
-Everything is in event time: ``mark`` is the moment before which all events are known, ``span`` the length of
-the window. A rule is asked with the matches before the mark in their order, and again, later, with those that
-it left and new ones; what it says of the whole is the same as if it had been asked once (the state between is
-nothing but the matches that wait).
+All times are event times: ``mark`` is the time before which all events are known, ``span`` the length of the window. A
+rule runs on the matches before the mark in their order, and later again on those that it left and on new ones. The
+combined result equals that of one run over all of them: the waiting matches are the only state.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from functory.triggers.flow_control.buffered_match import (
     WaitingMatch,
 )
 
-# What waits in one window at the most, in events and bytes of their data: it may all fire together.
+# Limits of one window, in events and bytes of their data: all of them may fire together.
 MAX_EVENTS = 1000
 MAX_BYTES = 10_485_760
 
 
 @dataclass
 class RuleResult:
-    """What a rule says: what fires, what is dropped, and the moment at which time alone changes something."""
+    """The result of a rule: firings, dropped matches, and when it changes next without an event."""
 
     fired: list[Firing] = field(default_factory=list)
     dropped: list[DroppedMatch] = field(default_factory=list)
@@ -40,7 +39,7 @@ class RuleResult:
 
 
 class Rule(Protocol):
-    """``strict``: an event for a moment that has been decided about comes too late."""
+    """A rule. ``strict``: an event whose time is already decided is late."""
 
     @property
     def strict(self) -> bool: ...
@@ -51,7 +50,7 @@ class Rule(Protocol):
 
 
 class Window:
-    """The matches of a sliding window, each with the moment at which its time begins. What leaves it is dropped."""
+    """The matches of a sliding window, each with the start of its time. A match that leaves the window is dropped."""
 
     def __init__(self, span: timedelta) -> None:
         self.result = RuleResult()
@@ -64,31 +63,31 @@ class Window:
 
     @property
     def masks(self) -> Counter[int]:
-        """How many matches there are of each set of parts."""
+        """The number of matches of each set of parts."""
         return Counter(one.parts for _, one in self._line)
 
     def slide(self, at: datetime) -> None:
-        """Let go what is too old for something at that moment."""
+        """Drop the matches that are too old at that time."""
         self._expire(lambda start: start + self.span < at)
 
     def add(self, one: WaitingMatch, start: datetime) -> None:
-        """Take a match in; the oldest leave when there are too many."""
+        """Add a match; the oldest are dropped beyond the limits."""
         self._line.append((start, one))
         self._bytes += one.size
         while len(self._line) > 1 and (len(self._line) > MAX_EVENTS or self._bytes > MAX_BYTES):
-            gone = self._line.popleft()[1]
-            self._bytes -= gone.size
+            oldest = self._line.popleft()[1]
+            self._bytes -= oldest.size
             why = f"more than {MAX_EVENTS} events or {MAX_BYTES} bytes wait in its window"
-            self.result.dropped.append(DroppedMatch(gone.id, "unmatched", why))
+            self.result.dropped.append(DroppedMatch(oldest.id, "unmatched", why))
 
     def fire(self) -> None:
-        """All of it fires; the last decides."""
+        """Fire all matches of the window; the last one is the deciding one."""
         self.result.fired.append(_firing([one for _, one in self._line]))
         self._line.clear()
         self._bytes = 0
 
     def end(self, mark: datetime) -> RuleResult:
-        """What is said when everything before the mark is known."""
+        """The result when all events before the mark are known."""
         self._expire(lambda start: start + self.span < mark)
         self.result.next_at = min((start + self.span for start, _ in self._line), default=None)
         return self.result
@@ -106,7 +105,7 @@ class Window:
 
 @dataclass(frozen=True)
 class NOf:
-    """``needed`` different parts of ``count``: all, any, n of."""
+    """``needed`` different parts of ``count``: the rules all, any and n_of."""
 
     needed: int
     count: int
@@ -127,7 +126,7 @@ class NOf:
 
 @dataclass(frozen=True)
 class Threshold:
-    """``count`` events of the one part."""
+    """``count`` events of its one part."""
 
     count: int
 
@@ -147,10 +146,10 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Sequence:
-    """All ``count`` parts in their order; what comes between them does not matter.
+    """All ``count`` parts in their order; other events may come between them.
 
-    Of all ways to the parts so far only the one that began last counts: it lasts longest. A match waits as long as
-    a way through it may still reach the end.
+    Of all partial sequences that reach a part only the one that began last counts: it lasts longest. A match waits as
+    long as a sequence through it may still be completed.
     """
 
     count: int
@@ -176,7 +175,7 @@ class Sequence:
         return window.end(mark)
 
     def _step(self, begun: Line[datetime | None], one: WaitingMatch, span: timedelta) -> dict[int, datetime]:
-        """The parts that the event takes the sequence to, and when each of these ways began."""
+        """The parts that the event reaches, and the start of each partial sequence."""
         found: dict[int, datetime] = {}
         for number in range(self.count):
             if not one.parts >> number & 1:
@@ -198,41 +197,41 @@ class Absence:
     strict: bool = True
 
     def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
-        said = RuleResult()
+        result = RuleResult()
         open_: list[WaitingMatch] = []
         for one in line:
             if one.parts & OF:
-                said.fired += [_firing([each]) for each in open_ if each.at + span < one.at]
+                result.fired += [_firing([each]) for each in open_ if each.at + span < one.at]
                 answered = [each for each in open_ if each.at + span >= one.at]
-                said.dropped += [
+                result.dropped += [
                     DroppedMatch(each.id, "awaited", f"the event {one.id} followed") for each in answered
                 ]
                 open_ = []
                 if not one.parts & AFTER:
-                    said.dropped.append(
+                    result.dropped.append(
                         DroppedMatch(one.id, "awaited", f"it followed the event {answered[-1].id}")
                         if answered
                         else DroppedMatch(one.id, "unmatched", "no event waited for it")
                     )
             if one.parts & AFTER:
                 open_.append(one)
-        said.fired += [_firing([each]) for each in open_ if each.at + span < mark]
-        said.next_at = min((each.at + span for each in open_ if each.at + span >= mark), default=None)
-        return said
+        result.fired += [_firing([each]) for each in open_ if each.at + span < mark]
+        result.next_at = min((each.at + span for each in open_ if each.at + span >= mark), default=None)
+        return result
 
 
 @dataclass(frozen=True)
 class Silence:
-    """Nothing at all for the span; ``keyed``: for one of the keys that have come."""
+    """No event for the span; ``keyed``: for one of the keys that have had an event."""
 
     keyed: bool = False
 
     def decide(
         self, state: BufferMemory, line: Line[WaitingMatch], mark: datetime, span: timedelta
     ) -> BufferDecision:
-        """Fire once for each silence; each event ends one and begins the wait anew.
+        """Fire once for each silence; each event ends a silence and starts a new wait.
 
-        A silent key is kept for another span, to know what comes too late.
+        A silent key is kept for another span, to recognize late events.
         """
         memory = state.memory or {}
         fired, last, id_ = (
@@ -262,7 +261,7 @@ class Silence:
                 silent(since)
             if fired is not None and one.at <= fired:
                 outcome.dropped.append(
-                    DroppedMatch(one.id, "late", f"its silence was told as of {fired.isoformat()}")
+                    DroppedMatch(one.id, "late", f"its silence was reported at {fired.isoformat()}")
                 )
                 continue
             outcome.dropped.append(DroppedMatch(one.id, "awaited", "it came in time"))
@@ -294,10 +293,10 @@ def decide(
     span: timedelta,
     most: int,
 ) -> BufferDecision:
-    """Decide about a bucket of which everything before ``mark`` is known. At most ``most`` go on waiting.
+    """Decide about a buffer whose events before ``mark`` are all known. At most ``most`` matches go on waiting.
 
-    What it remembers is ``to``: the mark as of its last decision. What has come since without a decision is judged
-    together with what comes late, as if it had come in order.
+    The buffer's memory is ``to``: the mark of its last decision. Undecided matches and late ones are decided together,
+    as if they had come in order.
     """
     line = sorted(waiting, key=lambda one: (one.at, one.id))
     if isinstance(rule, Silence):
@@ -310,18 +309,20 @@ def decide(
         outcome.dropped += [DroppedMatch(one.id, "late", why) for one in late]
         gone = {one.id for one in late}
         line = [one for one in line if one.id not in gone]
-    said = rule.run([one for one in line if one.at < mark], mark, span)
-    taken = {id_ for firing in said.fired for id_ in firing.ids} | {one.id for one in said.dropped}
+    result = rule.run([one for one in line if one.at < mark], mark, span)
+    taken = {id_ for firing in result.fired for id_ in firing.ids} | {one.id for one in result.dropped}
     left = [one for one in line if one.id not in taken]
-    crowd = left[:-most] if len(left) > most else []
-    said.dropped += [DroppedMatch(one.id, "unmatched", f"more than {most} of its key wait") for one in crowd]
-    outcome.fired = said.fired
-    outcome.dropped += said.dropped
-    if said.fired or said.dropped:
+    excess = left[:-most] if len(left) > most else []
+    result.dropped += [
+        DroppedMatch(one.id, "unmatched", f"more than {most} of its key wait") for one in excess
+    ]
+    outcome.fired = result.fired
+    outcome.dropped += result.dropped
+    if result.fired or result.dropped:
         to = mark if to is None else max(to, mark)
-    coming = [one.at for one in left[len(crowd) :] if one.at >= mark]
-    if said.next_at is not None:
-        coming.append(said.next_at)
+    coming = [one.at for one in left[len(excess) :] if one.at >= mark]
+    if result.next_at is not None:
+        coming.append(result.next_at)
     if not left and rule.strict and to is not None and mark <= to + span:
         outcome.keep_buffer = True
         coming.append(to + span)
@@ -331,7 +332,7 @@ def decide(
 
 
 def parse_timestamp(text: Any) -> datetime | None:
-    """A moment as a bucket remembers it."""
+    """A time in the memory of a buffer (ISO 8601); None stays None."""
     return None if text is None else datetime.fromisoformat(text)
 
 

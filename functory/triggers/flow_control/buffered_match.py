@@ -1,7 +1,7 @@
-"""Matches that wait, and what becomes of them: the plain data that debounce, batch and composites decide about.
+"""Waiting matches and buffer decisions: the plain data of debounce, batch and composites.
 
-A decision is a pure function of the matches in a bucket, what the bucket remembers, and the time. It may be asked again
-at any moment, by any process, and after any loss of the one that asked before: what it says depends on nothing else.
+A decision is a pure function of the matches in a buffer, the buffer's memory, and the time. Any process may compute it
+again at any time, also after a crash: it depends on nothing else.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Protocol
 class WaitingMatch:
     """A match that waits.
 
-    ``id`` is its event's, ``at`` the event's own time, ``since`` when it began to wait. ``parts`` has a bit for each
-    part of a composite that the event can stand for; ``size`` is its data's in bytes, where that counts. ``fresh``:
-    no decision has looked at it yet.
+    ``id`` is its event's id, ``at`` the event's own time, ``since`` when it began to wait. ``parts`` has a bit for each
+    part of a composite that the event can stand for; ``size`` is the size of its data in bytes, where that counts.
+    ``fresh``: no decision has seen it yet.
     """
 
     id: str
@@ -31,10 +31,10 @@ class WaitingMatch:
 
 @dataclass(frozen=True)
 class BufferMemory:
-    """What a bucket knows beside its matches.
+    """The state of a buffer beside its matches.
 
     ``opened_at`` is when its first match came, ``armed_at`` when its trigger was last saved or resumed; ``memory`` is
-    what the last decision left, None before the first.
+    what the last decision left; None before the first.
     """
 
     opened_at: datetime
@@ -44,7 +44,7 @@ class BufferMemory:
 
 @dataclass(frozen=True)
 class Firing:
-    """Matches that fire together, as one execution, in their order. That of ``by`` decides: its key, its root."""
+    """Matches that fire together as one execution, in their order. The deciding event gives the key and the root."""
 
     ids: tuple[str, ...]
     deciding_id: str
@@ -52,7 +52,7 @@ class Firing:
 
 @dataclass(frozen=True)
 class DroppedMatch:
-    """A match that fires nothing: the reason as it is recorded, and the words for people."""
+    """A match that does not fire: the reason as it is recorded, and a sentence for people."""
 
     id: str
     reason: str
@@ -61,7 +61,7 @@ class DroppedMatch:
 
 @dataclass(frozen=True)
 class SilencePeriod:
-    """Nothing has come: since when, the last event if there was one, and the moment that made it a silence."""
+    """A silence: its start, the last event before it if there was one, and the time ``at`` which it is reported."""
 
     since: datetime
     last_event_id: str | None
@@ -70,10 +70,10 @@ class SilencePeriod:
 
 @dataclass
 class BufferDecision:
-    """A decision. What is neither in ``fired`` nor ``dropped`` goes on waiting.
+    """A decision about a buffer. A match that is neither in ``fired`` nor in ``dropped`` goes on waiting.
 
-    ``due`` is when to look again if nothing comes before (None: never), ``keep`` whether the bucket has to stay
-    although nothing waits in it.
+    ``due_at`` is the time of the next decision if no event comes before (None: never); ``keep_buffer`` keeps an empty
+    buffer.
     """
 
     fired: list[Firing] = field(default_factory=list)
@@ -85,7 +85,7 @@ class BufferDecision:
 
 
 class BufferPolicy(Protocol):
-    """A control that lets matches wait. ``listed`` says whether its function gets a list of events, even of one."""
+    """A control whose matches wait. ``delivers_list``: its function gets a list of events, even for one event."""
 
     @property
     def kind(self) -> str: ...
@@ -96,9 +96,9 @@ class BufferPolicy(Protocol):
     def due_at(
         self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
     ) -> datetime | None:
-        """When a bucket is to be looked at, now that ``match`` is in it as one of ``count`` with ``size`` bytes."""
+        """When a buffer is due, with the new ``match`` in it as one of ``count`` matches of ``size`` bytes."""
         ...
 
     def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
-        """Decide about a bucket at ``now``; for composites that is how far the events have been routed."""
+        """Decide about a buffer at ``now``; for composites ``now`` is the time up to which all events are routed."""
         ...

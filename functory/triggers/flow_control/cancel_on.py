@@ -1,4 +1,4 @@
-"""Cancel-on: which events cancel what a trigger has started.
+"""Cancel-on: the events that cancel executions of a trigger.
 
 Inngest's ``cancelOn``: an event, a condition over it and the event that started the execution, and for how long after
 the start it may come. At most five of them.
@@ -52,7 +52,7 @@ class CancelOn:
     def evaluate(
         self, event: Mapping[str, Any], started: Mapping[str, Any], now: datetime
     ) -> ConditionResult:
-        """Whether ``event`` cancels what the event ``started`` has started; both are envelopes. Never raises."""
+        """The result for an event and the event that ``started`` an execution; both are envelopes. Never raises."""
         if self.condition is None:
             return ConditionResult(True)
         return self.condition.evaluate(event, now, {}, started=started)

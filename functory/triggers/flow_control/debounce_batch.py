@@ -37,17 +37,17 @@ from functory.triggers.flow_control.buffered_match import (
 
 DAY = 86_400.0
 
-# What one execution may be given at the most, in bytes of data and in events (Inngest's 10 MiB, and ten times its 100).
+# Limits of one execution, in bytes of data and in events (Inngest's 10 MiB, and ten times its 100).
 MAX_BYTES = 10_485_760
 MAX_EVENTS = 1000
 
-# A debounced key with more matches than these gives up all but the newest before it is quiet.
+# A debounced key with more matches drops all but the newest before it is quiet.
 MAX_DEBOUNCED = 1000
 
 
 @dataclass(frozen=True)
 class Debounce:
-    """Seconds of silence, the most seconds of delay (None: no end), the key, and which events run."""
+    """A debounce: seconds of silence, maximum delay in seconds (None: no limit), the key, and the events to keep."""
 
     period: float
     timeout: float | None = None
@@ -71,7 +71,7 @@ class Debounce:
         return self._deadline(state, now)
 
     def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
-        """Fire what is due; before that, only give up what is too much."""
+        """Fire the due matches; before that, only drop matches beyond the limit."""
         line = sorted(waiting, key=lambda one: one.id)
         if not line:
             return BufferDecision()
@@ -83,9 +83,9 @@ class Debounce:
             return BufferDecision(fired, due_at=due)
         last = line[-1].id
         if due > now:
-            crowd = line[:-1] if len(line) > MAX_DEBOUNCED else []
-            return BufferDecision(dropped=[_passed_over(one, last) for one in crowd], due_at=due)
-        return BufferDecision([Firing((last,), last)], [_passed_over(one, last) for one in line[:-1]])
+            excess = line[:-1] if len(line) > MAX_DEBOUNCED else []
+            return BufferDecision(dropped=[_debounced(one, last) for one in excess], due_at=due)
+        return BufferDecision([Firing((last,), last)], [_debounced(one, last) for one in line[:-1]])
 
     def _deadline(self, state: BufferMemory, latest: datetime) -> datetime:
         quiet = latest + timedelta(seconds=self.period)
@@ -96,7 +96,7 @@ class Debounce:
 
 @dataclass(frozen=True)
 class Batch:
-    """How many events, seconds and bytes fill a batch, the key, and which events wait for one at all."""
+    """A batch: the events, seconds and bytes that complete it, the key, and the condition of its events."""
 
     max_size: int
     timeout: float
@@ -113,19 +113,19 @@ class Batch:
         return True
 
     def accepts(self, event: Mapping[str, Any], now: datetime) -> bool:
-        """Whether an event waits for others; the others run alone."""
+        """True when an event waits for others; else it runs alone."""
         return self.condition is None or self.condition.evaluate(event, now, {}).matched
 
     def due_at(
         self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
     ) -> datetime | None:
-        """At once when it is full, else when the first has waited long enough."""
+        """At once when the batch is full, else when its first match has waited ``timeout`` seconds."""
         if count >= self.max_size or size >= self.max_bytes:
             return now
         return state.opened_at + timedelta(seconds=self.timeout)
 
     def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
-        """Full batches from the front of the line; what is left too, when its first has waited long enough."""
+        """Fire full batches, oldest first, and the rest when its first match has waited ``timeout`` seconds."""
         line = sorted(waiting, key=lambda one: one.id)
         fired, rest = _cut(line, self.max_size, self.max_bytes, whole=False)
         if not rest:
@@ -139,7 +139,7 @@ class Batch:
 def _cut(
     line: Sequence[WaitingMatch], most: int, size: int, *, whole: bool
 ) -> tuple[list[Firing], list[WaitingMatch]]:
-    """The full groups from the front of a line, and what is left; nothing is left of the ``whole``."""
+    """The full groups from the oldest match on, and the remaining matches; with ``whole`` the rest is a group too."""
     groups: list[Firing] = []
     group: list[WaitingMatch] = []
     bytes_ = 0
@@ -162,7 +162,7 @@ def _together(group: Sequence[WaitingMatch]) -> Firing:
     return Firing(tuple(one.id for one in group), group[-1].id)
 
 
-def _passed_over(one: WaitingMatch, by: str) -> DroppedMatch:
+def _debounced(one: WaitingMatch, by: str) -> DroppedMatch:
     return DroppedMatch(one.id, "debounced", f"the event {by} came after it")
 
 
@@ -200,7 +200,7 @@ def compile_batch(given: Any) -> Batch:
 
 
 def key_of_event(value: ValueExpression | None, event: Mapping[str, Any]) -> Key:
-    """The key of an event (its envelope). Raises :class:`Invalid` when it cannot be worked out."""
+    """The key of an event (its envelope). Raises :class:`Invalid` when its evaluation fails."""
     if value is None:
         return NO_KEY
     return Key.of(value.evaluate({"event": event, "data": event.get("data")}))

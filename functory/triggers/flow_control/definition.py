@@ -1,16 +1,15 @@
-"""A trigger's ``flow``: read, checked, and evaluated for one match.
+"""A trigger's ``flow``: compiled when the trigger is saved, and evaluated for one match.
 
-Each control is optional; ``engine.flow_control.controls`` says in which order they work. What does not go
-together is refused when
-the trigger is saved:
+Each control is optional; ``functory.engine.flow_control.controls`` has their order. Saving a trigger refuses
+combinations of controls that contradict each other:
 
 - ``debounce`` with ``batch``: both decide how long a match waits for others;
 - a composite with ``debounce`` or ``batch``, for the same reason;
 - ``singleton`` with ``overlap``: both decide what happens while an execution of the same key is open;
 - ``cancel_on`` with ``batch`` or a composite: an execution of several events has not one that it was started by.
 
-Every other pair combines. Idempotency and the rate limit look at each event before it waits for others; all that comes
-after (singleton, overlap, throttle, concurrency, priority, expiry) looks at the event that decides.
+Every other pair combines. Idempotency and the rate limit apply to each event before it waits for others. The later
+controls (singleton, overlap, throttle, concurrency, priority, expiry) apply to the deciding event.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ INCOMPATIBLE: Mapping[frozenset[str], str] = {
 
 @dataclass(frozen=True)
 class Flow:
-    """Flow control, ready to be asked."""
+    """The compiled flow control of a trigger."""
 
     debounce: Debounce | None = None
     batch: Batch | None = None
@@ -57,7 +56,7 @@ class Flow:
     expires: float | None = None
 
     def evaluate(self, event: Mapping[str, Any]) -> Controls:
-        """What it says of a match by this envelope. Raises :class:`Invalid` when a key cannot be worked out."""
+        """The controls for a match, by the event's envelope. Raises :class:`Invalid` when a key has no value."""
         if self is NO_FLOW:
             return NO_CONTROLS
         variables = {"event": event, "data": event.get("data")}

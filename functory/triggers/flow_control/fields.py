@@ -1,4 +1,4 @@
-"""The fields of a control: objects with known members, whole numbers, and expressions."""
+"""Reads the fields of a control: objects with known members, whole numbers, and expressions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_object(given: Any, what: str, known: Collection[str], example: str) ->
 
 
 def needed(given: Mapping[str, Any], name: str, what: str, example: str) -> Any:
-    """A member that must be there. Raises :class:`Invalid`."""
+    """A required member. Raises :class:`Invalid`."""
     if given.get(name) is None:
         raise Invalid(f"{what} has no {name!r}", try_=example)
     return given[name]

@@ -1,12 +1,11 @@
-"""The half of a turn that decides about matches that wait: debounce, batch and composites whose time has come.
+"""Decides about due buffers: the matches of debounce, batch and composites fire, are suppressed, or go on waiting.
 
-A round is one transaction over the buckets that are due: what fires gets its execution, what does not its
-reason, and the rows that waited are deleted with it. A process that is killed in the middle leaves everything
-as it was.
+A round is one transaction over the due buffers. A match that fires gets its execution, a suppressed one its reason, and
+both leave the buffer. A process that is killed in the middle changes nothing.
 
-Decisions are the trigger's as it is now. When it was changed, what waits is judged anew: by its pattern,
-condition and key, and fires alone where it no longer has to wait for others. While it is paused nothing is
-decided; when it is deleted what waits is recorded as suppressed.
+The current version of the trigger decides. Matches of an older version are evaluated again by the current pattern,
+condition and key; a match that no longer waits for others fires alone. The buffers of a paused trigger wait. The
+matches of a deleted trigger are recorded as suppressed.
 """
 
 from __future__ import annotations
@@ -47,20 +46,20 @@ log = structlog.get_logger("functory.flow")
 
 Row = Mapping[str, Any]
 
-# Buckets in one transaction, and the matches in them: it stays short.
+# Buffers of one transaction, and the matches in them: it stays short.
 BATCH = 200
 MATCHES = 5000
 
-# How soon buckets are looked at again that are due and wait for events to be routed, or for another process.
+# Pause before the next look at due buffers that wait for events to be routed, or for another process.
 CATCH_UP_SECONDS = 0.02
 
-# How soon a bucket is looked at again that could not be decided about.
+# Pause before the next try at a buffer whose decision failed.
 RETRY_AFTER = timedelta(seconds=60)
 
 
 @dataclass
 class _ReleaseBatch:
-    """What one transaction is going to write."""
+    """The writes that one transaction collects."""
 
     fires: list[tuple[Row, Fire]] = field(default_factory=list)
     refused: list[SuppressedMatch] = field(default_factory=list)
@@ -71,14 +70,14 @@ class _ReleaseBatch:
 
 
 class BufferRelease:
-    """Takes rounds; any number of processes may, rows are locked."""
+    """Runs rounds. Any number of processes may: it locks rows."""
 
     def __init__(self, database: Database, settings: Settings, triggers: TriggerSet) -> None:
         self._database = database
         self._settings = settings
         self._triggers = triggers
         self._evaluator = TriggerEvaluator(settings)
-        # The version of the trigger set as of which every bucket has been looked at.
+        # The version of the trigger set for which every buffer has been checked.
         self._checked_version = -1
 
     def run_once(self) -> bool:
@@ -100,11 +99,11 @@ class BufferRelease:
         return more
 
     def is_current(self, version: int) -> bool:
-        """Whether every bucket has been looked at as of this number of the trigger set."""
+        """True when every buffer has been checked for this version of the trigger set."""
         return version == self._checked_version
 
     def next_due(self) -> float | None:
-        """Seconds until the next bucket is due; None when only an event can change anything."""
+        """Seconds until the next buffer is due; None when only an event can change anything."""
         with self._database.read() as tx:
             first = due_buffers.next_due(tx)
             return None if first is None else max(CATCH_UP_SECONDS, (first - tx.now).total_seconds())
@@ -182,12 +181,12 @@ class BufferRelease:
             counts = firings.write(tx, batch.fires, batch.refused, self._settings.root_budget)
         return counts, len(rows) >= BATCH or len(taken) < len(rows)
 
-    def _suppress_all(self, row: dict[str, Any], line: Sequence[Row], plan: _ReleaseBatch) -> None:
-        """The trigger is deleted: nothing of its bucket fires."""
-        gone = {"id": row["trigger_id"], "name": row["name"], "version": row["version"]}
-        plan.refused += [(one, Suppress(gone, "trigger_deleted")) for one in line]
-        plan.done_ids[row["trigger_id"]] += [one["id"] for one in line]
-        plan.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
+    def _suppress_all(self, row: dict[str, Any], line: Sequence[Row], batch: _ReleaseBatch) -> None:
+        """Suppress all matches in the buffer of a deleted trigger."""
+        trigger = {"id": row["trigger_id"], "name": row["name"], "version": row["version"]}
+        batch.refused += [(one, Suppress(trigger, "trigger_deleted")) for one in line]
+        batch.done_ids[row["trigger_id"]] += [one["id"] for one in line]
+        batch.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
             row, [], BufferDecision(), row["kind"]
         )
 
@@ -197,31 +196,31 @@ class BufferRelease:
         compiled: CompiledTrigger,
         row: dict[str, Any],
         line: list[dict[str, Any]],
-        full: _Events,
-        plan: _ReleaseBatch,
+        events: _Events,
+        batch: _ReleaseBatch,
     ) -> list[dict[str, Any]]:
-        """Judge what has waited since an older version of the trigger; returns what stays in this bucket as it is."""
+        """Decide again about matches of an older trigger version. Returns the matches that stay in this buffer."""
         old = [one for one in line if one["trigger_version"] != compiled.row["version"]]
         if not old:
             return line
-        full.load(one["id"] for one in old)
+        events.load(one["id"] for one in old)
         for one in old:
-            event_row = full[one["id"]]
+            event_row = events[one["id"]]
             envelope = event_store.envelope(event_row)
             parts = matching_parts(compiled, envelope)
             decision = None
             if parts is not None:
                 decision = self._evaluator.decide(compiled, event_row, envelope, tx.now, parts)
             if isinstance(decision, BufferedMatch):
-                plan.buffered.append((event_row, with_waiting_start(decision, one["since"])))
+                batch.buffered.append((event_row, with_waiting_start(decision, one["since"])))
             elif isinstance(decision, Fire):
-                plan.fires.append((event_row, decision))
+                batch.fires.append((event_row, decision))
             else:
                 why = f"version {compiled.row['version']} does not match it"
-                plan.refused.append(
+                batch.refused.append(
                     (event_row, decision or Suppress(compiled.row, "trigger_changed", detail=why))
                 )
-        plan.done_ids[row["trigger_id"]] += [one["id"] for one in old]
+        batch.done_ids[row["trigger_id"]] += [one["id"] for one in old]
         return [one for one in line if one["trigger_version"] == compiled.row["version"]]
 
     def _apply_decision(
@@ -231,42 +230,41 @@ class BufferRelease:
         row: dict[str, Any],
         line: Sequence[dict[str, Any]],
         outcome: BufferDecision,
-        full: _Events,
-        plan: _ReleaseBatch,
+        events: _Events,
+        batch: _ReleaseBatch,
     ) -> None:
-        """Turn what was said of a bucket into what is to be written."""
+        """Add the writes of a decision about one buffer to the batch."""
         by_id = {one["id"]: one for one in line}
-        over: list[str] = []
+        done: list[str] = []
         for firing in outcome.fired:
-            rows = [full[id_] for id_ in firing.ids]
-            event_row, decision = self._evaluator.fire(compiled, rows, full[firing.deciding_id])
+            rows = [events[id_] for id_ in firing.ids]
+            event_row, decision = self._evaluator.fire(compiled, rows, events[firing.deciding_id])
             if isinstance(decision, Fire):
-                plan.fires.append((event_row, decision))
+                batch.fires.append((event_row, decision))
             else:
-                plan.refused += [(one, decision) for one in rows]
-            over += firing.ids
+                batch.refused += [(one, decision) for one in rows]
+            done += firing.ids
         for one in outcome.dropped:
-            plan.refused.append((by_id[one.id], Suppress(compiled.row, one.reason, detail=one.detail)))
-            over.append(one.id)
-        for quiet in outcome.silences:
-            told = _silence_event(tx, compiled, row, quiet)
-            plan.new_events.append(told)
-            event_row, decision = self._evaluator.fire(compiled, [told], told)
+            batch.refused.append((by_id[one.id], Suppress(compiled.row, one.reason, detail=one.detail)))
+            done.append(one.id)
+        for silence in outcome.silences:
+            event = _silence_event(tx, compiled, row, silence)
+            batch.new_events.append(event)
+            event_row, decision = self._evaluator.fire(compiled, [event], event)
             if isinstance(decision, Fire):
-                plan.fires.append((event_row, decision))
+                batch.fires.append((event_row, decision))
             else:
-                plan.refused.append((event_row, decision))
-        plan.done_ids[row["trigger_id"]] += over
-        gone = set(over)
-        rest = [one for one in line if one["id"] not in gone]
+                batch.refused.append((event_row, decision))
+        batch.done_ids[row["trigger_id"]] += done
+        rest = [one for one in line if one["id"] not in set(done)]
         control = compiled.buffer_policy
-        plan.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
+        batch.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
             row, rest, outcome, row["kind"] if control is None else control.kind
         )
 
 
 class _Events:
-    """Whole event rows, read when they are needed."""
+    """Complete event rows, loaded when they are needed."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
@@ -284,7 +282,7 @@ def _is_armed(compiled: CompiledTrigger) -> bool:
 
 
 def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first of these buckets whose matches one transaction can take: one of them at least."""
+    """The first buffers whose matches one transaction can take: at least one."""
     taken: list[dict[str, Any]] = []
     matches = 0
     for row in rows:
@@ -316,28 +314,28 @@ def _decide_buffer(
 
 
 def _buffer_update(row: Row, rest: Sequence[Row], outcome: BufferDecision, kind: str) -> BufferUpdate:
-    # After a firing the wait is that of those who stay.
-    began = [one["since"] for one in rest] if outcome.fired else []
+    # After a firing the buffer has waited as long as its oldest remaining match.
+    starts = [one["since"] for one in rest] if outcome.fired else []
     return BufferUpdate(
         outcome.due_at,
         outcome.memory,
         len(rest),
         sum(one["bytes"] for one in rest),
-        min(began, default=row["opened_at"]),
+        min(starts, default=row["opened_at"]),
         kind,
         row["changed_to"],
         outcome.keep_buffer,
     )
 
 
-def _silence_event(tx: Tx, compiled: CompiledTrigger, row: Row, quiet: SilencePeriod) -> dict[str, Any]:
-    """The event that tells of a silence; nothing else can match it."""
+def _silence_event(tx: Tx, compiled: CompiledTrigger, row: Row, silence: SilencePeriod) -> dict[str, Any]:
+    """The event ``trigger.silent``. It is inert: no pattern matches it."""
     data = {
         "key": row["text"] or None,
-        "since": quiet.since.isoformat(),
-        "last_event_id": quiet.last_event_id,
+        "since": silence.since.isoformat(),
+        "last_event_id": silence.last_event_id,
     }
     source = f"/functory/triggers/{compiled.name}"
     return event_store.record(
-        tx, "trigger.silent", compiled.name, data, source=source, inert=True, time=quiet.at
+        tx, "trigger.silent", compiled.name, data, source=source, inert=True, time=silence.at
     )

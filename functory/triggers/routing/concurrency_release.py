@@ -1,4 +1,4 @@
-"""The half of a turn that lets executions go: cancellations, then those that stand in line for a lane."""
+"""Cancels executions by cancel-on events, then gives free slots to the executions that wait in concurrency groups."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.flow")
 
-# Executions let in, and events carried out, in one transaction: it stays short.
+# Slots and cancellations of one transaction: it stays short.
 BATCH = 200
 # Seconds between two sweeps, and the rows of one.
 SWEEP_SECONDS = 30.0
 SWEEP_ROWS = 1000
-# A key's moment is kept for a day after it is over, for people who look what was dropped.
+# The state of a rate limit is kept for one more day, so that people can see what was dropped.
 RATE_LIMIT_RETENTION_SECONDS = 86_400.0
 
 
 class ConcurrencyRelease:
-    """Takes rounds; any number of processes may, rows are locked."""
+    """Runs rounds. Any number of processes may: it locks rows."""
 
     def __init__(self, database: Database, settings: Settings, triggers: TriggerSet) -> None:
         self._database = database
@@ -45,19 +45,19 @@ class ConcurrencyRelease:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         with self._database.read() as tx:
             cancel = cancel_on.are_due(tx)
-            # With a changed limit there may be room that the rows do not show yet.
+            # A changed limit may leave free slots that the rows do not show yet.
             changed = trigger_store.set_version(tx) != self._limits_version and bool(
                 concurrency.waiting_trigger_ids(tx)
             )
-            grant = changed or slot_assignment.can_assign_slots(tx)
+            assign = changed or slot_assignment.can_assign_slots(tx)
         more = self._cancel() if cancel else False
-        return (self._grant() if grant else False) or more
+        return (self._assign_slots() if assign else False) or more
 
     def next_due(self) -> float | None:
-        """Seconds until the next execution that is held may stand in line."""
+        """Seconds until the next execution that waits for a slot is due. None: none waits."""
         with self._database.read() as tx:
-            moment = concurrency.next_due(tx)
-            return None if moment is None else max(0.0, (moment - tx.now).total_seconds())
+            due_at = concurrency.next_due(tx)
+            return None if due_at is None else max(0.0, (due_at - tx.now).total_seconds())
 
     def _cancel(self) -> bool:
         with self._database.write() as tx:
@@ -85,13 +85,13 @@ class ConcurrencyRelease:
             log.info("executions cancelled by events", executions=cancelled)
         return len(due) >= BATCH
 
-    def _grant(self) -> bool:
+    def _assign_slots(self) -> bool:
         with self._database.write() as tx:
             self._apply_limits(tx)
             return bool(slot_assignment.assign_slots(tx, BATCH))
 
     def _apply_limits(self, tx: Tx) -> None:
-        """Let the limits of triggers as they are now hold for what waits already."""
+        """Apply changed concurrency limits to executions that are already queued."""
         self._triggers.refresh(tx)
         if self._triggers.version == self._limits_version:
             return
@@ -102,12 +102,12 @@ class ConcurrencyRelease:
         self._limits_version = self._triggers.version
 
     def sweep(self) -> None:
-        """Now and then: give back what nobody gave back, forget what is over."""
+        """Release abandoned slots, delete expired idempotency keys and rate limits; every ``SWEEP_SECONDS``."""
         now = self._database.clock.monotonic()
         if self._swept_at is not None and now - self._swept_at < SWEEP_SECONDS:
             return
         self._swept_at = now
-        # A router that did not know of a change yet may have written the old limit after it.
+        # A router that had not seen a change yet may have written the old limit after it.
         self._limits_version = -1
         with self._database.write() as tx:
             concurrency.sweep(tx, SWEEP_ROWS)
@@ -134,7 +134,7 @@ def _rule_matches(
 
 
 def _capacities(compiled: CompiledTrigger) -> dict[int, int]:
-    """What a trigger's limits let in, by rule of the slot."""
+    """The capacities of a trigger's concurrency limits, by rule number of the slot."""
     found = {rule: limit.limit for rule, limit in enumerate(compiled.flow.concurrency)}
     if compiled.flow.overlap is not None:
         found[OVERLAP_RULE] = UNLIMITED if compiled.flow.overlap.policy == "allow_all" else 1

@@ -1,8 +1,9 @@
-"""What one trigger does about one event that its pattern matches, and about several that waited for each other.
+"""The decision of one trigger about one event that it matches, or about several events that waited for each other.
 
-The guards that need no rows are asked here, for the event when it comes and for all together when they fire; what needs
-rows is the engine's (``engine.triggers.idempotency``, ``engine.flow_control.buffers``,
-``engine.triggers.admission``, ``engine.triggers.launch``).
+Decisions read no rows. Conditions and the guards that need no rows are evaluated here, for each event when it is routed
+and for all events of a firing together. The engine does the checks that need rows, in this order:
+``functory.engine.triggers.idempotency``, ``functory.engine.flow_control.buffers``,
+``functory.engine.triggers.admission``, ``functory.engine.triggers.launch``.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class FiringInput:
 
 
 class TriggerEvaluator:
-    """Decides with the limits of the settings."""
+    """Decides with the guards of the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -53,76 +54,78 @@ class TriggerEvaluator:
     def decide(
         self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int] = ()
     ) -> Fire | Suppress | BufferedMatch | None:
-        """About an event row (and its envelope) that matches the pattern, or these ``parts`` of a composite.
+        """Decide about an event row (and its envelope) that matches the pattern, or these ``parts`` of a composite.
 
         None when a condition does not hold.
         """
         if compiled.composite is not None:
             return self._part(compiled, row, event, now, parts)
-        verdict = compiled.evaluate_conditions(event, now)
-        if verdict is not None and not verdict.matched:
-            return _unmatched(compiled, verdict)
-        limits = self._limits(compiled)
-        stopped = self._suppression(compiled, limits, row)
-        if stopped is not None:
-            return stopped
+        result = compiled.evaluate_conditions(event, now)
+        if result is not None and not result.matched:
+            return _unmatched(compiled, result)
+        guards = self._guards(compiled)
+        suppressed = self._suppression(compiled, guards, row)
+        if suppressed is not None:
+            return suppressed
         try:
             controls = compiled.flow.evaluate(event)
-            hold = _buffer_if_needed(compiled, row, event, now, controls)
+            buffered = _buffer_if_needed(compiled, row, event, now, controls)
         except Invalid as error:
             return Suppress(compiled.row, "condition_error", detail=str(error))
-        return hold or _fire(compiled, limits, [row], event, controls)
+        return buffered or _fire(compiled, guards, [row], event, controls)
 
     def _part(
         self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int]
     ) -> Suppress | BufferedMatch | None:
         composite = compiled.composite
         assert composite is not None
-        standing: list[int] = []
+        matched: list[int] = []
         failed: ConditionResult | None = None
         for number in parts:
             condition = composite.parts[number].condition
-            verdict = None if condition is None else condition.evaluate(event, now, {})
-            if verdict is None or verdict.matched:
-                standing.append(number)
-            elif verdict.problem is not None:
-                failed = verdict
-        if not standing:
+            result = None if condition is None else condition.evaluate(event, now, {})
+            if result is None or result.matched:
+                matched.append(number)
+            elif result.problem is not None:
+                failed = result
+        if not matched:
             return None if failed is None else _unmatched(compiled, failed)
-        stopped = self._suppression(compiled, self._limits(compiled), row)
-        if stopped is not None:
-            return stopped
+        suppressed = self._suppression(compiled, self._guards(compiled), row)
+        if suppressed is not None:
+            return suppressed
         try:
-            key, mask = composite.key_and_parts(event, standing)
+            key, mask = composite.key_and_parts(event, matched)
             controls = compiled.flow.evaluate(event)
         except Invalid as error:
             return Suppress(compiled.row, "condition_error", detail=str(error))
         return _make_buffered_match(compiled, composite, key, row, controls, mask)
 
     def fire(self, compiled: CompiledTrigger, rows: Sequence[Row], by: Row) -> tuple[Row, Fire | Suppress]:
-        """Let these events fire together, or the one alone; ``by`` decides. Returns the event row that the execution
-        hangs on: the deciding one, as deep as the deepest of them, so that no loop hides among events that came from
-        elsewhere."""
+        """Let these event rows fire together; ``by`` is the deciding one.
+
+        Returns the decision and the event row that causes the execution: the deciding one with the depth of the deepest
+        event, so that no loop hides among events of other origins.
+        """
         deepest = {**by, "depth": max(row["depth"] for row in rows)}
-        limits = self._limits(compiled)
-        stopped = self._suppression(compiled, limits, deepest)
-        if stopped is not None:
-            return deepest, stopped
+        guards = self._guards(compiled)
+        suppressed = self._suppression(compiled, guards, deepest)
+        if suppressed is not None:
+            return deepest, suppressed
         event = event_store.envelope(by)
         try:
             controls = compiled.flow.evaluate(event)
         except Invalid as error:
             return deepest, Suppress(compiled.row, "condition_error", detail=str(error))
-        return deepest, _fire(compiled, limits, rows, event, controls)
+        return deepest, _fire(compiled, guards, rows, event, controls)
 
-    def _limits(self, compiled: CompiledTrigger) -> Guards:
+    def _guards(self, compiled: CompiledTrigger) -> Guards:
         by_agent = compiled.row["origin"] == "agent"
         return effective_guards(compiled.guards, by_agent=by_agent, settings=self._settings)
 
-    def _suppression(self, compiled: CompiledTrigger, limits: Guards, row: Row) -> Suppress | None:
+    def _suppression(self, compiled: CompiledTrigger, guards: Guards, row: Row) -> Suppress | None:
         if compiled.row["state"] == "paused":
             return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
-        tripped = check_guards(compiled.id, compiled.name, limits, row, self._settings.max_depth)
+        tripped = check_guards(compiled.id, compiled.name, guards, row, self._settings.max_depth)
         if tripped is not None:
             return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
         if compiled.row["state"] == "shadow":
@@ -133,10 +136,8 @@ class TriggerEvaluator:
 
 
 def matching_parts(compiled: CompiledTrigger, event: Row) -> list[int] | None:
-    """The parts of a composite whose patterns an event matches, or no parts of any other trigger; None without a match.
-
-    The slow way, for an event that the index has found already once.
-    """
+    """The numbers of the composite's parts whose patterns an event matches, [] for a trigger without parts; None
+    without a match. The index is faster: this is for an event that it has matched before."""
     if compiled.composite is None:
         assert compiled.pattern is not None
         return [] if compiled.pattern.matches(event) else None
@@ -144,11 +145,11 @@ def matching_parts(compiled: CompiledTrigger, event: Row) -> list[int] | None:
     return [number for number, part in parts if part.pattern.matches(event)] or None
 
 
-def _unmatched(compiled: CompiledTrigger, verdict: ConditionResult) -> Suppress | None:
-    if verdict.problem is None:
+def _unmatched(compiled: CompiledTrigger, result: ConditionResult) -> Suppress | None:
+    if result.problem is None:
         return None
-    metrics.condition_errors.labels(metrics.trigger_label(compiled.name), verdict.kind or "error").inc()
-    return Suppress(compiled.row, "condition_error", detail=verdict.problem)
+    metrics.condition_errors.labels(metrics.trigger_label(compiled.name), result.kind or "error").inc()
+    return Suppress(compiled.row, "condition_error", detail=result.problem)
 
 
 def _buffer_if_needed(
@@ -173,7 +174,7 @@ def _make_buffered_match(
 
 
 def _fire(
-    compiled: CompiledTrigger, limits: Guards, rows: Sequence[Row], event: Row, controls: Controls
+    compiled: CompiledTrigger, guards: Guards, rows: Sequence[Row], event: Row, controls: Controls
 ) -> Fire:
     """The execution of these event rows; ``event`` is the envelope of the deciding one."""
     control = compiled.buffer_policy
@@ -182,8 +183,8 @@ def _fire(
         compiled.row,
         compiled.function,
         FiringInput(compiled, event, rows if listed else None),
-        budget=limits.budget,
-        per_minute=limits.rate or None,
+        budget=guards.budget,
+        per_minute=guards.rate or None,
         controls=controls,
         events=rows if len(rows) > 1 else (),
         is_step=compiled.compensate,
@@ -191,5 +192,5 @@ def _fire(
 
 
 def with_waiting_start(one: BufferedMatch, start: datetime) -> BufferedMatch:
-    """The same match, which has waited since then."""
+    """The same match, waiting since ``start``."""
     return replace(one, since=start)

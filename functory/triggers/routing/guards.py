@@ -1,7 +1,7 @@
-"""The guards against loops, as one pure function; the first that trips decides.
+"""The guards against event loops, as one pure function. The first guard that refuses a match decides.
 
-In this order: own events, ancestor revisit per (trigger, subject), depth. The budget of a root is
-the fourth and the rate the fifth: they are rows of the routing transaction (``functory.engine.triggers.admission``).
+Their order: own events, ancestor revisit per (trigger, subject), depth. The root budget is the fourth and the rate the
+fifth: they are rows of the routing transaction (``functory.engine.triggers.admission``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from functory.engine.settings import Settings
 from functory.triggers.definition import Guards
 
-# Limits of triggers that a running function saved: an agent may be wrong faster than anybody looks.
+# Limits of triggers that a running function saved: an agent can be wrong faster than people notice.
 AGENT_DEPTH = 4
 AGENT_BUDGET = 50
 AGENT_RATE = 60
@@ -21,7 +21,7 @@ AGENT_RATE = 60
 
 @dataclass(frozen=True)
 class GuardResult:
-    """Why a match must not run: the guard's name, its limit, the value that exceeded it, and the path."""
+    """A guard that refuses a match: its name, its limit, the value that exceeded it, and the trigger path."""
 
     guard: str
     limit: int
@@ -30,10 +30,10 @@ class GuardResult:
 
 
 def effective_guards(guards: Guards, *, by_agent: bool, settings: Settings) -> Guards:
-    """A trigger's guards with the settings filled in, and the tighter ones for triggers made by code.
+    """A trigger's guards with the settings filled in; ``by_agent``: a running function saved the trigger.
 
-    What an agent wrote cannot raise its own limits: its depth, budget and rate are capped, and it may
-    neither trigger itself nor revisit.
+    An agent's trigger cannot raise its own limits: its depth, budget and rate are capped, and it may neither trigger
+    itself nor revisit.
     """
     rate = settings.trigger_rate if guards.rate is None else guards.rate
     revisits = guards.acknowledge_cycle or guards.max_revisits

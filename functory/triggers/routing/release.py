@@ -1,4 +1,4 @@
-"""The turn of flow control: decides about what waits, once time has passed or a slot is free."""
+"""The release service: buffered matches fire when they are due, and queued executions start when a slot is free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functory.triggers.routing.trigger_set import TriggerSet
 
 
 class Release(Service):
-    """Looks at due buckets, cancellations and lanes. Any number of processes may take turns: rows are locked."""
+    """Releases due buffers, cancellations and concurrency groups. Any number of processes may run it: it locks rows."""
 
     name, topic = "release", "flow"
 
@@ -28,17 +28,17 @@ class Release(Service):
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         self._concurrency.sweep()
         with self._database.read() as tx:
-            there = activity.read(tx)
-        # A trigger that is new may wait for silence: its bucket is made by the round that first sees it.
-        buckets = there.has_buffers or not self._buffers.is_current(there.trigger_set_version)
-        self._idle = not (buckets or there.has_pending_releases)
-        # Both: neither half may starve the other.
-        more = buckets and self._buffers.run_once()
-        return (there.has_pending_releases and self._concurrency.run_once()) or more
+            found = activity.read(tx)
+        # A new trigger may wait for silence: the round that first sees it creates its buffer.
+        has_buffers = found.has_buffers or not self._buffers.is_current(found.trigger_set_version)
+        self._idle = not (has_buffers or found.has_pending_releases)
+        # Both run: neither half may starve the other.
+        more = has_buffers and self._buffers.run_once()
+        return (found.has_pending_releases and self._concurrency.run_once()) or more
 
     def next_due(self) -> float | None:
-        """Seconds until something is due; None when only an event or an ending can change anything."""
+        """Seconds until something is due; None when only an event or a finished execution can change anything."""
         if self._idle:
             return None
-        moments = [self._buffers.next_due(), self._concurrency.next_due()]
-        return min((moment for moment in moments if moment is not None), default=None)
+        waits = [self._buffers.next_due(), self._concurrency.next_due()]
+        return min((seconds for seconds in waits if seconds is not None), default=None)

@@ -1,4 +1,4 @@
-"""The triggers that a router knows: compiled once, refreshed when one has changed, found by an event's own values."""
+"""The compiled triggers of a router, indexed by their patterns, and refreshed when a trigger has changed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Role = Literal["on", "part", "cancel"]
 
 @dataclass(frozen=True)
 class IndexedPattern:
-    """A pattern of a trigger, and what an event that matches it means: it fires (``on``), it is part ``number`` of a
-    composite, or it cancels by cancel-on rule ``number``."""
+    """A pattern of a trigger and its role: ``on`` fires the trigger, ``part`` is part ``number`` of a composite,
+    ``cancel`` is cancel-on rule ``number``."""
 
     compiled: CompiledTrigger
     role: Role
@@ -32,7 +32,7 @@ class IndexedPattern:
 
     @property
     def key(self) -> str:
-        """Its name in the index."""
+        """The name in the index."""
         return self.compiled.id if self.role == "on" else f"{self.compiled.id}/{self.role}/{self.number}"
 
 
@@ -48,7 +48,7 @@ class TriggerMatch:
 
 
 class TriggerSet:
-    """Compiled triggers as of one counter value, in an index of their patterns."""
+    """Compiled triggers of one version of the trigger set."""
 
     def __init__(self) -> None:
         self.version = -1
@@ -67,13 +67,13 @@ class TriggerSet:
         self.version = version
 
     def _update(self, row: Mapping[str, Any]) -> None:
-        """Put a trigger as it is now in the place of what was known of it."""
+        """Replace a trigger by its current version."""
         compiled = None
         if row["state"] != "deleted":
             try:
                 compiled = compile_definition(row)
             except Exception as error:
-                # It was valid when it was saved; it must not stop the others.
+                # It was valid when it was saved; it must not stop the other triggers.
                 log.error(
                     "trigger cannot be compiled",
                     trigger=row["name"],
@@ -81,20 +81,20 @@ class TriggerSet:
                     error=str(error),
                 )
         if compiled is None:
-            places: list[IndexedPattern] = []
+            patterns: list[IndexedPattern] = []
             self._compiled.pop(row["id"], None)
         else:
-            places = _indexed_patterns(compiled)
+            patterns = _indexed_patterns(compiled)
             self._compiled[row["id"]] = compiled
         for key in self._keys.pop(row["id"], ()):
-            if all(place.key != key for place in places):
+            if all(pattern.key != key for pattern in patterns):
                 del self._patterns[key]
                 self._index.discard(key)
-        for place in places:
-            self._patterns[place.key] = place
-            self._index.add(place.key, place.pattern)
-        if places:
-            self._keys[row["id"]] = [place.key for place in places]
+        for pattern in patterns:
+            self._patterns[pattern.key] = pattern
+            self._index.add(pattern.key, pattern.pattern)
+        if patterns:
+            self._keys[row["id"]] = [pattern.key for pattern in patterns]
 
     def matching(self, event: Mapping[str, Any]) -> list[TriggerMatch]:
         """The triggers that an event (its envelope) matches, in the order of their names."""
@@ -131,10 +131,10 @@ class TriggerSet:
 
 
 def _indexed_patterns(compiled: CompiledTrigger) -> list[IndexedPattern]:
-    """The patterns by which events come to a trigger."""
-    places = [] if compiled.pattern is None else [IndexedPattern(compiled, "on", 0, compiled.pattern)]
+    """All patterns of a trigger."""
+    patterns = [] if compiled.pattern is None else [IndexedPattern(compiled, "on", 0, compiled.pattern)]
     if compiled.composite is not None:
         parts = enumerate(compiled.composite.parts)
-        places = [IndexedPattern(compiled, "part", number, part.pattern) for number, part in parts]
+        patterns = [IndexedPattern(compiled, "part", number, part.pattern) for number, part in parts]
     rules = enumerate(compiled.flow.cancel_on)
-    return [*places, *(IndexedPattern(compiled, "cancel", number, rule.pattern) for number, rule in rules)]
+    return [*patterns, *(IndexedPattern(compiled, "cancel", number, rule.pattern) for number, rule in rules)]
