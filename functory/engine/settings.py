@@ -24,7 +24,7 @@ from pydantic_settings import (
 from functory.engine.errors import Invalid
 
 DATABASES = ("sqlite", "postgresql", "postgres")
-# Read elsewhere, before there are settings.
+# Read before the settings are loaded.
 OTHER_VARIABLES = ("FUNCTORY_CONFIG", "FUNCTORY_DEBUG")
 BROKERS = ("memory", "none", "amqp", "amqps", "pyamqp", "redis", "rediss")
 
@@ -37,181 +37,212 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(
-        default=Path(".functory"), description="folder of the embedded database, keys and scratch files"
+        default=Path(".functory"), description="Folder of the embedded database, the keys and scratch files."
     )
     database_url: SecretStr | None = Field(
-        default=None, description="sqlite:///file or postgresql://user@host/name"
+        default=None,
+        description="URL of the database: sqlite:///file or postgresql://user@host/name; a file in home when not set.",
     )
     broker_url: SecretStr = Field(
-        default=SecretStr("memory://"), description="memory://, none://, amqp://… or redis://…"
+        default=SecretStr("memory://"),
+        description="URL of the message broker: memory:// (embedded), none:// (workers poll the database), amqp://… or redis://….",
     )
     namespace: str = Field(
         default="functory",
         pattern=r"^[a-z][a-z0-9_.-]{0,62}$",
-        description="prefix of the exchange and the queues on the broker",
+        description="Prefix of the exchange and the queues on the broker.",
     )
     secret_key: SecretStr | None = Field(
-        default=None, description="base64 of 32 bytes that seal stored secrets"
+        default=None, description="Key that seals stored secrets: 32 bytes as base64."
     )
 
     worker_slots: int = Field(
-        default=4, ge=1, le=512, description="executions that one worker runs at a time"
+        default=4, ge=1, le=512, description="Executions that one worker runs at the same time."
     )
     batch_size: int = Field(
-        default=100, ge=1, le=1000, description="events that the router takes in one transaction"
+        default=100,
+        ge=1,
+        le=1000,
+        description="Events that the router takes in one transaction; more means fewer commits and longer locks.",
     )
     message_size: int = Field(
-        default=10, ge=1, le=100, description="execution ids in one Celery message under load"
+        default=10, ge=1, le=100, description="Execution ids in one Celery message under load."
     )
     poll_seconds: float = Field(
-        default=0.5, gt=0, le=60, description="how often roles look for work without a wake-up"
+        default=0.5,
+        gt=0,
+        le=60,
+        description="Seconds between two polls of a role; only a lost wake-up waits this long.",
     )
     lease_seconds: float = Field(
-        default=30.0, gt=0, le=3600, description="an attempt without a heartbeat is lost after this"
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="Seconds without a heartbeat after which an attempt is lost; three heartbeats by default.",
     )
     heartbeat_seconds: float = Field(
-        default=10.0, gt=0, le=600, description="time between two heartbeats of a worker"
+        default=10.0,
+        gt=0,
+        le=600,
+        description="Seconds between two heartbeats of a worker; at most half of lease_seconds.",
     )
     redispatch_seconds: float = Field(
-        default=60.0, gt=0, le=3600, description="a queued execution is sent again after this"
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="Seconds after which a queued execution is sent again, because its message may be lost.",
     )
     claim_seconds: float = Field(
         default=2.0,
         gt=0,
         le=3600,
-        description="a worker with a free slot claims by itself what has waited this long for a message",
+        description="Seconds that an execution waits for a message before a free worker claims it without one.",
     )
     stall_seconds: float = Field(
         default=60.0,
         gt=0,
         le=3600,
-        description="a worker that gets no messages for this long, though they are sent, ends to be started again",
+        description="Seconds without messages, though they are sent, after which a worker ends to be restarted.",
     )
     grace_seconds: float = Field(
-        default=20.0, ge=0, le=3600, description="how long a role may finish its work on SIGTERM"
+        default=20.0, ge=0, le=3600, description="Seconds that a role may finish its work after SIGTERM."
     )
     receipt_days: float = Field(
-        default=30.0, ge=1, le=36_500, description="how long sources remember what they have taken in"
+        default=30.0,
+        ge=1,
+        le=36_500,
+        description="Days that delivery receipts are kept; longer than any sender repeats itself.",
     )
     keep_days: float | None = Field(
         default=None,
         ge=1,
         le=36_500,
-        description="how long a causal tree is kept once all of it has ended; for ever when not set",
+        description="Days that a finished causal tree is kept; for ever when not set.",
     )
     keep_log_days: float | None = Field(
         default=None,
         ge=1,
         le=36_500,
-        description="how long log lines are kept once their execution has ended; as long as its tree when not set",
+        description="Days that log lines of a finished execution are kept; as long as its tree when not set.",
     )
 
     verify_seconds: float = Field(
-        default=300.0, ge=0, le=86_400, description="how often a scheduler checks the invariants; 0 for never"
+        default=300.0,
+        ge=0,
+        le=86_400,
+        description="Seconds between two checks of the invariants by a scheduler; 0 for never.",
     )
 
-    max_depth: int = Field(default=16, ge=1, le=64, description="longest causal chain")
+    max_depth: int = Field(
+        default=16, ge=1, le=64, description="Longest causal chain, in executions; it stops event loops."
+    )
     root_budget: int = Field(
-        default=1000, ge=1, le=1_000_000, description="executions that one root may cause"
+        default=1000, ge=1, le=1_000_000, description="Executions that one root event or execution may cause."
     )
     trigger_rate: int = Field(
         default=6000,
         ge=0,
         le=1_000_000,
-        description="firings a minute of one trigger for one subject; 0 for no limit",
+        description="Firings a minute of one trigger for one subject; 0 for no limit.",
     )
     max_event_bytes: int = Field(
-        default=1_048_576, ge=1024, le=16_777_216, description="largest data of an event or input"
+        default=1_048_576, ge=1024, le=16_777_216, description="Largest data of an event or input, in bytes."
     )
 
     min_tier: Literal["A", "B", "C"] = Field(
         default="C",
-        description="weakest confinement of functions that a worker serves with (A is the strongest)",
+        description="Weakest confinement of functions that a worker starts with (A is the strongest).",
     )
     sandbox_tier: Literal["auto", "A", "B", "C"] = Field(
-        default="auto", description="confinement of functions; auto takes the strongest that this machine has"
+        default="auto",
+        description="Confinement of functions; auto takes the strongest that this machine has.",
     )
     unsafe_no_sandbox: Literal["", "i-understand"] = Field(
         default="",
-        description="i-understand: run functions without confinement; for trusted code on other systems only",
+        description="Runs functions unconfined when set to i-understand; only for trusted code on other systems.",
     )
     zygotes: int | None = Field(
         default=None,
         ge=1,
         le=1000,
-        description="fork servers that one worker keeps; four a core when not set",
+        description="Fork servers that one worker keeps; four a core when not set.",
     )
     spares: int = Field(
         default=1,
         ge=0,
         le=64,
-        description="children that wait, ready and confined, for the next execution of their kind",
+        description="Confined children that wait, ready, for the next execution with the same pool key.",
     )
     zygote_executions: int = Field(
-        default=1000, ge=1, le=10_000_000, description="executions after which a fork server is replaced"
+        default=1000, ge=1, le=10_000_000, description="Executions after which a fork server is replaced."
     )
     zygote_seconds: float = Field(
-        default=600.0, gt=0, le=86_400, description="age at which a fork server is replaced"
+        default=600.0, gt=0, le=86_400, description="Age in seconds at which a fork server is replaced."
     )
     reuse_calls: int = Field(
         default=1000,
         ge=1,
         le=10_000_000,
-        description="executions after which a warm runner (reuse=True) is replaced",
+        description="Executions after which a warm runner (reuse=True) is replaced.",
     )
     reuse_seconds: float = Field(
-        default=300.0, gt=0, le=86_400, description="age at which a warm runner is replaced"
+        default=300.0, gt=0, le=86_400, description="Age in seconds at which a warm runner is replaced."
     )
 
     author_grants: list[Literal["secret", "host", "read", "write", "permission", "subprocess"]] | None = (
         Field(
             default=None,
-            description="kinds of grants that take effect as declared; others wait for an operator (functory grant). "
-            "All when embedded, else secret, host, permission",
+            description="Kinds of grants that take effect as declared; others wait for an operator (functory grant). "
+            "All when embedded, else secret, host, permission.",
         )
     )
     private_networks: list[str] = Field(
         default=[],
-        description="private networks (CIDR) that granted hosts may be in, for example 10.1.0.0/16",
+        description="Private networks (CIDR) that granted hosts may be in, for example 10.1.0.0/16.",
     )
     refuse_findings: list[str] = Field(
         default=[],
-        description="kinds of static findings that refuse a save, for example files; or danger, warning, info",
+        description="Kinds of static findings that refuse a save, for example files; or danger, warning, info.",
     )
     package_index: SecretStr | None = Field(
         default=None,
-        description="URL of the one index that packages come from; uv's own default when not set",
+        description="URL of the one index that packages come from; uv's own default when not set.",
     )
     packages_allow: list[str] | None = Field(
         default=None,
-        description="the only packages that environments may hold, dependencies included; all when not set",
+        description="Only packages that environments may hold, dependencies included; all when not set.",
     )
-    packages_deny: list[str] = Field(default=[], description="packages that no environment may hold")
+    packages_deny: list[str] = Field(default=[], description="Packages that no environment may hold.")
     packages_newest: str | None = Field(
-        default=None, description="ignore packages uploaded after this moment, for example 2026-06-01"
+        default=None, description="Time after which uploaded packages are ignored, for example 2026-06-01."
     )
     packages_bytes: int = Field(
-        default=1_073_741_824, ge=1_048_576, description="largest environment, in bytes on the disk"
+        default=1_073_741_824, ge=1_048_576, description="Largest environment, in bytes on the disk."
     )
-    packages_count: int = Field(default=200, ge=1, le=5000, description="most packages in one environment")
+    packages_count: int = Field(default=200, ge=1, le=5000, description="Most packages in one environment.")
 
-    host: str = Field(default="127.0.0.1", description="address of the server role")
-    port: int = Field(default=7400, ge=0, le=65535, description="port of the server role; 0 takes a free one")
+    host: str = Field(
+        default="127.0.0.1", description="Address of the server role; only this machine by default."
+    )
+    port: int = Field(
+        default=7400, ge=0, le=65535, description="Port of the server role; 0 takes a free one."
+    )
     public_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
-        description="address under which others reach the server, for example https://events.example.com",
+        description="URL under which others reach the server, for example https://events.example.com.",
     )
     events_token: SecretStr | None = Field(
-        default=None, description="bearer token of POST /events; without it, only this machine may send there"
+        default=None,
+        description="Bearer token of POST /events; without it, only this machine may send there.",
     )
     metrics_port: int | None = Field(
-        default=None, ge=0, le=65535, description="port of /metrics of the other roles; 0 takes a free one"
+        default=None, ge=0, le=65535, description="Port of /metrics of the other roles; 0 takes a free one."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="least level that is logged"
+        default="info", description="Lowest level that is logged."
     )
-    log_json: bool = Field(default=False, description="one JSON object a log line")
+    log_json: bool = Field(default=False, description="Writes each log line as one JSON object.")
 
     @field_validator("database_url")
     @classmethod
@@ -245,7 +276,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def brokerless(self) -> bool:
-        """True without a broker: workers claim from the database, and nobody publishes events."""
+        """True without a broker: workers claim from the database, and no events are published."""
         return self.broker_url.get_secret_value().startswith("none")
 
     @cached_property
@@ -292,9 +323,9 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def _check_spelling(environment: Mapping[str, str]) -> None:
-    """Refuse a misspelt variable: Functory would run on without it, on another database, say.
+    """Refuse a misspelt variable: Functory would run without it, for example on another database.
 
-    Other unknown names are let alone: a cluster sets FUNCTORY_SERVICE_HOST and the like by itself.
+    Other unknown names are allowed: Kubernetes sets FUNCTORY_SERVICE_HOST for a service of that name.
     """
     known = [f"FUNCTORY_{name.upper()}" for name in Settings.model_fields]
     for name in sorted(environment):

@@ -1,36 +1,42 @@
-"""How events of the world outside get in: each arrival once, by the key that it has by nature.
+"""Delivery receipts: every arrival at a source becomes one event, however often it is delivered.
 
-A delivery id, an offset, a message id: what a source calls the same arrival when it hears of it twice. The key
-is a row of table ``receipt``, written in the transaction of the event, so that any number of processes may hear of
-the same arrival, and be killed at any moment, and it becomes one event.
+The key of an arrival is a delivery id, an offset or a message id. It is a row of ``delivery_receipt``, written in the
+transaction of the event, so that any number of processes may ingest the same arrival, and be killed at any time.
+
+Receipts expire, or a busy source would fill the database. An arrival that comes again after its receipt expired is a
+new one, so the age must be longer than any sender repeats a delivery, and longer than the range of a backfill.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import delivery_receipt
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import Instant, delivery_receipt, schedule_tick
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.serialization import json_codec
 
-# Longer keys are kept as their hash.
+# Longer keys are stored as their hash.
 MAX_KEY = 255
+# Expired rows that one transaction deletes, so that it stays short.
+BATCH = 1000
 
 
 @dataclass(frozen=True)
 class IncomingEvent:
-    """Something that happened outside, to become an event.
+    """An arrival at a source, before it is an event.
 
-    ``key`` names it within its source: the second arrival with the same one becomes nothing; without one each is
-    new. ``time`` is when it happened (aware; the present without it), ``cause`` the execution that is known to
-    have brought it about. ``source`` replaces the address of the source in the envelope.
+    ``key`` identifies it within its source: a second arrival with the same key is dropped; without a key every arrival
+    is new. ``time`` is when it happened (aware; default: now), ``cause`` the execution that caused it, if known.
+    ``source`` replaces the source's address in the envelope.
     """
 
     type: str
@@ -43,10 +49,10 @@ class IncomingEvent:
 
 
 def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEvent]) -> list[str | None]:
-    """Write the events of ``arrivals``. Returns an event id each; None for what had arrived before.
+    """Write the events of ``arrivals``. Returns an event id for each; None for an arrival that came before.
 
-    ``address`` is the envelope's ``source``. Types and data are not checked here: a source checks what comes from
-    outside before it makes an arrival of it.
+    ``address`` is the envelope's ``source``. Types and data are not checked here: a source checks its input before it
+    makes an :class:`IncomingEvent`.
     """
     rows = [
         event_store.record(
@@ -81,7 +87,7 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
 
 
 def find_event_id(tx: Tx, source_id: str, key: str) -> str | None:
-    """The event that the arrival with ``key`` became, if it has come before."""
+    """The id of the event of the arrival with ``key``; None if there is no receipt."""
     return tx.scalar(
         sa.select(delivery_receipt.c.event_id).where(
             delivery_receipt.c.source_id == source_id, delivery_receipt.c.key == _stored_key(key)
@@ -89,7 +95,34 @@ def find_event_id(tx: Tx, source_id: str, key: str) -> str | None:
     )
 
 
+def delete_expired(database: Database, older_than: timedelta, batch: int = BATCH) -> dict[str, int]:
+    """Delete up to ``batch`` receipts and as many schedule ticks older than ``older_than``. Returns both counts."""
+    done: dict[str, int] = {}
+    for table in (delivery_receipt, schedule_tick):
+        keys = list(table.primary_key.columns)
+        with database.read() as tx:
+            # Most rounds find no row, and must not take the one writer of SQLite.
+            if tx.scalar(_any_before(table), {"cutoff": tx.now - older_than}) is None:
+                done[table.name] = 0
+                continue
+        with database.write() as tx:
+            old = (
+                sa.select(*keys).where(table.c.time < tx.now - older_than).order_by(table.c.time).limit(batch)
+            )
+            old = old.with_for_update(skip_locked=True)
+            rows = [tuple(row.values()) for row in tx.rows(old)]
+            if rows:
+                tx.execute(sa.delete(table).where(sa.tuple_(*keys).in_(rows)))
+            done[table.name] = len(rows)
+    return done
+
+
+@functools.cache
+def _any_before(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(sa.literal(1)).where(table.c.time < sa.bindparam("cutoff", type_=Instant)).limit(1)
+
+
 def _stored_key(key: str) -> str:
-    """A key as the table holds it: text that every database can store, at most 255 letters."""
+    """A key as the table holds it: text that every database can store, at most 255 characters."""
     shown = key.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     return shown if 0 < len(shown) <= MAX_KEY and shown == key else f"sha256:{json_codec.digest(key)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from functory.engine.database.connection import Database
-from functory.engine.events import retention
+from functory.engine.events import receipts
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 
@@ -21,5 +21,5 @@ class ReceiptExpiry(Service):
 
     def run_once(self) -> bool:
         """Delete one batch of each table. True when a batch was full. Raises :class:`Unavailable`."""
-        deleted = retention.delete_expired(self._database, self._older_than)
-        return any(count >= retention.BATCH for count in deleted.values())
+        deleted = receipts.delete_expired(self._database, self._older_than)
+        return any(count >= receipts.BATCH for count in deleted.values())

@@ -1,4 +1,4 @@
-"""Prometheus metrics: the families that exist now, with bounded labels.
+"""Prometheus metric families, each one line of a table, with bounded labels.
 
 Label values come from closed sets or from a :class:`LabelBudget`: names of functions, triggers and
 event types are written by users (and by programs), so after the first few hundred the rest become
@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 OTHER = "_other"
 TIERS = ("A", "B", "C", "none")
+FAST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 registry = CollectorRegistry(auto_describe=True)
 
 
 class LabelBudget:
-    """Admits the first ``size`` names; later ones are counted together as ``_other``."""
+    """Label values: the first ``size`` names as they are, later ones together as ``_other``."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -42,194 +43,149 @@ trigger_label = LabelBudget(200)
 type_label = LabelBudget(40)
 kind_label = LabelBudget(20)
 
-build_info = Gauge(
-    "functory_build_info",
-    "Version of this process; always 1.",
-    ["version", "python", "role"],
-    registry=registry,
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    return Counter(name, text, labels, registry=registry)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(name, text, labels, registry=registry)
+
+
+def _histogram(name: str, text: str, *labels: str, buckets: Sequence[float]) -> Histogram:
+    return Histogram(name, text, labels, registry=registry, buckets=buckets)
+
+
+# The families, one each: name, help, labels; histograms with their buckets in the unit of the name.
+
+build_info = _gauge("functory_build_info", "Version of this process; always 1.", "version", "python", "role")
+
+# Events: outbox, router, sources.
+events_published = _counter("functory_events_published_total", "Events confirmed by the broker.", "type")
+outbox_publish = _histogram(
+    "functory_outbox_publish_seconds", "Time to publish one batch of events.", "result", buckets=FAST_SECONDS
 )
-events_published = Counter(
-    "functory_events_published_total", "Events confirmed by the broker.", ["type"], registry=registry
+event_size = _histogram(
+    "functory_event_size_bytes", "Size of the published envelopes.", buckets=[256 * 4**n for n in range(7)]
 )
-outbox_publish = Histogram(
-    "functory_outbox_publish_seconds",
-    "Time to publish one batch of events.",
-    ["result"],
-    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
-    registry=registry,
+source_events = _counter("functory_source_events_total", "Events that sources ingested.", "kind")
+file_events = _counter("functory_file_events_total", "Changes of files that watches reported.", "type")
+file_scans = _counter(
+    "functory_file_scans_total", "Scans of watched folders, by the reason for the scan.", "reason"
 )
-event_size = Histogram(
-    "functory_event_size_bytes",
-    "Size of the published envelopes.",
-    buckets=tuple(256 * 4**n for n in range(7)),
-    registry=registry,
-)
-file_events = Counter(
-    "functory_file_events_total", "Changes of files that watches told of.", ["type"], registry=registry
-)
-file_scans = Counter(
-    "functory_file_scans_total",
-    "Scans of watched folders, by what made them necessary.",
-    ["reason"],
-    registry=registry,
-)
-file_scan_duration = Histogram(
+file_scan_duration = _histogram(
     "functory_file_scan_duration_seconds",
-    "Time to compare a watched folder with what is known of it.",
+    "Time to compare a watched folder with its recorded files.",
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300),
-    registry=registry,
 )
-router_events = Counter(
-    "functory_router_events_total", "Routed events by outcome.", ["outcome"], registry=registry
+events_received = _counter(
+    "functory_events_received_total",
+    "CloudEvents sent to /events, by mode and result; a refused batch is one.",
+    "mode",
+    "result",
 )
-router_match = Histogram(
+router_events = _counter("functory_router_events_total", "Routed events by outcome.", "outcome")
+router_match = _histogram(
     "functory_router_match_seconds",
     "Time to decide about one event.",
     buckets=(0.00001, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1),
-    registry=registry,
 )
-router_lag = Gauge(
-    "functory_router_lag_seconds",
-    "Age of the oldest event of the last batch when it was routed.",
-    registry=registry,
+router_lag = _gauge(
+    "functory_router_lag_seconds", "Age of the oldest event of the last batch when it was routed."
 )
-trigger_fires = Counter(
-    "functory_trigger_fires_total", "Decisions about matches.", ["trigger", "result"], registry=registry
+causation_depth = _histogram(
+    "functory_causation_depth", "Causal depth of routed events.", buckets=(0, 1, 2, 3, 5, 8, 13, 21)
 )
-flow_dropped = Counter(
+
+# Triggers.
+trigger_fires = _counter("functory_trigger_fires_total", "Decisions about matches.", "trigger", "result")
+flow_dropped = _counter(
     "functory_flow_dropped_total",
-    "Matches that flow control let go without an execution, by reason.",
-    ["reason", "trigger"],
-    registry=registry,
+    "Matches that flow control dropped without an execution, by reason.",
+    "reason",
+    "trigger",
 )
-condition_errors = Counter(
-    "functory_trigger_condition_errors_total",
-    "Conditions that raised or gave no boolean.",
-    ["trigger", "kind"],
-    registry=registry,
+condition_errors = _counter(
+    "functory_trigger_condition_errors_total", "Conditions that raised or gave no boolean.", "trigger", "kind"
 )
-guard_blocks = Counter(
-    "functory_guard_blocks_total", "Firings that a guard stopped.", ["guard"], registry=registry
+guard_blocks = _counter("functory_guard_blocks_total", "Firings that a guard stopped.", "guard")
+
+# Executions.
+executions_finished = _counter(
+    "functory_executions_finished_total", "Finished executions by final state.", "function", "status"
 )
-causation_depth = Histogram(
-    "functory_causation_depth",
-    "Causal depth of routed events.",
-    buckets=(0, 1, 2, 3, 5, 8, 13, 21),
-    registry=registry,
-)
-executions_finished = Counter(
-    "functory_executions_finished_total",
-    "Finished executions by final state.",
-    ["function", "status"],
-    registry=registry,
-)
-execution_attempts = Counter(
-    "functory_execution_attempts_total", "Ended attempts by outcome.", ["result"], registry=registry
-)
-execution_duration = Histogram(
+execution_attempts = _counter("functory_execution_attempts_total", "Ended attempts by outcome.", "result")
+execution_duration = _histogram(
     "functory_execution_duration_seconds",
     "Run time of attempts.",
-    ["function"],
+    "function",
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120, 600, 3600),
-    registry=registry,
 )
-execution_queue = Histogram(
+execution_queue = _histogram(
     "functory_execution_queue_seconds",
     "Time from creation to the first start.",
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 600),
-    registry=registry,
 )
-executions_lost = Counter(
-    "functory_executions_reaped_total", "What the reaper did.", ["result"], registry=registry
+executions_lost = _counter(
+    "functory_executions_reaped_total", "Executions that the reaper requeued or ended, by result.", "result"
 )
-sagas = Counter(
+sagas = _counter(
     "functory_sagas_total",
-    "Failed executions whose steps were all undone, or of which one could not be.",
-    ["result"],
-    registry=registry,
+    "Failed executions whose steps were all compensated, or of which one could not be.",
+    "result",
 )
-compensations = Counter(
+compensations = _counter(
     "functory_compensations_total",
-    "Steps of failed executions by the state that they came to.",
-    ["state"],
-    registry=registry,
+    "Steps of failed executions by the final state of their compensation.",
+    "state",
 )
-zombies = Counter(
-    "functory_zombie_finishes_total",
-    "Finishes refused because the attempt was no longer the owner.",
-    registry=registry,
+zombies = _counter(
+    "functory_zombie_finishes_total", "Finishes refused because the attempt no longer owned its execution."
 )
-worker_slots = Gauge("functory_worker_slots", "Slots of this worker.", ["state"], registry=registry)
-sandbox_tier = Gauge(
+dispatched = _counter("functory_executions_dispatched_total", "Executions sent to the broker.")
+pruned_rows = _counter("functory_pruned_rows_total", "Rows deleted by retention, by table.", "table")
+
+# Workers.
+worker_slots = _gauge("functory_worker_slots", "Slots of this worker.", "state")
+sandbox_tier = _gauge(
     "functory_sandbox_tier",
-    "How this process confines functions: 1 at its tier (A, B, C, or none for not at all), 0 at the others.",
-    ["tier"],
-    registry=registry,
+    "Confinement of functions in this process: 1 at its tier (A, B, C, or none for not at all), 0 at the others.",
+    "tier",
 )
-dispatched = Counter(
-    "functory_executions_dispatched_total", "Executions sent to the broker.", registry=registry
+degraded_claims = _counter(
+    "functory_degraded_claims_total", "Executions that a worker claimed without a message for them."
 )
-pruned_rows = Counter(
-    "functory_pruned_rows_total",
-    "Rows deleted because they were old, by table.",
-    ["table"],
-    registry=registry,
+worker_stalls = _counter(
+    "functory_worker_stalls_total", "Workers that ended themselves because sent messages did not arrive."
 )
-degraded_claims = Counter(
-    "functory_degraded_claims_total",
-    "Executions that a worker claimed by itself because no message had come for them.",
-    registry=registry,
-)
-worker_stalls = Counter(
-    "functory_worker_stalls_total",
-    "Workers that ended themselves because messages were sent and did not come.",
-    registry=registry,
-)
-worker_last_intake = Gauge(
+worker_last_intake = _gauge(
     "functory_worker_last_intake_timestamp_seconds",
-    "When this worker last took in work, or made sure that none waits for it.",
-    registry=registry,
-)
-source_events = Counter(
-    "functory_source_events_total", "Events that sources have brought in.", ["kind"], registry=registry
+    "When this worker last took an execution, or found that none was waiting.",
 )
 
-schedule_ticks = Counter(
+# Schedules and webhooks.
+schedule_ticks = _counter(
     "functory_schedule_ticks_total",
     "Events of schedules: fired on time, late (caught up after a downtime), backfill, manual.",
-    ["result"],
-    registry=registry,
+    "result",
 )
-schedule_missed = Counter(
+schedule_missed = _counter(
     "functory_schedule_missed_catchup_window_total",
-    "Times of schedules that became nothing after a downtime: beyond the catch-up window, or by the catch-up policy.",
-    ["reason"],
-    registry=registry,
+    "Ticks of schedules that were skipped after a downtime: beyond the catch-up window, or by the catch-up policy.",
+    "reason",
 )
-schedule_lag = Histogram(
+schedule_lag = _histogram(
     "functory_schedule_lag_seconds",
-    "From when a time was due to the commit's moment of its event.",
+    "Time from when a tick was due to the commit of its event.",
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300),
-    registry=registry,
 )
-
-webhook_requests = Counter(
-    "functory_webhook_requests_total",
-    "Requests to webhooks by answer and reason.",
-    ["status_class", "reason"],
-    registry=registry,
+webhook_requests = _counter(
+    "functory_webhook_requests_total", "Requests to webhooks by answer and reason.", "status_class", "reason"
 )
-webhook_seconds = Histogram(
+webhook_seconds = _histogram(
     "functory_webhook_seconds",
     "Time from a request's headers to its answer.",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20),
-    registry=registry,
-)
-events_received = Counter(
-    "functory_events_received_total",
-    "CloudEvents sent to /events, by mode and result; a refused batch is one.",
-    ["mode", "result"],
-    registry=registry,
 )
 
 
@@ -239,7 +195,7 @@ def set_build_info(role: str, version: str) -> None:
 
 
 def set_sandbox_tier(tier: str) -> None:
-    """Say which tier of confinement this process runs functions with."""
+    """Set the isolation tier of this process (one of :data:`TIERS`)."""
     for known in TIERS:
         sandbox_tier.labels(known).set(known == tier)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from functory.engine.access import grants
 from functory.engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
-from functory.engine.events import retention
+from functory.engine.events import receipts
 from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
@@ -196,7 +196,7 @@ def forgetter(world: World) -> Process:
     return Role(
         world,
         "retention",
-        lambda: any(retention.delete_expired(world.database, timedelta(days=1)).values()),
+        lambda: any(receipts.delete_expired(world.database, timedelta(days=1)).values()),
         None,
         "SELECT 1",
         poll=60.0,

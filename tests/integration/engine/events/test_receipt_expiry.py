@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from functory.engine.database import schema
-from functory.engine.events import receipts, retention
+from functory.engine.events import receipts
 from functory.engine.events.receipts import IncomingEvent
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def source(world: "World") -> str:
 def test_an_arrival_is_known_until_its_receipt_is_forgotten(world: "World"):
     assert arrive(world, "one") is not None
     world.advance(MONTH.total_seconds() - 60)
-    assert retention.delete_expired(world.database, MONTH) == {"delivery_receipt": 0, "schedule_tick": 0}
+    assert receipts.delete_expired(world.database, MONTH) == {"delivery_receipt": 0, "schedule_tick": 0}
     assert arrive(world, "one") is None
     world.advance(120)
-    assert retention.delete_expired(world.database, MONTH)["delivery_receipt"] == 1
+    assert receipts.delete_expired(world.database, MONTH)["delivery_receipt"] == 1
     assert arrive(world, "one") is not None
     assert len(world.rows(schema.event, schema.event.c.type == "order.created")) == 2
 
@@ -45,7 +45,7 @@ def test_much_is_forgotten_in_steps_and_what_is_young_stays(world: "World"):
         arrive(world, f"old {number}")
     world.advance(MONTH.total_seconds() + 1)
     arrive(world, "young")
-    counts = [retention.delete_expired(world.database, MONTH, 2)["delivery_receipt"] for _ in range(4)]
+    counts = [receipts.delete_expired(world.database, MONTH, 2)["delivery_receipt"] for _ in range(4)]
     assert counts == [2, 2, 1, 0]
     assert [row["key"] for row in world.rows(schema.delivery_receipt)] == ["young"]
 
@@ -58,5 +58,5 @@ def test_ticks_are_forgotten_too(world: "World"):
     ticks = len(world.rows(schema.schedule_tick))
     assert ticks
     world.advance(MONTH.total_seconds() + 1)
-    assert retention.delete_expired(world.database, MONTH)["schedule_tick"] == ticks
+    assert receipts.delete_expired(world.database, MONTH)["schedule_tick"] == ticks
     assert world.rows(schema.schedule_tick) == []
