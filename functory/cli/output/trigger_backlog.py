@@ -1,4 +1,4 @@
-"""What a trigger has waiting, in words: pure, rows in and lines out (``engine.triggers.inspection`` reads the rows)."""
+"""Tables of ``functory trigger debug``, from the rows that :mod:`functory.engine.triggers.inspection` reads."""
 
 from __future__ import annotations
 
@@ -10,336 +10,269 @@ from typing import Any
 from functory.cli.output import trigger_definition
 from functory.engine.flow_control.concurrency import UNLIMITED
 from functory.engine.serialization import durations
-from functory.engine.triggers.inspection import Page, TriggerInspection
+from functory.engine.triggers.inspection import TriggerInspection
 from functory.terminal import console
 
-# A bucket is decided about within a moment of its time, so one that is this late has nobody to do it (seconds).
+# A router releases a buffer within a second of its time. A buffer that is later than this has no router (seconds).
 OVERDUE_SECONDS = 10.0
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Section:
-    """One control: its name, what waits in it as a whole, and a line for each key or execution."""
+    """One control: title, totals, and a table. The keys of a row are the headings; ``remaining`` rows are not shown."""
 
     title: str
     summary: str
-    lines: Sequence[str] = ()
+    rows: Sequence[Row] = ()
+    remaining: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """The table as aligned lines, headings first."""
+        if not self.rows:
+            return []
+        table = [list(self.rows[0]), *([str(cell) for cell in row.values()] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in table
+        ]
+        return lines + ([f"… and {self.remaining:,} more"] if self.remaining else [])
 
 
-def sections(inspection: TriggerInspection) -> list[Section]:
-    """Every control of the trigger in the order in which a match passes them, and its open executions."""
-    definition = inspection.trigger["definition"]
-    controls = definition.get("flow") or {}
-    found = [
-        *_idempotency(inspection, controls),
-        *_rate_limit(inspection, controls),
-        *_buffers(inspection, definition, controls),
-        *_throttle(inspection, controls),
-        *_concurrency_groups(inspection),
-        *_cancellations(inspection, controls),
-        *_executions(inspection),
-    ]
-    if inspection.suppressed:
-        told = ", ".join(f"{count:,} {reason}" for reason, count in inspection.suppressed.items())
-        found.append(
-            Section("suppressed so far" if inspection.key is None else "suppressed so far, of all keys", told)
-        )
-    return found
+def sections(found: TriggerInspection) -> list[Section]:
+    """Return a table per control of the trigger, in the order in which a match passes them, then its executions."""
+    now, definition = found.now, found.trigger["definition"]
+    flow = definition.get("flow") or {}
+    all_keys = "" if found.key is None else ", of all keys"
+    made = []
+    if "idempotency" in flow or found.once.count:
+        rows = [
+            {"KEY": _key(row), "EVENT": row["event_id"], "FREE": format_until(row["expires_at"], now)}
+            for row in found.once.rows
+        ]
+        summary = f"{_pluralize(found.once.count, 'key')} stored, newest first"
+        made.append(Section("idempotency", summary, rows, found.once.remaining))
+    if "rate_limit" in flow or found.rate_limit.count:
+        rows = [
+            {
+                "KEY": _key(row),
+                "DROPPED": f"{row['dropped']:,}",
+                "FREE": _free(row, flow.get("rate_limit"), now),
+            }
+            for row in found.rate_limit.rows
+        ]
+        summary = f"{found.dropped:,} dropped within a day"
+        made.append(Section("rate limit", summary, rows, found.rate_limit.remaining))
+    made += _buffers(found, definition, flow)
+    if "throttle" in flow or found.throttle.count:
+        rows = [
+            {"KEY": _key(row), "NEXT START": _free(row, flow.get("throttle"), now)}
+            for row in found.throttle.rows
+        ]
+        summary = f"{_pluralize(found.states.get('delayed', 0), 'execution')} delayed"
+        made.append(Section("throttle", summary, rows, found.throttle.remaining))
+    made += [_concurrency_group(row, found) for row in found.lanes.rows]
+    if found.lanes.remaining:
+        made.append(Section("concurrency", f"{found.lanes.remaining:,} more groups"))
+    if "cancel_on" in flow or found.cancellations.count:
+        rows = [
+            {
+                "EVENT": row["event_id"],
+                "TYPE": row["type"],
+                "SUBJECT": row["subject"] or "",
+                "RULE": row["rule"] + 1,
+            }
+            for row in found.cancellations.rows
+        ]
+        summary = f"{_pluralize(found.cancellations.count, 'cancellation')} until earlier events are routed"
+        made.append(Section("cancel on", summary, rows, found.cancellations.remaining))
+    made.append(_executions(found, f"executions{all_keys}"))
+    if found.suppressed:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in found.suppressed.items())
+        made.append(Section(f"suppressed so far{all_keys}", counts))
+    return made
 
 
-def advice(inspection: TriggerInspection, *, workers: int, embedded: bool) -> str:
-    """What keeps it, and what to do about it: one sentence, about the first thing in the way."""
-    name = inspection.trigger["name"]
-    state = inspection.trigger["state"]
-    if inspection.halted:
+def advice(found: TriggerInspection, *, workers: int, embedded: bool) -> str:
+    """Return one sentence about the first obstacle: what it is and what to do."""
+    name, state, now = found.trigger["name"], found.trigger["state"], found.now
+    if found.halted:
         return "all triggers are halted: functory trigger unhalt"
     if state == "paused":
-        held = (
-            f", with {_pluralize(inspection.matches, 'match', 'matches')} waiting"
-            if inspection.matches
-            else ""
-        )
+        held = f", with {_pluralize(found.matches, 'match', 'matches')} waiting" if found.matches else ""
         return f"it is paused{held}: functory trigger resume {name}"
     if state == "shadow":
         return f"it only records what it would do: functory trigger promote {name}"
-    until = inspection.breaker["open_until"] if inspection.breaker else None
-    if until is not None and until > inspection.now:
-        return f"its breaker is open, {format_until(until, inspection.now)} it closes: functory trigger resume {name}"
-    late = next((row for row in inspection.buckets.rows if _overdue(row["due_at"], inspection.now)), None)
-    if late is not None:
-        start = "functory dev" if embedded else "functory router"
-        since = format_ago(late["due_at"], inspection.now)
-        return f"{_key(late)} should have been decided {since}: is a router running? {start}"
-    full = next(
-        (row for row in inspection.lanes.rows if row["waiting"] and row["taken"] >= row["capacity"]), None
-    )
-    if full is not None and full["holders"]:
-        holder = full["holders"][0]
-        if holder["state"] == "running" or workers:
-            return (
-                f"{_key(full)} is full; {holder['id']} has been in it longest: "
-                f"functory execution show {holder['id']}"
-            )
-    if not workers and (inspection.states.get("ready") or (full is not None)):
-        start = "functory dev" if embedded else "functory worker"
-        return f"executions are ready and no worker is alive: {start}"
-    if inspection.states.get("delayed"):
-        starts = [row["run_at"] for row in inspection.executions.rows if row["run_at"] > inspection.now]
+    until = found.breaker["open_until"] if found.breaker else None
+    if until is not None and until > now:
+        return f"its circuit breaker is open, it closes {format_until(until, now)}: functory trigger resume {name}"
+    for row in found.buckets.rows:
+        if row["due_at"] is not None and (now - row["due_at"]).total_seconds() > OVERDUE_SECONDS:
+            start = "functory dev" if embedded else "functory router"
+            return f"key {_key(row)} was due {format_ago(row['due_at'], now)}: is a router running? {start}"
+    full = next((row for row in found.lanes.rows if row["waiting"] and row["taken"] >= row["capacity"]), None)
+    if full is not None and full["holders"] and (workers or full["holders"][0]["state"] == "running"):
+        id_ = full["holders"][0]["id"]
+        return f"key {_key(full)} has no free slot; {id_} holds one longest: functory execution show {id_}"
+    if not workers and (found.states.get("ready") or full is not None):
+        return f"executions are ready and no worker is alive: {'functory dev' if embedded else 'functory worker'}"
+    if found.states.get("delayed"):
+        starts = [row["run_at"] for row in found.executions.rows if row["run_at"] > now]
         soonest = (
-            f"the next start is {format_until(min(starts), inspection.now)}"
-            if starts
-            else "others wait for their time"
+            f"the next start is {format_until(min(starts), now)}" if starts else "executions are delayed"
         )
         return f"nothing is stuck; {soonest}"
-    due = [row["due_at"] for row in inspection.buckets.rows if row["due_at"] is not None]
+    due = [row["due_at"] for row in found.buckets.rows if row["due_at"] is not None]
     if due:
-        return f"nothing is stuck; the next decision is {format_until(min(due), inspection.now)}"
-    if inspection.buckets.count:
+        return f"nothing is stuck; the next decision is {format_until(min(due), now)}"
+    if found.buckets.count:
         return "nothing is stuck; it waits for further events"
-    if inspection.states:
-        return f"nothing is stuck: functory execution list --function {inspection.trigger['definition']['function']}"
-    if inspection.pending:
-        return f"nothing of it waits; {inspection.pending:,} events are not routed yet"
-    return f"nothing waits; why an event did not start it: functory trigger test {name} --event ID"
+    if found.states:
+        return (
+            f"nothing is stuck: functory execution list --function {found.trigger['definition']['function']}"
+        )
+    if found.pending:
+        return f"nothing of it waits; {found.pending:,} events are not routed yet"
+    return f"nothing waits; to see why an event did not start it: functory trigger test {name} --event ID"
 
 
 def format_until(time: datetime, now: datetime) -> str:
-    """A moment from now on as people read it."""
+    """Format a time from now on, relative to now."""
     ahead = (time - now).total_seconds()
     return f"in {console.format_duration(ahead)}" if ahead > 0.001 else "now"
 
 
 def format_ago(time: datetime, now: datetime) -> str:
-    """A moment that has passed as people read it."""
+    """Format a time in the past, relative to now."""
     return f"{console.format_duration(max(0.0, (now - time).total_seconds()))} ago"
 
 
-def next_allowed_at(stored: datetime, settings: Mapping[str, Any]) -> datetime:
-    """When GCRA lets the next one through, by its moment (``functory.engine.flow_control.controls.Pace``)."""
+def next_allowed_at(stored: datetime, settings: Row) -> datetime:
+    """Return the time of the next start that the rate limit (GCRA) allows, from its stored time."""
     step = durations.parse(settings["period"], "period") / settings["limit"]
     return stored - timedelta(seconds=step * (settings.get("burst", 1) - 1))
 
 
-def _idempotency(inspection: TriggerInspection, controls: Mapping[str, Any]) -> Iterator[Section]:
-    part = inspection.once
-    if "idempotency" in controls or part.count:
-        lines = [
-            f"{_key(row)}  ran for event {row['event_id']}, free {format_until(row['expires_at'], inspection.now)}"
-            for row in part.rows
-        ]
-        yield Section(
-            "idempotency",
-            f"{_pluralize(part.count, 'key')} remembered, the newest first",
-            _with_remainder(lines, part),
-        )
-
-
-def _rate_limit(inspection: TriggerInspection, controls: Mapping[str, Any]) -> Iterator[Section]:
-    part, settings = inspection.rate_limit, controls.get("rate_limit")
-    if settings is None and not part.count:
-        return
-    lines = []
-    for row in part.rows:
-        free = next_allowed_at(row["next_at"], settings) if settings else row["next_at"]
-        lines.append(f"{_key(row)}  {row['dropped']:,} dropped, free {format_until(free, inspection.now)}")
-    yield Section("rate limit", f"{inspection.dropped:,} dropped lately", _with_remainder(lines, part))
-
-
-def _buffers(
-    inspection: TriggerInspection, definition: Mapping[str, Any], controls: Mapping[str, Any]
-) -> Iterator[Section]:
-    part = inspection.buckets
-    composite = definition.get("composite")
-    title = "debounce" if "debounce" in controls else "batch" if "batch" in controls else "matches that wait"
+def _buffers(found: TriggerInspection, definition: Row, flow: Row) -> Iterator[Section]:
+    composite, now = definition.get("composite"), found.now
     if composite is not None:
         title = f"composite {trigger_definition.composite_kind(composite)}"
-    elif title == "matches that wait" and not part.count:
-        return
-    summary = (
-        f"{_pluralize(inspection.matches, 'match', 'matches')} waiting, for {_pluralize(part.count, 'key')}"
-    )
-    now = inspection.now
-    lines: list[str] = []
-    for row in part.rows:
-        if composite is not None:
-            lines += _composite(row, composite, now)
-        elif "debounce" in controls:
-            lines.append(_debounce(row, controls["debounce"], now))
-        elif "batch" in controls:
-            lines.append(_batch(row, controls["batch"], now))
-        else:
-            lines.append(f"{_key(row)}  {_matches(row)}, due {_due(row, now)}")
-    yield Section(title, summary, _with_remainder(lines, part))
+    else:
+        title = next((name for name in ("debounce", "batch") if name in flow), "buffer")
+        if title == "buffer" and not found.buckets.count:
+            return
+    rows = [
+        {
+            "KEY": _key(row),
+            "MATCHES": f"{row['matches']:,}",
+            "SINCE": console.format_time(row["first_time"] or row["opened_at"]),
+            "DUE": "with a further event" if row["due_at"] is None else format_until(row["due_at"], now),
+            "PROGRESS": _progress(row, composite, flow),
+        }
+        for row in found.buckets.rows
+    ]
+    summary = f"{_pluralize(found.matches, 'match', 'matches')} waiting, for {_pluralize(found.buckets.count, 'key')}"
+    yield Section(title, summary, rows, found.buckets.remaining)
 
 
-def _debounce(row: Mapping[str, Any], settings: Mapping[str, Any], now: datetime) -> str:
-    timeout = settings.get("timeout")
-    most = row["opened_at"] + timedelta(seconds=durations.parse(timeout, "timeout")) if timeout else None
-    why = (
-        f"the most that is waited, {timeout}"
-        if most is not None and row["due_at"] is not None and row["due_at"] >= most
-        else f"unless another event comes (quiet for {settings['period']})"
-    )
-    return f"{_key(row)}  {_matches(row)} since {console.format_time(row['opened_at'])}, due {_due(row, now)}: {why}"
-
-
-def _batch(row: Mapping[str, Any], settings: Mapping[str, Any], now: datetime) -> str:
-    size = settings.get("max_size", 100)
-    most = settings.get("max_bytes")
-    bytes_ = f", {row['bytes']:,} bytes" + (f" of {most:,}" if most is not None else "")
-    return (
-        f"{_key(row)}  {row['matches']:,} of {size:,} events{bytes_}, due {_due(row, now)} or when it is full"
-    )
-
-
-def _composite(row: Mapping[str, Any], composite: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    named = trigger_definition.composite_parts(composite)
-    there = {int(number): count for number, count in row["parts"].items()}
-    due = "when a further event comes" if row["due_at"] is None else f"at the latest {_due(row, now)}"
-    first = f", the first of {console.format_time(row['first_time'])}" if row["first_time"] else ""
-    yield f"{_key(row)}  {_matches(row)}{first}; decided {due}"
-    if trigger_definition.composite_kind(composite) == "absence":
-        yield from _absence(row, composite["absence"])
-        return
-    if trigger_definition.composite_kind(composite) == "threshold":
-        yield f"    {row['matches']:,} of {composite['threshold']['count']}"
-        return
-    for number, (name, _) in enumerate(named):
-        count = there.get(number, 0)
-        yield f"    {'✓' if count else '·'} {name}" + (f"  {count:,}" if count else "  missing")
-
-
-def _absence(row: Mapping[str, Any], absence: Mapping[str, Any]) -> Iterator[str]:
-    if absence.get("after") is not None:
-        yield f"    · {_pluralize(row['matches'], 'event')} not answered yet"
-        return
-    memory = row["memory"] or {}
-    last = f"the last event is {memory['id']}" if memory.get("id") else "nothing has come since it was saved"
-    yield f"    · {last}" + (", and its silence is told" if row["due_at"] is None else "")
-
-
-def _throttle(inspection: TriggerInspection, controls: Mapping[str, Any]) -> Iterator[Section]:
-    part, settings = inspection.throttle, controls.get("throttle")
-    if settings is None and not part.count:
-        return
-    lines = []
-    for row in part.rows:
-        free = next_allowed_at(row["next_at"], settings) if settings else row["next_at"]
-        lines.append(f"{_key(row)}  one more starts {format_until(free, inspection.now)} at the soonest")
-    delayed = inspection.states.get("delayed", 0)
-    yield Section(
-        "throttle", f"{_pluralize(delayed, 'execution')} wait for their time", _with_remainder(lines, part)
-    )
-
-
-def _concurrency_groups(inspection: TriggerInspection) -> Iterator[Section]:
-    now = inspection.now
-    for row in inspection.lanes.rows:
-        lines = []
-        for one in row["holders"]:
-            on = f" on {one['worker']}" if one["state"] == "running" and one["worker"] else ""
-            lines.append(
-                f"holds  {one['id']}  {_owner_prefix(one, inspection)}{one['state']}{on}, since {_held_since(one, now)}"
-            )
-        lines += _remainder_line(row["taken"] - len(row["holders"]), "hold a slot")
-        for place, one in enumerate(row["line"], 1):
-            later = f", not before {format_until(one['run_at'], now)}" if one["run_at"] > now else ""
-            lines.append(
-                f"{place:>3}.   {one['id']}  {_owner_prefix(one, inspection)}"
-                f"came {format_ago(one['queue_at'], now)}{later}"
-            )
-        lines += _remainder_line(row["waiting"] - len(row["line"]), "wait in this line")
-        yield Section(
-            f"lane {_key(row)}", f"{row['taken']} of {_capacity(row)} taken, {row['waiting']} waiting", lines
+def _progress(row: Row, composite: Row | None, flow: Row) -> str:
+    """Describe what a buffer has, and what it still needs."""
+    if composite is not None:
+        return _composite_progress(row, composite)
+    if "batch" in flow:
+        size, limit = flow["batch"].get("max_size", 100), flow["batch"].get("max_bytes")
+        return f"{row['matches']:,} of {size:,} events, {row['bytes']:,} bytes" + (
+            f" of {limit:,}" if limit else ""
         )
-    yield from (
-        [Section("lanes", f"and {inspection.lanes.remaining:,} more")] if inspection.lanes.remaining else []
+    if "debounce" not in flow:
+        return ""
+    period, timeout = flow["debounce"]["period"], flow["debounce"].get("timeout")
+    if timeout and row["due_at"] is not None:
+        latest = row["opened_at"] + timedelta(seconds=durations.parse(timeout, "timeout"))
+        if row["due_at"] >= latest:
+            return f"{timeout} at most"
+    return f"{period} without an event"
+
+
+def _composite_progress(row: Row, composite: Row) -> str:
+    kind = trigger_definition.composite_kind(composite)
+    if kind == "threshold":
+        return f"{row['matches']:,} of {composite['threshold']['count']}"
+    if kind == "absence":
+        if composite["absence"].get("after") is not None:
+            return f"{_pluralize(row['matches'], 'event')} not answered yet"
+        last = (row["memory"] or {}).get("id")
+        reported = ", absence reported" if row["due_at"] is None else ""
+        return (f"last event {last}" if last else "no event since it was saved") + reported
+    counts = {int(number): count for number, count in row["parts"].items()}
+    names = [name for name, _ in trigger_definition.composite_parts(composite)]
+    return ", ".join(
+        f"✓ {name} {counts[number]:,}" if counts.get(number) else f"· {name} missing"
+        for number, name in enumerate(names)
     )
 
 
-def _cancellations(inspection: TriggerInspection, controls: Mapping[str, Any]) -> Iterator[Section]:
-    part = inspection.cancellations
-    if "cancel_on" in controls or part.count:
-        lines = [
-            f"event {row['event_id']}  {row['type']} {row['subject'] or ''}  rule {row['rule'] + 1}, "
-            f"waits until every event before it is routed"
-            for row in part.rows
-        ]
-        yield Section(
-            "cancel on",
-            f"{_pluralize(part.count, 'cancellation')} not carried out yet",
-            _with_remainder(lines, part),
-        )
+def _concurrency_group(row: Row, found: TriggerInspection) -> Section:
+    def line(place: Any, one: Row, since: datetime) -> Row:
+        other = one["trigger"] or one["function"]
+        return {
+            "PLACE": place,
+            "EXECUTION": one["id"],
+            "TRIGGER": "" if other == found.trigger["name"] else other,
+            "STATE": one["state"],
+            "WORKER": one["worker"] or "",
+            "SINCE": format_ago(since, found.now),
+            "NOT BEFORE": format_until(one["run_at"], found.now) if one["run_at"] > found.now else "",
+        }
+
+    rows = [line("slot", one, one["taken_at"]) for one in row["holders"]]
+    rows += [line(place, one, one["queue_at"]) for place, one in enumerate(row["line"], 1)]
+    capacity = "unlimited" if row["capacity"] >= UNLIMITED else f"{row['capacity']:,}"
+    summary = f"{row['taken']:,} of {capacity} slots taken, {row['waiting']:,} waiting"
+    return Section(f"concurrency {_key(row)}", summary, rows, row["taken"] + row["waiting"] - len(rows))
 
 
-def _executions(inspection: TriggerInspection) -> Iterator[Section]:
-    part, now = inspection.executions, inspection.now
-    title = "executions" if inspection.key is None else "executions, of all keys"
-    if not part.count:
-        yield Section(title, "none is open")
-        return
+def _executions(found: TriggerInspection, title: str) -> Section:
     words = {
         "running": "running",
         "ready": "ready",
         "waiting_for_slot": "waiting for a slot",
-        "delayed": "waiting for their time",
+        "delayed": "delayed",
     }
-    summary = ", ".join(
-        f"{inspection.states[name]:,} {word}" for name, word in words.items() if name in inspection.states
-    )
-    lines = []
-    for row in part.rows:
+    rows = []
+    for row in found.executions.rows:
         if row["state"] == "running":
-            asked = ", asked to end" if row["cancel_requested_at"] else ""
-            said = f"runs since {console.format_time(row['started_at'])} on {row['worker']}{asked}"
-        elif row["run_at"] > now:
-            said = f"starts {format_until(row['run_at'], now)} at the soonest"
+            state, time = "running", format_ago(row["started_at"], found.now)
+            state += ", cancel requested" if row["cancel_requested_at"] else ""
+        elif row["run_at"] > found.now:
+            state, time = "delayed", format_until(row["run_at"], found.now)
         else:
-            said = "waits for a slot" if row["waiting_for_slot"] else "is ready for a worker"
-        if row["expires_at"] is not None and row["state"] == "queued":
-            said += f", expires {format_until(row['expires_at'], now)}"
-        lines.append(f"{row['id']}  {said}")
-    yield Section(title, summary, _with_remainder(lines, part))
+            state, time = "waiting for a slot" if row["waiting_for_slot"] else "ready", ""
+        expires = row["expires_at"] if row["state"] == "queued" else None
+        rows.append(
+            {
+                "EXECUTION": row["id"],
+                "STATE": state,
+                "WORKER": row["worker"] or "",
+                "TIME": time,
+                "EXPIRES": "" if expires is None else format_until(expires, found.now),
+            }
+        )
+    counts = ", ".join(
+        f"{found.states[name]:,} {word}" for name, word in words.items() if name in found.states
+    )
+    return Section(title, counts if found.executions.count else "none open", rows, found.executions.remaining)
 
 
-def _capacity(row: Mapping[str, Any]) -> str:
-    return "any number" if row["capacity"] >= UNLIMITED else f"{row['capacity']:,}"
+def _free(row: Row, settings: Row | None, now: datetime) -> str:
+    return format_until(next_allowed_at(row["next_at"], settings) if settings else row["next_at"], now)
 
 
-def _owner_prefix(one: Mapping[str, Any], inspection: TriggerInspection) -> str:
-    """The trigger of an execution in a shared lane, when it is another one."""
-    other = one["trigger"] or one["function"]
-    return "" if other == inspection.trigger["name"] else f"{other}, "
-
-
-def _held_since(one: Mapping[str, Any], now: datetime) -> str:
-    return f"{console.format_time(one['taken_at'])} ({format_ago(one['taken_at'], now)})"
-
-
-def _key(row: Mapping[str, Any]) -> str:
+def _key(row: Row) -> str:
     return row["key"] or "(no key)"
-
-
-def _matches(row: Mapping[str, Any]) -> str:
-    return _pluralize(row["matches"], "match", "matches")
-
-
-def _due(row: Mapping[str, Any], now: datetime) -> str:
-    if row["due_at"] is None:
-        return "never by itself"
-    return format_until(row["due_at"], now)
-
-
-def _overdue(due: datetime | None, now: datetime) -> bool:
-    return due is not None and (now - due).total_seconds() > OVERDUE_SECONDS
-
-
-def _with_remainder(lines: Sequence[str], part: Page) -> list[str]:
-    return [*lines, *([f"… and {part.remaining:,} more"] if part.remaining else [])]
-
-
-def _remainder_line(count: int, what: str) -> list[str]:
-    return [f"… and {count:,} more {what}"] if count > 0 else []
 
 
 def _pluralize(number: int, one: str, many: str = "") -> str:

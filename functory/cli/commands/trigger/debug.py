@@ -42,13 +42,12 @@ def debug(
         (f"   {row['state']}", console.STYLES.get(row["state"], "")),
         (f"   {row['note']}" if row["note"] else "", "dim"),
     )
+    out.styled((advice, "yellow"))
     for section in trigger_backlog.sections(found):
         out.title(section.title)
         out.styled((f"  {section.summary}", "dim"))
         for line in section.lines:
             out.styled((f"  {line}", ""))
-    out.styled(("", ""))
-    out.styled((advice, "yellow"))
 
 
 def _data(found: TriggerInspection) -> dict[str, Any]:

@@ -32,10 +32,12 @@ def look(world: World, key: str | None = None) -> TriggerInspection:
 
 
 def told(found: TriggerInspection) -> str:
-    return "\n".join(
-        "\n".join([section.title, section.summary, *section.lines])
+    lines = [
+        line
         for section in trigger_backlog.sections(found)
-    )
+        for line in (section.title, section.summary, *section.lines)
+    ]
+    return "\n".join(" ".join(line.split()) for line in lines)
 
 
 BY_CUSTOMER = {"key": "data.customer"}
@@ -74,7 +76,7 @@ def test_a_lane_tells_who_holds_it_and_who_comes_next(world: World) -> None:
     assert found.states == {"running": 1, "ready": 1, "waiting_for_slot": 2}
     said = trigger_backlog.advice(found, workers=1, embedded=True)
     assert first.row["id"] in said
-    assert f"holds  {first.row['id']}  running on worker" in told(found)
+    assert f"slot {first.row['id']} running worker" in told(found)
 
 
 def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:
@@ -82,7 +84,7 @@ def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:
     emitted(world, "ada", "ada", "ada")
     found = look(world)
     assert found.states == {"ready": 1, "delayed": 2}
-    assert "ada  one more starts in 30 s at the soonest" in told(found)
+    assert "ada in 30 s" in told(found)
     assert "the next start is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
     world.advance(31)
     assert look(world).throttle.count == 0
@@ -94,7 +96,7 @@ def test_a_rate_limit_tells_what_it_has_dropped_and_until_when(world: World) -> 
     found = look(world)
     assert (found.rate_limit.count, found.dropped) == (2, 2)
     assert found.suppressed == {"rate_limited": 2}
-    assert "ada  2 dropped, free in 60 s" in told(found)
+    assert "ada 2 in 60 s" in told(found)
     assert (look(world, key="bob").dropped, look(world, key="bob").rate_limit.count) == (0, 1)
 
 
@@ -105,7 +107,7 @@ def test_idempotency_tells_its_keys_the_newest_first(world: World) -> None:
     emitted(world, "bob")
     found = look(world)
     assert [row["key"] for row in found.once.rows] == ["bob", "ada"]
-    assert f"ada  ran for event {first}, free in 59 min" in told(found)
+    assert f"ada {first} in 59 min" in told(found)
     world.advance(3600)
     assert look(world).once.count == 0
 
@@ -132,7 +134,7 @@ def test_a_shared_lane_tells_of_the_other_triggers_in_it(world: World) -> None:
     [lane] = look(world).lanes.rows
     assert [one["trigger"] for one in lane["holders"]] == ["other"]
     assert [one["trigger"] for one in lane["line"]] == ["reorder"]
-    assert "other, " in told(look(world))
+    assert " other queued" in told(look(world))
 
 
 def test_many_keys_are_counted_and_the_first_are_told(world: World) -> None:
@@ -160,16 +162,16 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
     emitted(world, "ada", "ada", "bob")
     found = look(world)
     assert (found.matches, found.buckets.count) == (3, 2)
-    assert "ada  2 matches since" in told(found)
-    assert "due in 10 s: unless another event comes (quiet for 10s)" in told(found)
+    assert "ada 2 " in told(found)
+    assert "in 10 s 10s without an event" in told(found)
     assert "the next decision is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
     world.advance(9)
     emitted(world, "ada")
-    assert "due in 6 s: the most that is waited, 15s" in told(look(world, key="ada"))
+    assert "in 6 s 15s at most" in told(look(world, key="ada"))
     assert look(world, key="bob").matches == 1
     world.advance(30)
     late = look(world)
-    assert "should have been decided" in trigger_backlog.advice(late, workers=1, embedded=True)
+    assert "was due" in trigger_backlog.advice(late, workers=1, embedded=True)
     while world.turn.run_once():
         pass
     after = look(world)
@@ -180,8 +182,8 @@ def test_a_batch_tells_how_full_it_is(world: World) -> None:
     saved(world, {"batch": {"max_size": 3, "timeout": "60s"}})
     emitted(world, "ada", "bob")
     said = told(look(world))
-    assert "(no key)  2 of 3 events" in said
-    assert "due in 60 s or when it is full" in said
+    assert "in 60 s 2 of 3 events" in said
+    assert "(no key) 2 " in said
 
 
 def test_a_composite_tells_what_is_there_and_what_is_missing(world: World) -> None:
@@ -198,9 +200,9 @@ def test_a_composite_tells_what_is_there_and_what_is_missing(world: World) -> No
     found = look(world, key="17")
     assert (found.matches, found.buckets.count) == (3, 1)
     said = told(found)
-    assert "✓ paid  2" in said
-    assert "· packed  missing" in said
-    assert "✓ signed  1" in said
+    assert "✓ paid 2" in said
+    assert "· packed missing" in said
+    assert "✓ signed 1" in said
     assert look(world, key="18").buckets.count == 0
 
 
@@ -213,4 +215,4 @@ def test_a_silence_tells_since_when_nothing_has_come(world: World) -> None:
     world.advance(1)
     while world.turn.run_once():
         pass
-    assert "the last event is " in told(look(world))
+    assert "last event " in told(look(world))
