@@ -1,4 +1,4 @@
-"""The audit: what operators did, in the transaction of the deed."""
+"""The audit log: actions of operators, written in the same transaction as the action."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functory.engine.database.transaction import Tx
 
 
 def append(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, Any] | None = None) -> None:
-    """Write one line of the audit."""
+    """Append one audit entry."""
     tx.insert(
         audit,
         [
@@ -30,6 +30,6 @@ def append(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, An
 
 
 def recent(database: Database, limit: int = 50) -> list[dict[str, Any]]:
-    """The newest lines, at most ``limit``."""
+    """The newest entries, at most ``limit``."""
     with database.read() as tx:
         return tx.rows(sa.select(audit).order_by(audit.c.id.desc()).limit(limit))

@@ -1,8 +1,7 @@
-"""Time, randomness and identifiers come in through here, so that a simulation can own them.
+"""Clocks and identifiers, passed to every service so that a simulation can control them.
 
-Nothing else in the project calls ``datetime.now`` or puts ``now()`` into SQL: every service takes
-a ``Clock`` and an ``Ids``. On PostgreSQL the clock follows the *database's* clock, because leases
-that are compared with the clocks of several machines would drift apart.
+Nothing else in the project calls ``datetime.now`` or puts ``now()`` into SQL. On PostgreSQL the clock follows the
+*database's* clock, because leases compared with the clocks of several machines would be judged differently.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ class SystemClock:
 class ServerClock:
     """The clock of a database server, seen from here.
 
-    ``ask`` returns a pair: the local monotonic time and the server's time of one moment. The
-    offset between the two is measured once and again after ``refresh`` seconds, so that a step of the
-    local wall clock has no effect.
+    ``ask`` returns the local monotonic time and the server's time of the same instant. The offset between the two is
+    measured at first use and again after ``refresh`` seconds, so that a step of the local wall clock has no effect.
     """
 
     def __init__(self, ask: Callable[[], tuple[float, datetime]], refresh: float = 30.0) -> None:
@@ -61,13 +59,13 @@ class ServerClock:
         return time.monotonic()
 
     def cached_now(self) -> datetime:
-        """The same without asking the server again, however long ago it was asked."""
+        """The same from the last measurement, however old it is."""
         anchor = self._anchor
         return self.now() if anchor is None else anchor[1] + timedelta(seconds=time.monotonic() - anchor[0])
 
     def _measure(self, stale: tuple[float, datetime] | None) -> tuple[float, datetime]:
-        # One thread asks. The others go on with the last answer; before the first one they wait for it, for this
-        # machine's own clock may be hours off.
+        # One thread measures. The others use the last answer; before the first answer they wait, for this machine's own
+        # clock may be hours off.
         if not self._lock.acquire(blocking=stale is None):
             assert stale is not None
             return stale
@@ -85,7 +83,7 @@ class ServerClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is advanced; for tests and simulations."""
+    """A clock that changes only when it is advanced; for tests and simulations."""
 
     def __init__(self, start: datetime | None = None) -> None:
         self._now = start or datetime(2026, 1, 1, tzinfo=UTC)
@@ -101,7 +99,7 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
 
     def set(self, now: datetime) -> None:
-        """Put the clock to ``now``."""
+        """Set the clock to ``now``."""
         self._now = now
 
 
@@ -111,9 +109,9 @@ def new_id() -> str:
 
 
 class ServerIds:
-    """UUIDv7 by the clock of a database server: where a machine's own clock is wrong, its ids are not.
+    """UUIDv7 generator that uses the clock of a database server, so that a wrong clock of this machine does no harm.
 
-    Each is higher than the ones before it of this process. The twelve bits behind the milliseconds are their
+    Ids of one process only grow. The twelve bits behind the milliseconds are their
     fraction (RFC 9562 section 6.2, method 3), so that ids of several processes have the order of their times too.
     """
 
@@ -124,15 +122,15 @@ class ServerIds:
 
     def __call__(self) -> str:
         microseconds = (self._clock.cached_now() - _EPOCH) // timedelta(microseconds=1)
-        moment = microseconds // 1000 << 12 | microseconds % 1000 * 4096 // 1000
+        timestamp = microseconds // 1000 << 12 | microseconds % 1000 * 4096 // 1000
         with self._lock:
-            self._last = moment = max(moment, self._last + 1)
+            self._last = timestamp = max(timestamp, self._last + 1)
         random = int.from_bytes(os.urandom(8)) >> 2
-        number = moment >> 12 << 80 | 7 << 76 | (moment & 0xFFF) << 64 | 2 << 62 | random
+        number = timestamp >> 12 << 80 | 7 << 76 | (timestamp & 0xFFF) << 64 | 2 << 62 | random
         return str(uuids.UUID(int=number))
 
 
 def lowest_id(at: datetime) -> str:
-    """The lowest UUIDv7 of a moment: what was made before it has a lower id, by the clock that made it."""
+    """The lowest UUIDv7 of a time: every id made before it, by the same clock, is lower."""
     milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
     return str(uuids.UUID(int=(milliseconds << 80) | (7 << 76) | (2 << 62)))

@@ -1,21 +1,18 @@
 """Connections and transactions on PostgreSQL and SQLite.
 
-``with database.write() as tx`` is one transaction: it commits at the end, or nothing happened.
-What it signalled (``tx.wake("events")``) reaches waiting roles after the commit. The differences of
-the two dialects stay in here and in ``functory.engine.database.migrations``:
+``with database.write() as tx`` is one transaction: it commits at the end, or rolls back on an error. Its wake-ups
+(``tx.wake("events")``) reach waiting roles after the commit. The differences of the two dialects stay in this room:
 
-- SQLite: WAL, and ``BEGIN IMMEDIATE`` for every writing transaction. A deferred transaction that
-  upgrades to a write fails at once despite any busy timeout (sqlite.org/lang_transaction.html).
-- PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed (SQLAlchemy leaves it
-  out for SQLite, where one writes at a time), and a coalesced
-  ``NOTIFY`` as wake-up, sent outside the transaction because commits with NOTIFY are serialised.
+- SQLite: see :mod:`functory.engine.database.sqlite_connections`.
+- PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed (SQLAlchemy leaves it out for SQLite,
+  which has one writer at a time), and a coalesced ``NOTIFY`` as wake-up, sent outside the transaction because commits
+  with NOTIFY are serialised.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import threading
 import time
 import weakref
@@ -27,29 +24,23 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import Connection, Engine, RootTransaction, make_url
-from sqlalchemy.exc import DBAPIError
 
 from functory.engine.database import clock as clocks
+from functory.engine.database import sqlite_connections
 from functory.engine.database.driver_errors import DriverErrorTranslation, is_deadlock, unknown_commit_outcome
 from functory.engine.database.notifications import Notifier, WakeupListener
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
 from functory.engine.errors import Unavailable
 
-# SQLite: how long another process's transaction is waited for.
-BUSY_MILLISECONDS = 30_000
-# SQLite: a new file that is locked while it is opened is tried again after this.
-SWITCH_SECONDS = 0.02
-# SQLite: statements that a connection keeps prepared. The engine has some 200; the driver's own 128 are not enough.
-PREPARED = 512
-# Transactions of one process that share a commit, at the most.
+# Transactions of one process that share a commit at most.
 MAX_GROUP_SIZE = 64
-# PostgreSQL ends one of two transactions that wait for each other; it is tried again this often.
+# PostgreSQL ends one of two transactions that wait for each other. It is tried again this many times.
 DEADLOCK_TRIES = 3
-# PostgreSQL ends the session of a process that says nothing inside a transaction for this long: one that was stopped,
-# or whose machine is gone, would keep its rows locked, and nobody could recover what it ran.
+# PostgreSQL ends a session that is idle inside a transaction for this long. A process that was stopped, or whose
+# machine is gone, would otherwise keep its rows locked, and no other process could recover its executions.
 IDLE_SECONDS = 30.0
-# PostgreSQL's clock is asked again when the answer took longer, this often.
+# PostgreSQL's clock is read again when the answer took longer, at most this many times.
 CLOCK_SECONDS = 0.1
 CLOCK_TRIES = 5
 
@@ -113,7 +104,7 @@ class Database:
         return Path(name) if self.dialect == "sqlite" and name and name != ":memory:" else None
 
     def connection_parameters(self) -> dict[str, Any]:
-        """What the driver connects with, for another program. Holds the password: never print it."""
+        """The driver's connection parameters, for another program. They contain the password: never print them."""
         given = self._url.translate_connect_args(username="user", database="dbname")
         return {**given, **self._url.query}
 
@@ -127,8 +118,8 @@ class Database:
         return self._engine
 
     def after_fork(self) -> None:
-        """Begin anew in a forked child: two processes on one socket read each other's rows, and a lock
-        that another thread of the parent held at that moment would stay locked for ever."""
+        """Drop connections and locks in a forked child. Two processes on one socket read each other's rows, and a lock
+        that another thread of the parent held during the fork would stay locked for ever."""
         if self._engine is not None:
             # Never collected: closing them here would end the parent's sessions and file locks.
             _inherited.append(self._engine)
@@ -150,7 +141,8 @@ class Database:
     def write(self) -> Iterator[Tx]:
         """A writing transaction. Raises :class:`Unavailable` when the database cannot be used.
 
-        Where the connection is lost in the middle of the commit, that error says so: it may have been carried out.
+        When the connection is lost during the commit, it raises :class:`functory.engine.errors.Uncertain`: the commit
+        may have succeeded.
         """
         # The clock may ask the server: before the transaction, so that it never waits inside one.
         with self._driver_errors:
@@ -176,10 +168,9 @@ class Database:
     def group_commit(self, work: Callable[[Tx], T]) -> T:
         """Run ``work`` in a transaction that it may share with the other threads of this process.
 
-        A commit costs a disk sync; threads that arrive while one is committing queue up, and the next
-        one to get the turn carries out all of them under one commit (group commit). Each has a
-        savepoint of its own: what one raises undoes only its own writes, and is raised in its thread.
-        Returns what ``work`` returned, once it is durable.
+        A commit costs a disk sync. Threads that arrive during a commit queue up, and the next one runs the work of
+        all of them under one commit (group commit). Each has a savepoint of its own: an error undoes only its own
+        writes and is raised in its own thread. Returns the result of ``work`` once it is durable.
         """
         ticket = _GroupedWork(work)
         with self._grouped_work_lock:
@@ -202,7 +193,7 @@ class Database:
         try:
             self._run_in_one_transaction(tickets)
             for _ in range(DEADLOCK_TRIES):
-                # Two processes that lock the same rows in another order: one by one, orders cannot cross.
+                # Two processes locked the same rows in different orders. One by one, the orders cannot cross.
                 for ticket in tickets:
                     if is_deadlock(ticket.error):
                         ticket.error = None
@@ -212,7 +203,7 @@ class Database:
                 ticket.done = True
 
     def _run_in_one_transaction(self, tickets: Sequence[_GroupedWork]) -> None:
-        """Do the work of ``tickets`` in one transaction; each ends with its result or its error."""
+        """Run the work of ``tickets`` in one transaction; each ends with its result or its error."""
         if not tickets:
             return
         try:
@@ -234,7 +225,7 @@ class Database:
                         ticket.error = error
                         tx.topics = topics
         except BaseException as error:
-            # Nothing was committed: nobody's work is done.
+            # Nothing was committed: no work is done.
             for ticket in tickets:
                 ticket.error = ticket.error or error
             if not isinstance(error, Exception):
@@ -257,11 +248,11 @@ class Database:
         """A bare connection, for migrations. Raises :class:`Unavailable`."""
         with self._driver_errors, self._connected(write=write) as connection:
             if self.dialect == "sqlite":
-                hooks.listen(connection, "begin", _begin_sqlite)
+                hooks.listen(connection, "begin", sqlite_connections.begin)
             yield connection
 
     def listen_for_wakeups(self) -> None:
-        """Start to hear the wake-ups of other processes; until :meth:`close`."""
+        """Start to receive the wake-ups of other processes, until :meth:`close`."""
         if self._listener is None and self._url.database not in (None, "", ":memory:"):
             self._listener = WakeupListener(self)
             self._listener.start()
@@ -295,7 +286,7 @@ class Database:
         # By hand and not by a hook of the pool: with one, SQLAlchemy takes twice as long for every statement.
         transaction = connection.begin()
         if self.dialect == "sqlite":
-            _begin_sqlite(connection)
+            sqlite_connections.begin(connection)
         return transaction
 
     def _after_commit(self, tx: Tx) -> None:
@@ -309,15 +300,15 @@ class Database:
                 notifier.send(tx.topics)
 
     def _ids(self) -> Callable[[], str]:
-        """Ids by the clock that everything else goes by."""
+        """A generator of ids that uses the same clock as all timestamps."""
         clock = self.clock
         return clocks.ServerIds(clock) if isinstance(clock, clocks.ServerClock) else clocks.new_id
 
     def _server_time(self) -> tuple[float, datetime]:
-        """One moment on both clocks. The connection is made before: its time would be the error.
+        """The same instant on the local monotonic clock and on the server's clock.
 
-        So would half of a round trip in which the server stood still. Then it is asked again, for a clock that is
-        seconds ahead lets the reaper take leases for lost that are not.
+        The connection is opened before, so that its time adds no error. The error is at most half of the round trip,
+        so slow answers are measured again: a clock that is seconds ahead makes the reaper take live leases for lost.
         """
         with self.engine.connect() as connection:
             connection.execute(sa.select(sa.literal(1)))
@@ -341,7 +332,7 @@ class Database:
 
     def _create_engine(self) -> Engine:
         if self.dialect == "postgresql":
-            # Parameters hold inputs and results: they do not belong into the text of an error.
+            # Parameters contain inputs and results, which must not appear in error messages.
             engine = sa.create_engine(
                 self._url,
                 pool_size=self._pool_size,
@@ -356,9 +347,9 @@ class Database:
         memory = self._url.database in (None, "", ":memory:")
         options: dict[str, Any] = {
             "connect_args": {
-                "timeout": BUSY_MILLISECONDS / 1000,
+                "timeout": sqlite_connections.BUSY_MILLISECONDS / 1000,
                 "check_same_thread": False,
-                "cached_statements": PREPARED,
+                "cached_statements": sqlite_connections.PREPARED_STATEMENTS,
             }
         }
         if memory:
@@ -366,7 +357,7 @@ class Database:
         else:
             options |= {"pool_size": self._pool_size, "max_overflow": self._pool_size * 4}
         engine = sa.create_engine(self._url, hide_parameters=True, **options)
-        hooks.listen(engine, "connect", _prepare_sqlite)
+        hooks.listen(engine, "connect", sqlite_connections.prepare)
         return engine
 
 
@@ -382,49 +373,9 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
-    # Transactions are begun by _begin_sqlite; the driver must not begin its own.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    _enable_wal(cursor)
-    # FULL: a committed transaction survives a power cut, as the promise says.
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
-    cursor.close()
-
-
-def _enable_wal(cursor: sqlite3.Cursor) -> None:
-    """Switch to the write-ahead log. For a file that another process writes to or switches just now, SQLite does not
-    wait as it does for every other statement."""
-    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            # The lower byte is the code, the rest says more of it (sqlite.org/rescode.html).
-            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > deadline:
-                raise
-            time.sleep(SWITCH_SECONDS)
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    write = connection.get_execution_options().get("functory_write", False)
-    driver: Any = connection.connection.driver_connection
-    statement = "BEGIN IMMEDIATE" if write else "BEGIN"
-    try:
-        driver.execute(statement)
-    except sqlite3.Error as error:
-        raise DBAPIError.instance(
-            statement, None, error, sqlite3.Error, dialect=connection.dialect
-        ) from error
-
-
 def _roll_back_failed_commit(connection: Connection) -> None:
-    """End a transaction whose commit failed. SQLAlchemy takes it for ended, and it may be open still (SQLite's is when
-    the disk is full): its locks must not go into the pool."""
+    """End a transaction whose commit failed. SQLAlchemy regards it as ended, but it may still be open (SQLite's is when
+    the disk is full), and its locks must not go into the pool."""
     with contextlib.suppress(Exception):
         raw: Any = connection.connection.dbapi_connection
         raw.rollback()

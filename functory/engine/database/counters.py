@@ -1,7 +1,7 @@
-"""Named numbers that only grow: registries bump one in the transaction of each change.
+"""Named counters that only grow: a registry increments its counter in the transaction of each change.
 
-Taking the number locks its row, so that changes of one registry follow one after the other, and a
-reader who sees an unchanged number knows that nothing changed.
+The increment locks the row, so that changes of one registry happen one after the other. An unchanged counter means
+that nothing changed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TRIGGERS = "triggers"
 SOURCES = "sources"
 
 
-# Asked by every round of every role: built once.
+# For every round of every role: built once.
 _VALUE = sa.select(counter.c.value).where(counter.c.name == sa.bindparam("name"))
 
 
 def bump(tx: Tx, name: str) -> int:
-    """Raise the counter and hold its row until the commit. Returns the new value."""
+    """Increment the counter and lock its row until the commit. Returns the new value."""
     statement = (
         sa.update(counter)
         .where(counter.c.name == name)

@@ -1,4 +1,4 @@
-"""What a driver says when something is wrong, in the engine's words."""
+"""Translation of database driver errors into the errors of the engine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from functory.engine.errors import FunctoryError, Invalid, Unavailable, Uncertain
 
-# PostgreSQL's classes of errors (manual, appendix A) that end a connection: a server that goes down or crashes (57P),
-# and the connection itself (08x).
+# Classes of PostgreSQL errors (manual, appendix A) that end a connection: server shutdown or crash (57P) and connection
+# failure (08x).
 _CUT_OFF = frozenset({"57P", "080"})
 
 
 class DriverErrorTranslation:
-    """A context in which a driver's word for "cannot be used now" becomes :class:`Unavailable`, and its word for "no
-    such value" (a NUL or a lone surrogate in a key, a number beyond 64 bits) :class:`Invalid`.
+    """A context that translates driver errors: a database that cannot be used becomes :class:`Unavailable`, and a value
+    that it cannot store (a NUL or a lone surrogate in a key, a number beyond 64 bits) becomes :class:`Invalid`.
 
-    Stateless, so that one serves all transactions of a database: every statement of the engine runs in one.
+    Stateless, so that one object serves all transactions of a database.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,7 +41,7 @@ class DriverErrorTranslation:
 
 
 def translate_driver_error(name: str, error: BaseException) -> FunctoryError | None:
-    """What the engine says instead of ``error``; None for what it has no other word for."""
+    """The engine's error for a driver's ``error``; None when there is no translation."""
     if isinstance(error, PoolTimeout):
         return Unavailable(
             f"no free connection to {name}",
@@ -65,7 +65,7 @@ def translate_driver_error(name: str, error: BaseException) -> FunctoryError | N
 
 
 def unknown_commit_outcome(name: str, error: BaseException) -> Uncertain | None:
-    """What is said of a failed commit when nobody can know whether it was carried out: the server gave no answer."""
+    """The error for a commit without an answer from the server; None when the commit certainly failed."""
     if not isinstance(error, OperationalError | InterfaceError):
         return None
     state = getattr(error.orig, "sqlstate", None) or ""

@@ -1,8 +1,8 @@
-"""Bring a database to the schema of this code, with Alembic; and say which code may work on which schema.
+"""Migrations of the database to the schema of this code, with Alembic, and the rule which code works on which schema.
 
-A schema is first extended, and made smaller only in a later release (expand, then contract): code of the release before
-goes on working on it, so that a deployment is upgraded while it runs. Written down with the schema is the oldest code
-that can. Code that is older than its schema asks for that; code that is newer needs the upgrade.
+A schema is extended in one release and reduced in a later one (expand, then contract). Code of the release before keeps
+working on it, so that a deployment is upgraded while it runs. The database stores the oldest code that works on its
+schema. Code that is older than the schema checks that mark; code that is newer needs the upgrade.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from functory.engine.errors import Conflict, Unavailable
 
 log = structlog.get_logger("functory.migrate")
 
-# The newest revision; looked at before Alembic is imported, which costs more than the check.
+# The newest revision; compared before Alembic is imported, because the import costs more than the check.
 HEAD = "0007"
 
-# The oldest schema whose code works on this one as well: it is raised by a revision that takes something away, or
-# that wants something which older code does not write.
+# The oldest schema whose code works on this one as well. A revision raises it when it removes or renames something, or
+# when it needs something that older code does not write. 0007 renames tables: all roles are stopped for it.
 OLDEST_COMPATIBLE = "0007"
-# Where that is written down for code that does not know this schema; the name ends with the schema it speaks of.
+# Counter that stores it for code that does not know this schema; the name ends with the schema.
 _OLDEST_COMPATIBLE_KEY = "oldest code for schema "
 
-# A revision that PostgreSQL ended because it and a role waited for each other is tried again so often, after a pause.
+# Tries of a revision that PostgreSQL ends because of a deadlock with a role, and the pause (seconds) between them.
 DEADLOCK_TRIES = 20
 DEADLOCK_PAUSE = 0.5
 
-# PostgreSQL: one migration at a time, whoever else starts (an arbitrary, fixed number).
+# PostgreSQL: key of the advisory lock for one migration at a time (an arbitrary, fixed number).
 _LOCK = 7_402_026
-# Alembic keeps what it works on in globals of its modules: one migration at a time in this process, too.
+# Alembic keeps its state in globals of its modules: one migration at a time in this process, too.
 _one_at_a_time = threading.Lock()
 
 
@@ -51,7 +51,7 @@ def current(database: Database) -> str | None:
 
 
 def upgrade(database: Database, revision: str = "head") -> str:
-    """Migrate up to ``revision``. Returns the revision that is reached. Safe to run from many processes."""
+    """Migrate up to ``revision``. Returns the revision reached. Safe to run from many processes at once."""
     if revision == "head":
         found = current(database)
         if found == HEAD and _oldest_compatible(database, HEAD) is not None:
@@ -64,10 +64,10 @@ def upgrade(database: Database, revision: str = "head") -> str:
             _run(database, "upgrade", revision)
             break
         except Unavailable as error:
-            # A revision takes tables that roles at work take in another order. What was reached before it stays.
+            # Running roles lock tables in another order than a revision. Completed revisions stay.
             if not is_deadlock(error) or tried == DEADLOCK_TRIES:
                 raise
-            log.info("a revision is tried again: roles at work were in its way", tried=tried)
+            log.info("revision deadlocked with running roles, retrying", tries=tried)
             time.sleep(DEADLOCK_PAUSE)
     return current(database) or ""
 
@@ -79,7 +79,7 @@ def downgrade(database: Database, revision: str) -> str:
 
 
 def check(database: Database) -> None:
-    """Refuse a database on which this code cannot work. Raises :class:`Conflict`."""
+    """Refuse a database whose schema does not fit this code. Raises :class:`Conflict`."""
     found = current(database)
     if found == HEAD:
         return
@@ -97,11 +97,11 @@ def check(database: Database) -> None:
             + (f", and that one needs a version that knows {since:04}" if since else ""),
             "install the version of Functory that made it, or a newer one",
         )
-    log.info("the schema is newer than this version, and works with it", schema=found, known=HEAD)
+    log.info("schema is newer than this version and compatible", schema=found, known=HEAD)
 
 
 def is_compatible(database: Database) -> bool:
-    """Whether this code can work on the database's schema."""
+    """True when this code works on the database's schema."""
     try:
         check(database)
     except Conflict:
@@ -110,7 +110,7 @@ def is_compatible(database: Database) -> bool:
 
 
 def _oldest_compatible(database: Database, revision: str) -> int | None:
-    """The oldest code that works on schema ``revision``, by the schema that it was made for; None when nobody said."""
+    """The oldest code that works on schema ``revision``, as the number of its own schema; None when not stored."""
     with database.connection() as connection:
         return connection.execute(
             sa.select(counter.c.value).where(counter.c.name == f"{_OLDEST_COMPATIBLE_KEY}{revision}")
@@ -118,7 +118,7 @@ def _oldest_compatible(database: Database, revision: str) -> int | None:
 
 
 def _record_compatibility(connection: Connection) -> None:
-    """Write down which code works on the schema that was reached. One of a downgrade is for its own code only."""
+    """Store the oldest code for the schema reached. After a downgrade only the code of that schema works on it."""
     found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
     if found is None:
         return
@@ -151,8 +151,8 @@ def _run(database: Database, verb: str, revision: str) -> None:
             )
             connection.commit()
         else:
-            # One writing transaction around all revisions is the lock: whoever comes second finds it done. Begun here,
-            # for Alembic would end its own after each revision, and another process would do the next one first.
+            # One writing transaction around all revisions is the lock: a second process waits and finds all done. It
+            # begins here, for Alembic would commit after each revision and let another process in between.
             connection.begin()
         try:
             getattr(command, verb)(config, revision)

@@ -1,6 +1,6 @@
-"""What carries wake-ups between processes: ``NOTIFY``/``LISTEN`` (PostgreSQL), the file's version (SQLite).
+"""Wake-ups between processes: LISTEN/NOTIFY on PostgreSQL, polling of ``data_version`` on SQLite.
 
-``engine.database.connection`` starts both; what is lost here costs one poll interval (see ``engine.database.wakeups``).
+``functory.engine.database.connection`` starts both. A lost notification delays work by at most one poll interval.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from functory.engine.database.connection import Database
 
 CHANNEL = "functory_wakeup"
-# SQLite: how often another process's commits are looked for. The promise is 200 ms.
+# SQLite: interval (seconds) of polling for commits of other processes. The promise is 200 ms.
 DATA_VERSION_POLL_SECONDS = 0.05
-# How much longer roles may wait while wake-ups of other processes are heard. A version of the file cannot be missed, a
-# NOTIFY can: its sender may have lost its connection.
+# Factor of the poll interval of roles while wake-ups of other processes arrive. A change of the file version cannot be
+# missed; a NOTIFY can, when its sender has lost its connection.
 SQLITE_POLL_MULTIPLIER, POSTGRES_POLL_MULTIPLIER = 10.0, 4.0
-# PostgreSQL: at most one NOTIFY in this time from one process.
+# PostgreSQL: minimum time (seconds) between two NOTIFY of one process.
 NOTIFY_SECONDS = 0.003
 
 
 class Notifier:
-    """Sends ``NOTIFY`` off the write path, at most once in a few milliseconds."""
+    """Sends ``NOTIFY`` from a thread of its own, at most once in a few milliseconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,7 +47,7 @@ class Notifier:
             self._condition.notify()
 
     def stop(self) -> None:
-        """Send what is waiting, then end."""
+        """Send pending topics, then end."""
         with self._condition:
             self._stopping = True
             self._condition.notify()
@@ -80,7 +80,7 @@ class Notifier:
 
 
 class WakeupListener(threading.Thread):
-    """Hears other processes: ``LISTEN`` on PostgreSQL, the file's ``data_version`` on SQLite."""
+    """Receives wake-ups of other processes: ``LISTEN`` on PostgreSQL, ``data_version`` of the file on SQLite."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(name="functory-wakeup", daemon=True)
@@ -100,7 +100,7 @@ class WakeupListener(threading.Thread):
                     else:
                         self._poll_data_version(connection)
             except Exception:
-                # Whatever the driver raises, without wake-ups everything waits for its poll interval.
+                # After any driver error, roles fall back to their own poll interval.
                 self._database.wakeup.poll_multiplier = 1.0
                 self._database.wakeup.signal(TOPICS)
                 self._ended.wait(1.0)
@@ -112,7 +112,7 @@ class WakeupListener(threading.Thread):
         try:
             raw.execute(f"LISTEN {CHANNEL}")
             self._database.wakeup.poll_multiplier = POSTGRES_POLL_MULTIPLIER
-            # Not select(): it refuses file numbers from 1024 on.
+            # Not select(): it refuses file descriptors from 1024 on.
             readable = select.poll()
             readable.register(raw.fileno(), select.POLLIN)
             while not self._ended.is_set():

@@ -1,9 +1,9 @@
-"""Spans and log lines by the week, on PostgreSQL: the bulk of a database goes away by dropping a table.
+"""Weekly partitions of spans and log lines on PostgreSQL: pruning drops a table instead of deleting rows.
 
 Tables ``span`` and ``log`` are partitioned by the execution's id, a UUIDv7, which begins with its time. A week is a
-partition (``log_20260302``, named by its Monday); what was there before them is ``log_before``, and ``log_rest`` takes
-what none of the others does, so that an insert never fails. The scheduler makes the coming weeks ahead. SQLite has no
-partitions; everything here does nothing there.
+partition (``log_20260302``, named by its Monday). ``log_before`` has the rows from before the first week, and
+``log_rest`` takes rows that fit no other partition, so that an insert never fails. The scheduler creates the coming
+weeks ahead. SQLite has no partitions; the functions of this module do nothing there.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from functory.engine.database.connection import Database, Tx
 
 PARTITIONED_TABLES = ("span", "log")
 WEEK = timedelta(days=7)
-# The weeks that are made ahead: a scheduler that is away for so long costs nothing but a larger rest.
+# Weeks created ahead. A scheduler that is away for longer only makes ``rest`` larger.
 AHEAD = 4
-# A partition is made or dropped under a lock that everybody who writes waits for: it is not waited for long.
+# Creating and dropping a partition takes a lock that all writers wait for, so the wait for that lock is short.
 LOCK_MILLISECONDS = 2000
-# Rows in the rest that are moved into their own week at most in one go; more stay where they are.
+# Most rows that are moved from ``rest`` into their own week; if there are more, they stay.
 MAX_MOVED_ROWS = 50_000
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition: ``first`` is the lowest id in it and ``end`` the lowest above it, None for none."""
+    """One partition: ``first`` is its lowest id and ``end`` the lowest id above it, None for no bound."""
 
     table: str
     name: str
@@ -40,7 +40,7 @@ class Partition:
 
 
 def week(at: datetime) -> datetime:
-    """The beginning of the week that ``at`` is in: Monday, midnight in UTC."""
+    """The start of the week of ``at``: Monday, midnight in UTC."""
     day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return day - timedelta(days=day.weekday())
 
@@ -61,7 +61,7 @@ def list_partitions(tx: Tx) -> list[Partition]:
 
 
 def create_missing(database: Database, ahead: int = AHEAD) -> list[str]:
-    """Make the partitions of this week and of ``ahead`` more where they are missing. Returns their names."""
+    """Create missing partitions of this week and the next ``ahead`` weeks. Returns their names."""
     if database.dialect != "postgresql":
         return []
     made: list[str] = []
@@ -79,7 +79,7 @@ def create_missing(database: Database, ahead: int = AHEAD) -> list[str]:
 
 
 def drop(tx: Tx, part: Partition) -> None:
-    """Drop a partition with all that is in it."""
+    """Drop a partition with all its rows."""
     _set_lock_timeout(tx)
     tx.execute(sa.text(f'DROP TABLE "{part.name}"'))
 
@@ -89,7 +89,7 @@ def _create(database: Database, table: str, start: datetime) -> list[str]:
     first, end = lowest_id(start), lowest_id(start + WEEK)
     with database.write() as tx:
         _set_lock_timeout(tx)
-        # One scheduler at a time: whoever comes second finds it made.
+        # One scheduler at a time: a second one finds the partition made.
         tx.execute(sa.text(f"LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"))
         if tx.scalar(sa.text("SELECT to_regclass(:name)"), {"name": name}) is not None:
             return []

@@ -1,7 +1,7 @@
-"""How far pruning has got, so that what is missing is not taken for lost.
+"""Prune watermarks: how far pruning has got, so that pruned rows are not taken for lost ones.
 
-Two moments stand in table ``counter``: trees that ended before the one are gone, and log lines of executions that
-ended before the other.
+Table ``counter`` has two of them: causal trees that ended before the first are deleted, and log lines of executions
+that ended before the second.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _WATERMARK = sa.select(counter.c.value).where(counter.c.name == sa.bindparam("wh
 
 
 def read(tx: Tx, what: str = TREES) -> datetime | None:
-    """What ended before this moment may have been pruned; None when nothing ever was."""
+    """The time before which ended trees may have been pruned; None when nothing was ever pruned."""
     value = tx.scalar(_WATERMARK, {"what": what})
     return None if value is None else datetime.fromtimestamp(int(value) / 1000, UTC)
 
 
 def advance(tx: Tx, what: str, cutoff: datetime) -> None:
-    """Write down how far pruning gets in this transaction; never back."""
+    """Raise the watermark to ``cutoff``; it never goes back."""
     value = int(cutoff.timestamp() * 1000) + 1
     tx.insert_new(counter, {"name": what, "value": value})
     tx.execute(sa.update(counter).where(counter.c.name == what, counter.c.value < value).values(value=value))
 
 
 def why_missing(tx: Tx, id_: str) -> str:
-    """Why an event or execution with this id is not there, as far as one can tell; empty when one cannot."""
+    """The reason why an event or execution with this id is missing; empty when it was not pruned."""
     until = read(tx)
     if until is None or id_ >= lowest_id(until):
         return ""

@@ -1,10 +1,9 @@
-"""Wake-ups: a hint that there may be work, never the work itself.
+"""Wake-up signals: a hint that there may be work, never the work itself.
 
-A role waits on a topic (one of ``TOPICS``) for at most its poll interval;
-whoever commits work signals the topic after the commit. A lost wake-up costs one poll interval.
+A role waits on a topic (one of ``TOPICS``) for at most its poll interval. A transaction signals its topics after the
+commit. A lost wake-up costs one poll interval.
 
-Three carriers: a condition variable for threads of one process, ``LISTEN``/``NOTIFY`` between
-processes on PostgreSQL, and the file's ``data_version`` between processes on SQLite.
+Threads of one process share a condition variable; :mod:`functory.engine.database.notifications` connects processes.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ class Wakeup:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._generation: dict[str, int] = dict.fromkeys(TOPICS, 0)
-        # How many times longer than its poll interval a role may wait: more than once only as long as other processes
-        # are heard as well (``functory.engine.database.notifications``).
+        # Factor of the poll interval of roles; above 1 only while wake-ups of other processes arrive
+        # (``functory.engine.database.notifications``).
         self.poll_multiplier = 1.0
 
     def signal(self, topics: Iterable[str]) -> None:
@@ -34,7 +33,7 @@ class Wakeup:
             self._condition.notify_all()
 
     def generation(self, topic: str) -> int:
-        """The topic's number now: read it *before* looking for work, pass it to :meth:`wait`."""
+        """The topic's number now. Read it *before* looking for work and pass it to :meth:`wait`."""
         return self._generation[topic]
 
     def wait(self, topic: str, seen: int, timeout: float) -> int:

@@ -1,8 +1,8 @@
 """The tables, for PostgreSQL and SQLite alike.
 
-Column names are the words of the docs; the migration scripts create what stands here. Hot queries
-(pending events, unpublished events, queued and running executions) have partial indexes, so that
-their cost follows the work that is open and not the history.
+Column names are the words of the docs. The migration scripts create these tables. Hot queries (pending events,
+unpublished events, queued and running executions) have partial indexes, so that their cost depends on open work and not
+on history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What columns hold: ids, moments, JSON, text from outside."""
+"""Column types: ids, timestamps, JSON, states, text from outside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Key(sa.Uuid[str]):
         usual = super().result_processor(dialect, coltype)
         if usual is None or (self.native_uuid and dialect.supports_native_uuid):
             return usual
-        # The usual one makes an object of each and a text of that, ten times as slow.
+        # The usual processor makes a UUID object and a text of it, which is ten times as slow.
         return _dashed
 
 
@@ -32,7 +32,7 @@ Id = Key(as_uuid=False)
 
 
 class Instant(TypeDecorator[datetime]):
-    """A moment in UTC, always aware in Python; ``timestamptz`` on PostgreSQL, text on SQLite."""
+    """A timestamp in UTC, always aware in Python; ``timestamptz`` on PostgreSQL, text on SQLite."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
@@ -53,7 +53,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value as text: the engine never looks inside it with SQL, and text keeps it exact.
+    """A JSON value as text: no query reads inside it, and text keeps it exact.
 
     None is stored as NULL, or with ``null`` as the JSON value ``null``.
     """
@@ -73,15 +73,15 @@ class Json(TypeDecorator[Any]):
 
 
 class State(sa.String):
-    """One of the ``words``: comparisons with them carry them in their text, not beside it.
+    """One of the ``words``. Comparisons put the word into the text of the statement instead of a parameter.
 
-    A partial index is only considered for what the text says. With a value beside it SQLite prepares the statement
-    anew each time (a poll takes four times as long), and PostgreSQL plans it anew. A word that is none of them, as
-    people may ask for, goes beside the text like every value from outside.
+    Databases use a partial index only for conditions in the text. With a parameter SQLite prepares the statement again
+    each time (a poll takes four times as long), and PostgreSQL plans it again. Any other word stays a parameter, like
+    every value from outside.
     """
 
     class Comparator(sa.String.Comparator[str]):
-        """Compares with words in the text."""
+        """Comparisons with words in the text of the statement."""
 
         def operate(self, op: Any, *other: Any, **kwargs: Any) -> Any:
             words: tuple[str, ...] = self.type.words  # type: ignore[attr-defined]
@@ -103,7 +103,7 @@ def _in_the_text(words: tuple[str, ...], given: Any) -> Any:
 
 
 class Words(TypeDecorator[str]):
-    """Text from outside. PostgreSQL cannot store NUL or lone surrogates, so both are made visible."""
+    """Text from outside. PostgreSQL cannot store NUL or lone surrogates, so both are stored as escapes."""
 
     impl = sa.Text
     cache_ok = True

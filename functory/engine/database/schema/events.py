@@ -1,4 +1,4 @@
-"""Events, what is to be published of them, and what each trigger made of each: its firing."""
+"""Tables of events, their outbox, and firings: the decision of each trigger about each event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ event = Table(
     Column("subject", Words),
     Column("time", Instant, nullable=False),
     Column("data", Json),
-    # Attributes of its envelope beyond ours (CloudEvents 1.0.2, 1.5), of an event that came from outside.
+    # Extension attributes of the envelope (CloudEvents 1.0.2, section 1.5) of an event from outside.
     Column("extensions", Json),
     Column("root_id", Id, nullable=False),
     Column("cause_execution_id", Id),
@@ -36,7 +36,7 @@ Index("ix_event_root_id", event.c.root_id)
 Index("ix_event_cause_execution_id", event.c.cause_execution_id)
 Index("ix_event_type", event.c.type, event.c.id)
 
-# What is not on the broker yet. A table of its own, so that publisher and router never lock the same rows.
+# Events that are not on the broker yet. A separate table, so that publisher and router never lock the same rows.
 outbox = Table(
     "outbox",
     metadata,

@@ -1,4 +1,4 @@
-"""Executions with their attempts, spans and logs, and what is to be undone of them."""
+"""Tables of executions, their attempts, spans and logs, and their compensations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ execution = Table(
     Column("depth", sa.Integer, nullable=False),
     Column("chain", Json, nullable=False),
     Column("idempotency_key", sa.String(255), unique=True),
-    # Which call of its parent a durable one is: another attempt of the parent finds it by this.
+    # Identifies a durable call within its parent: another attempt of the parent finds the execution by it.
     Column("step_key", sa.String(64)),
     Column("input", Json, nullable=False),
     Column("state", State(STATES), nullable=False),
@@ -38,7 +38,7 @@ execution = Table(
     Column("fence", sa.Integer, nullable=False, default=0),
     Column("priority", sa.Integer, nullable=False, default=0),
     Column("run_at", Instant, nullable=False),
-    # Its place among those of the same priority: run_at, moved by the seconds that its trigger's priority says.
+    # Its position among executions of the same priority: run_at, moved by the seconds of its trigger's priority.
     Column("queue_at", Instant),
     # Queued for slots of its concurrency groups (table slot): neither sent nor claimed before it has them all.
     Column("waiting_for_slot", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
@@ -61,7 +61,7 @@ execution = Table(
     UniqueConstraint("trigger_id", "event_id"),
 )
 partial("ix_execution_queued", execution, [execution.c.expires_at], "state = 'queued'")
-# What nobody has sent: by when it is due, and in the order in which it goes (functory.engine.executions.ready_queue).
+# Executions that were not sent yet: by due time, and in the order of functory.engine.executions.ready_queue.
 _UNSENT = "state = 'queued' AND NOT waiting_for_slot AND dispatched_at IS NULL"
 partial("ix_execution_due", execution, [execution.c.run_at], _UNSENT)
 partial(
@@ -82,10 +82,10 @@ partial(
     [execution.c.run_at],
     "waiting_for_slot AND state = 'queued'",
 )
-# What a trigger has open: singletons, overlap policies and cancel-on ask for it.
+# Open executions of a trigger: for singletons, overlap policies and cancel-on.
 partial("ix_execution_open_trigger", execution, [execution.c.trigger_id], "state IN ('queued', 'running')")
 partial("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")
-# A durable call is made once; one that did not succeed may be made again.
+# A durable call runs once; one that did not succeed may run again.
 Index(
     "uq_execution_step",
     execution.c.parent_id,
@@ -106,7 +106,7 @@ attempt = Table(
     Column("number", sa.Integer, nullable=False),
     Column("worker_id", Words, nullable=False),
     Column("isolation", sa.String(16)),
-    # How it was confined: version's hash, environment, grants, limits.
+    # Confinement of the attempt: version's hash, environment, grants, limits.
     Column("sandbox", Json),
     Column("started_at", Instant, nullable=False),
     Column("ended_at", Instant),
@@ -117,7 +117,7 @@ attempt = Table(
     Column("error", Json),
     Column("duration_seconds", sa.Float),
     Column("waited_seconds", sa.Float),
-    # From its dispatch to its claim: what the dispatcher's patience is measured by.
+    # Seconds from dispatch to claim; the redispatch delay is derived from it.
     Column("queued_seconds", sa.Float),
 )
 

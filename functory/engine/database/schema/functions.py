@@ -44,15 +44,15 @@ function_version = Table(
     Column("output_patterns", Json, nullable=False),
     Column("limits", Json, nullable=False),
     Column("warnings", Json, nullable=False),
-    # Packages that it needs beyond its imports, what it asks to be granted, whether its runner stays warm.
+    # Packages beyond its imports, requested grants, and whether its runner stays warm.
     Column("requirements", Json, nullable=False, server_default=sa.text("'[]'")),
     Column("grants", Json, nullable=False, server_default=sa.text("'{}'")),
     Column("reuse", sa.Boolean, nullable=False, server_default=sa.false()),
-    # The function (name or name@number) that undoes what a success of this one did.
+    # The function (name or name@number) that compensates a success of this one.
     Column("compensate", sa.String(220)),
-    # What the static checks found; advice, no content.
+    # Static findings; advice, not part of the content.
     Column("findings", Json, nullable=False, server_default=sa.text("'[]'")),
-    # Of table environment; none for the standard library alone. Why there is none when one is needed.
+    # Key in table environment; none for the standard library alone. The error explains why a needed one is missing.
     Column("environment", sa.String(64)),
     Column("environment_error", Words),
     Column("author", Words, nullable=False),
@@ -73,8 +73,8 @@ environment = Table(
     Column("created_at", Instant, nullable=False),
 )
 
-# Which environment a request (what was asked for, where, for which Python) was answered with: the same request
-# gets the same packages again, until somebody asks for newer ones.
+# The environment of each request (requirements, platform, Python): the same request gets the same packages again until
+# newer ones are requested.
 resolution = Table(
     "resolution",
     metadata,
@@ -83,7 +83,7 @@ resolution = Table(
     Column("created_at", Instant, nullable=False),
 )
 
-# What an operator granted beyond the author's declaration, bound to the content of one version.
+# Rights that an operator granted beyond the author's declaration, bound to the content of one version.
 grant_approval = Table(
     "grant_approval",
     metadata,

@@ -1,4 +1,4 @@
-"""What the tables belong to, and how their keys and indexes are named."""
+"""The metadata of all tables, and the naming convention of keys and indexes."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ metadata = MetaData(
 
 
 def partial(name: str, table: Table, columns: list[Any], where: str) -> Index:
-    """A partial index over the rows that are still open."""
+    """A partial index over the rows that match ``where``."""
     return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))

@@ -1,4 +1,4 @@
-"""What the engine knows of itself: counters, switches, what operators did, workers, the last verification."""
+"""Tables for operations: counters, kill switches, audit log, workers, the last verification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ counter = Table(
     Column("value", sa.BigInteger, nullable=False),
 )
 
-# Switches that stop a part of the engine: a row that is there is a switch that is thrown.
+# Kill switches that stop a part of the engine. A row exists while its switch is on.
 switch = Table(
     "switch",
     metadata,
@@ -25,7 +25,7 @@ switch = Table(
     Column("time", Instant, nullable=False),
 )
 
-# What operators did, and what was allowed or widened: who, when, what, to which thing.
+# Actions of operators, among them grant approvals.
 audit = Table(
     "audit",
     metadata,
@@ -47,7 +47,7 @@ worker = Table(
     Column("seen_at", Instant, nullable=False),
 )
 
-# What the invariants came to when they were asked last (functory.engine.maintenance.invariants.verifier).
+# Result of the last check of each invariant (functory.engine.maintenance.invariants.verifier).
 verification = Table(
     "verification",
     metadata,

@@ -1,4 +1,4 @@
-"""Where events come from, and what has been taken in already."""
+"""Tables of event sources: configuration, receipts of ingested events, schedules, known and written files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Column, ForeignKey, Index, Table, UniqueConstraint
 from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
 from functory.engine.database.schema.metadata import metadata, partial
 
-# Where events come from, of every kind: what is configured, who runs it now, and how far it has got.
+# Event sources of every kind: configuration, the process that runs each, and its progress.
 source = Table(
     "source",
     metadata,
@@ -20,14 +20,14 @@ source = Table(
     Column("config", Json, nullable=False),
     Column("note", Words),
     Column("author", Words, nullable=False),
-    # The counter's value at the last change, as with triggers.
+    # Value of the counter at the last change, as with triggers.
     Column("changed", sa.BigInteger, nullable=False, index=True),
-    # One process runs a source at a time; it keeps the lease while it does.
+    # One process at a time runs a source and renews its lease.
     Column("holder", Words),
     Column("fence", sa.Integer, nullable=False, default=0),
     Column("lease_until", Instant),
-    Column("cursor", Json(null=True), nullable=False),  # how far it has read; its kind knows the form
-    Column("problem", Words),  # what is wrong at present
+    Column("cursor", Json(null=True), nullable=False),  # how far it has read, in the form of its kind
+    Column("problem", Words),  # the present problem
     Column("problem_at", Instant),
     Column("last_event_at", Instant),
     Column("created_at", Instant, nullable=False),
@@ -35,7 +35,7 @@ source = Table(
     UniqueConstraint("kind", "name"),
 )
 
-# What sources have taken in already, by the key that each arrival has by nature (a delivery id, an offset).
+# Deliveries that sources have ingested, by their natural key (a delivery id, an offset).
 delivery_receipt = Table(
     "delivery_receipt",
     metadata,
@@ -46,7 +46,7 @@ delivery_receipt = Table(
 )
 Index("ix_delivery_receipt_time", delivery_receipt.c.time)
 
-# When a schedule is due next. A row of its own, so that a tick rewrites little.
+# The next due time of a schedule. A separate row, so that a tick rewrites little.
 schedule = Table(
     "schedule",
     metadata,
@@ -54,12 +54,12 @@ schedule = Table(
     Column("version", sa.Integer, nullable=False),  # of the source, whose configuration this follows
     Column(
         "timing", sa.String(64), nullable=False
-    ),  # hash of what says when: a change of anything else keeps next_at
-    Column("next_at", Instant),  # with its jitter; none when it is paused or over
-    Column("fire_at", Instant),  # the time in the calendar that next_at stands for
-    Column("last_at", Instant),  # the time in the calendar that was decided about last
+    ),  # hash of the timing fields: a change of other fields keeps next_at
+    Column("next_at", Instant),  # with its jitter; none when it is paused or has ended
+    Column("fire_at", Instant),  # the calendar time of next_at
+    Column("last_at", Instant),  # the last calendar time with a decision
     Column("missed", sa.BigInteger, nullable=False, default=0),
-    # Executions of its ticks that fail after this pause it; none when it is not to be paused.
+    # A failed execution of a tick after this time pauses it; none without pause on failure.
     Column("watched_from", Instant),
 )
 partial("ix_schedule_due", schedule, [schedule.c.next_at], "next_at IS NOT NULL")
@@ -77,8 +77,8 @@ schedule_tick = Table(
 Index("ix_schedule_tick_event_id", schedule_tick.c.event_id)
 Index("ix_schedule_tick_time", schedule_tick.c.time)
 
-# The files that a watch knows, by their path below its root. Paths are keyed by a hash: they are longer than an
-# index takes. They are bytes, as the file system has them, in any encoding or none.
+# Files that a watch knows, by their path below its root. The key is a hash: paths can be longer than an index allows.
+# Paths are bytes, as in the file system, in any encoding.
 file_seen = Table(
     "file_seen",
     metadata,
@@ -89,13 +89,13 @@ file_seen = Table(
     Column("mtime_ns", sa.BigInteger, nullable=False),
     Column("ctime_ns", sa.BigInteger, nullable=False),
     Column("inode", sa.String(48), nullable=False),  # device and inode: a rename keeps them
-    Column("sha256", sa.String(64)),  # none for a file that is too large to be read or cannot be
+    Column("sha256", sa.String(64)),  # none for a file that is too large or unreadable
     Column("problem", Words),  # why it could not be read
     Column("seen_at", Instant, nullable=False),
 )
 Index("ix_file_seen_inode", file_seen.c.source_id, file_seen.c.inode)
 
-# What executions left in files that they may write, so that a watch knows whose work it sees.
+# Files that executions have written, so that a watch can name the execution as the cause of its event.
 file_write = Table(
     "file_write",
     metadata,

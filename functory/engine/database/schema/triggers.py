@@ -1,4 +1,4 @@
-"""Triggers and their versions, and what the guards remember of them."""
+"""Tables of triggers, their versions, and the state of their guards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ trigger = Table(
     Column("origin", sa.String(16), nullable=False),  # user, agent
     Column("version", sa.Integer, nullable=False),
     Column("note", Words),
-    # The counter's value at the last change: a router asks for what is above the value that it knows.
+    # Value of the counter at the last change: a router reads the triggers above the value that it knows.
     Column("changed", sa.BigInteger, nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
@@ -52,7 +52,7 @@ breaker = Table(
     Column("open_until", Instant),
 )
 
-# What one root's suppressions come to, so that a bomb is one line with a count.
+# Suppressions by root, so that a flood of events is one row with a count.
 suppression = Table(
     "suppression",
     metadata,

@@ -1,0 +1,62 @@
+"""SQLite connections: their settings, and how their transactions begin.
+
+WAL, and ``BEGIN IMMEDIATE`` for every writing transaction: a deferred transaction that upgrades to a write fails at
+once despite any busy timeout (sqlite.org/lang_transaction.html).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Any
+
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+
+# How long a transaction waits for another process's transaction.
+BUSY_MILLISECONDS = 30_000
+# Pause before another try to switch a file to WAL that another process has locked.
+WAL_RETRY_SECONDS = 0.02
+# Statements that a connection keeps prepared. The engine has some 200; the driver's own 128 are not enough.
+PREPARED_STATEMENTS = 512
+
+
+def prepare(connection: sqlite3.Connection, _record: Any) -> None:
+    """Set a new connection up (a listener of the pool)."""
+    # :func:`begin` begins transactions; the driver must not begin its own.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    _enable_wal(cursor)
+    # FULL: a committed transaction survives a power cut, as the promise says.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
+    cursor.close()
+
+
+def _enable_wal(cursor: sqlite3.Cursor) -> None:
+    """Switch to the write-ahead log. SQLite's busy timeout does not apply to this statement, so it is retried."""
+    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # The lower byte is the primary code (sqlite.org/rescode.html).
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(WAL_RETRY_SECONDS)
+
+
+def begin(connection: Connection) -> None:
+    """Begin a transaction: ``IMMEDIATE`` when the connection's option ``functory_write`` is set."""
+    write = connection.get_execution_options().get("functory_write", False)
+    driver: Any = connection.connection.driver_connection
+    statement = "BEGIN IMMEDIATE" if write else "BEGIN"
+    try:
+        driver.execute(statement)
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(
+            statement, None, error, sqlite3.Error, dialect=connection.dialect
+        ) from error
