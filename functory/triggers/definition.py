@@ -1,4 +1,4 @@
-"""A trigger's definition: both spellings read into one form, checked, and compiled.
+"""A trigger's definition: both spellings are read into one form, checked, and compiled.
 
 The stored form is a plain object, written by :func:`define`::
 
@@ -9,14 +9,14 @@ The stored form is a plain object, written by :func:`define`::
      "compensate": true or left out}
 
 ``budget`` is the number of executions of a root beyond which this trigger stops, ``rate`` the firings a
-minute for one subject (0: no limit), ``acknowledge_cycle`` the bound on revisits that the author accepts
-for a cycle that the analysis found.
+minute for one subject (0: no limit). ``acknowledge_cycle`` is the bound on revisits that the author accepts
+for a cycle found by the analysis.
 
-``compensate`` says that what the trigger starts is a step of the execution that caused the event: it is undone when
-that one fails for good (``functory.engine.executions.compensation.plan``).
+``compensate``: the execution that the trigger starts is a step of the execution that caused the event. It is
+compensated when that execution fails for good (``functory.engine.executions.compensation.plan``).
 
-``pass`` says what the function gets without a template: the event as its first argument (default),
-or the output that the event tells of (the spelling of BabyAGI's users, :func:`from_event_type`).
+``pass`` is the first argument of the function without a template: the event (default), or the output in the
+event's data (the spelling of BabyAGI's users, :func:`from_event_type`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from functory.triggers.flow_control.definition import Flow, compile_flow
 from functory.triggers.input_templates import Template, compile_template
 from functory.triggers.patterns import Pattern, compile_pattern
 
-# BabyAGI's names of what happens, and ours. Any other name is an event type as it stands.
+# Event types by BabyAGI's names. Any other name is used as the event type.
 EVENT_TYPES: dict[str, tuple[str, ...]] = {
     "function_created": ("function.created",),
     "function_added": ("function.created",),
@@ -55,7 +55,7 @@ EVENT_TYPES: dict[str, tuple[str, ...]] = {
     "output_matched": ("output.matched",),
 }
 
-# Several conditions become the product of their places: 2 ** 6 branches at the most.
+# Several conditions become the product of their places: at most 2 ** 6 branches.
 MAX_CONDITIONS = 6
 
 _FIELDS = frozenset(
@@ -113,17 +113,17 @@ class CompiledTrigger:
 
     @property
     def buffer_policy(self) -> BufferPolicy | None:
-        """What its matches wait for, if they wait for others."""
+        """The control that its matches wait for; None when they do not wait for others."""
         return self.composite or self.flow.debounce or self.flow.batch
 
     def evaluate_conditions(self, event: Mapping[str, Any], now: datetime) -> ConditionResult | None:
-        """The verdict of criteria and condition, which must both hold; None when there is neither."""
-        verdict = None
+        """The result of criteria and condition, which must both hold; None without either."""
+        result = None
         if self.criteria is not None:
-            verdict = self.criteria.evaluate(event, now)
-            if not verdict.matched:
-                return verdict
-        return verdict if self.condition is None else self.condition.evaluate(event, now, {})
+            result = self.criteria.evaluate(event, now)
+            if not result.matched:
+                return result
+        return result if self.condition is None else self.condition.evaluate(event, now, {})
 
     def make_input(
         self,
@@ -133,8 +133,8 @@ class CompiledTrigger:
     ) -> dict[str, Any]:
         """The input of the execution. Raises :class:`Invalid` when the template does not fit the event.
 
-        ``events`` are all events of a firing that has several, in their order: without a template the function gets
-        the list, and a template finds it as ``events`` beside ``event``.
+        ``events`` are all events of a firing that has several, in their order. Without a template the function gets the
+        list; a template reads it as ``events`` beside ``event``.
         """
         if self.template is not None:
             known = {"event": event} if events is None else {"event": event, "events": list(events)}
@@ -170,7 +170,7 @@ def define(
     composite: Mapping[str, Any] | None = None,
     compensate: bool = False,
 ) -> dict[str, Any]:
-    """A checked definition in its stored form. Raises :class:`Invalid` that names the wrong part."""
+    """A checked definition in its stored form. Raises :class:`Invalid`, naming the wrong part."""
     definition = {
         "on": json_codec.loads(json_codec.encode(dict(on))) if isinstance(on, Mapping) else on,
         "when": when or None,
@@ -181,7 +181,7 @@ def define(
     }
     if criteria:
         definition["criteria"] = compile_criteria(criteria).source
-    # Left out where there is none: the content of triggers that were saved before has not changed.
+    # Left out where there is none: the content hash of older triggers stays the same.
     if flow:
         definition["flow"] = json_codec.loads(json_codec.encode(flow))
     if composite:
@@ -203,7 +203,7 @@ def from_event_type(
     conditions: Mapping[str, Any] | None = None,
     **rest: Any,
 ) -> dict[str, Any]:
-    """The spelling ``register_trigger(event_type=…, target_function=…, trigger_function=…, conditions=…)``.
+    """Define a trigger from ``register_trigger(event_type=…, target_function=…, trigger_function=…, conditions=…)``.
 
     ``trigger_function`` runs when ``event_type`` happens to ``target_function`` (any, without one).
     Each condition holds when the target's metadata or the event's data has that value.
@@ -300,7 +300,7 @@ def compile_definition(row: Mapping[str, Any]) -> CompiledTrigger:
         if criteria is not None or definition["when"] is not None:
             raise Invalid(
                 "a composite trigger has criteria or a condition of its own",
-                "they are about one event, and it waits for several",
+                "they apply to one event, and it waits for several",
                 "write them at its parts",
             )
     else:

@@ -1,23 +1,22 @@
-"""Templates: how a trigger maps an event to the input of its function.
+"""Input templates: they map an event to the input of a trigger's function.
 
 A template is any JSON value; in its texts, ``{{ ... }}`` is replaced by a value of the context (``event``,
 ``vars``)::
 
     {"sku": "{{ event.data.output.sku }}", "note": "only {{ event.data.output.stock }} left"}
 
-The save path compiles a template and shows what is wrong with it; the router renders it for each firing.
+Saving a trigger compiles its template and reports errors in it; the router renders it for each firing.
 
-Inside the braces stands a path or a text literal, then filters:
+Inside the braces are a path or a text literal, then filters:
 
 - ``event.data.items[0].name``, ``event["data"]["a.b"]``, ``event.data.items[-1]`` for the last one,
 - ``{{ "{{" }}`` for two braces as they are,
-- ``| default(5)``: the JSON value to take where the path leads nowhere; a null that is there stays,
+- ``| default(5)``: the JSON value to take where the path has no value; a null in the event stays,
 - ``| json``: the value as JSON text; ``| string``: the same, but a text stays as it is.
 
 A text that is one expression and nothing else becomes the value with its type. In a longer text, texts are
-put in as they are and everything else as compact JSON. Member names of the template are not templates. There
-is no evaluation: a path looks up members of objects and elements of lists, never attributes, and nothing can
-be called.
+inserted unchanged and other values as compact JSON. Member names of the template are not templates. There
+is no evaluation: a path reads members of objects and elements of lists, never attributes, and calls nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from typing import Any, NoReturn
 from functory.engine.errors import Invalid
 from functory.triggers.patterns.formatting import format_value
 
-# All texts of one template together. The templates that people write have some hundred characters.
+# Characters of all texts of one template. The templates that people write have some hundred.
 MAX_TEXT = 64 * 1024
-# JSON that a database gives back is never deeper, and Python's stack holds it.
+# JSON from a database is never deeper, and Python's stack can hold it.
 MAX_DEPTH = 100
 
 _MISSING = object()
@@ -47,17 +46,17 @@ Renderer = Callable[[Mapping[str, Any]], Any]
 
 
 class TemplateError(Invalid):
-    """A template that cannot be rendered with this event: the path leads nowhere."""
+    """A template cannot be rendered with this event: a path has no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValuePath:
-    """A way into the context: a name of the context, then member names (str) and list positions (int)."""
+    """A path into the context: a name of the context, then member names (str) and list positions (int)."""
 
     steps: tuple[str | int, ...]
 
     def text(self, upto: int | None = None) -> str:
-        """Return the path as it is written, or its first ``upto`` steps."""
+        """Return the path in its written form, or its first ``upto`` steps."""
         first, *others = self.steps[:upto]
         parts = [str(first)]
         for step in others:
@@ -70,7 +69,7 @@ class ValuePath:
 
 @dataclass(frozen=True, slots=True)
 class TemplateExpression:
-    """What stands between the braces: a path or a literal text, then filters."""
+    """The expression between the braces: a path or a literal text, then filters."""
 
     source: str
     operand: ValuePath | str
@@ -78,7 +77,7 @@ class TemplateExpression:
     filters: tuple[str, ...]
 
     def evaluate(self, context: Mapping[str, Any]) -> Any:
-        """Return the value; raises TemplateError where the path leads nowhere and there is no default."""
+        """Return the value. Raises TemplateError when the path has no value and there is no default."""
         found: Any = self.operand
         if isinstance(self.operand, ValuePath):
             found = self._follow(self.operand, context)
@@ -93,11 +92,11 @@ class TemplateExpression:
             if below is _MISSING:
                 if self.default is not _MISSING:
                     return self.default
-                raise self._nowhere(path, at, found)
+                raise self._no_value(path, at, found)
             found = below
         return found
 
-    def _nowhere(self, path: ValuePath, at: int, found: Any) -> TemplateError:
+    def _no_value(self, path: ValuePath, at: int, found: Any) -> TemplateError:
         step = path.steps[at]
         if at == 0:
             why = f'there is no "{step}" here; there is: {_names(found)}'

@@ -58,8 +58,8 @@ class TriggerInspection:
     - ``buckets``: key, opened_at, due_at, memory, matches, bytes, first_time, last_time (by the events' own time), and
       ``parts``: part number → count. Those that are due first come first.
     - ``lanes``: text, capacity, taken, waiting, and ``holders`` and ``line``: executions (id, function, trigger, state,
-      worker, position) with their moments.
-    - ``throttle``, ``rate_limit``: key, next_at (GCRA's moment), dropped.
+      worker, position) with their times.
+    - ``throttle``, ``rate_limit``: key, next_at (GCRA), dropped.
     - ``once``: key, event_id, expires_at; those that were added last come first.
     - ``cancellations``: event_id, rule, type, subject, time.
     - ``executions``: the open ones of this trigger, in the order in which they start; ``states`` counts them. Like

@@ -1,11 +1,11 @@
-"""Cycles, before they run: trigger → function → what it may emit → triggers that this may start.
+"""Cycle analysis before anything runs: trigger → function → its possible events → the triggers that they may fire.
 
-What a function may emit is read off its source (``emit("…")``, ``functions.update(…)``), its declaration
-(``metadata={"emits": […]}``, output patterns), its dependencies and the functions that it calls, what
-the engine tells of every execution, and what was observed. An ``emit`` of a computed type may be
-anything: such edges are shown, but prove nothing.
+The possible events of a function come from its source (``emit("…")``, ``functions.update(…)``), its declaration
+(``metadata={"emits": […]}``, output patterns), its dependencies and the functions that it calls, the engine's events
+about every execution, and observed events. An ``emit`` of a computed type may be anything: such edges are shown, but
+prove nothing.
 
-This never replaces the guards at run time: code can emit what nobody foresaw.
+The guards at run time stay necessary: code can emit unforeseen events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functory.engine.functions import dependencies
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.patterns import Pattern, compile_pattern
 
-# What the engine tells of an execution, whatever the function does.
+# Events of the engine about every execution.
 LIFECYCLE_EVENTS = (
     "execution.started",
     "execution.succeeded",
@@ -31,7 +31,7 @@ LIFECYCLE_EVENTS = (
     "execution.cancelled",
 )
 
-# Operations of `functory.functions` and what they make the engine tell.
+# Operations of `functory.functions` and the events that they cause.
 FUNCTION_CHANGE_EVENTS = {
     "save": ("function.created", "function.updated"),
     "update": ("function.updated",),
@@ -67,7 +67,7 @@ class Edge:
     target: str
 
     def text(self) -> str:
-        """``trigger → function → event`` as a person reads it."""
+        """``trigger → function → event`` for people."""
         what = "anything" if not self.emission.certain else self.emission.type
         about = f" ({self.emission.subject})" if self.emission.subject else ""
         return f"{self.trigger} → {self.function} → {what}{about}"
@@ -76,7 +76,7 @@ class Edge:
 def emissions(
     name: str, functions: Mapping[str, Mapping[str, Any]], observed: Mapping[str, Iterable[str]]
 ) -> set[Emission]:
-    """Everything that an execution of ``name`` may emit, with what it calls. Unknown functions emit nothing."""
+    """The possible events of an execution of ``name``, with its calls. Unknown functions have none."""
     found: set[Emission] = set()
     waiting = [name]
     seen: set[str] = set()
@@ -181,8 +181,8 @@ class Graph:
     def cycle(self, name: str, *, certain: bool = True) -> list[Edge] | None:
         """The shortest cycle through trigger ``name``, as its steps; None when there is none.
 
-        With ``certain``, edges of computed types are left out. A trigger that only meets its own events
-        is no cycle: the guard for own events ends it at once, unless it has ``allow_self``.
+        With ``certain``, edges of computed types are left out. A trigger that only matches its own events is no cycle:
+        the guard for own events stops it at once, unless it has ``allow_self``.
         """
         paths: list[list[Edge]] = [[]]
         seen: set[str] = set()
@@ -204,7 +204,7 @@ class Graph:
         return None
 
     def cycles(self) -> list[list[Edge]]:
-        """One shortest cycle through each trigger that is on one, each ring once."""
+        """The shortest cycle through each trigger that is part of one; each cycle once."""
         found: dict[frozenset[str], list[Edge]] = {}
         for name in sorted(self.triggers):
             ring = self.cycle(name)
@@ -214,10 +214,7 @@ class Graph:
 
 
 def check(graph: Graph, name: str) -> None:
-    """Refuse a trigger that closes a cycle which its author has not acknowledged.
-
-    Raises :class:`Conflict` with the path as witness.
-    """
+    """Raise :class:`Conflict`, with the path, for a trigger that closes a cycle without an acknowledgement."""
     ring = graph.cycle(name)
     if ring is None or graph.triggers[name].guards.acknowledge_cycle is not None:
         return
@@ -234,13 +231,13 @@ def format_cycle(ring: Sequence[Edge]) -> str:
 
 
 def _parts(compiled: CompiledTrigger) -> list[Pair]:
-    """The parts of each of its patterns that can be judged from a type and a subject alone."""
+    """The type and subject patterns of a trigger: the parts that an :class:`Emission` can match."""
     if compiled.composite is not None:
-        return [_judged(part.on) for part in compiled.composite.firing_parts]
-    return [_judged(compiled.row["definition"]["on"])]
+        return [_type_and_subject(part.on) for part in compiled.composite.firing_parts]
+    return [_type_and_subject(compiled.row["definition"]["on"])]
 
 
-def _judged(on: Mapping[str, Any]) -> Pair:
+def _type_and_subject(on: Mapping[str, Any]) -> Pair:
     parts: list[Pattern | None] = []
     for key in ("type", "subject"):
         try:

@@ -57,15 +57,15 @@ def _audit_event(
     evaluator: TriggerEvaluator, triggers: TriggerSet, one: RoutedEvent, found: RoutingAudit, examples: int
 ) -> None:
     event = event_store.envelope(one.row)
-    moment = one.row["routed_at"]
+    routed_at = one.row["routed_at"]
     for match in triggers.matching(event):
         compiled = match.compiled
         if not match.fires:
             continue
-        if compiled.row["updated_at"] > moment - MARGIN:
+        if compiled.row["updated_at"] > routed_at - MARGIN:
             found.skipped += 1
             continue
-        if evaluator.decide(compiled, one.row, event, moment, match.parts) is None:
+        if evaluator.decide(compiled, one.row, event, routed_at, match.parts) is None:
             continue
         found.matches += 1
         if compiled.id in one.triggers:

@@ -248,9 +248,7 @@ class Silence:
                 outcome.silences.append(SilencePeriod(base, id_, fired))
 
         def base() -> datetime | None:
-            known = [
-                moment for moment in (last, None if self.keyed and last is None else state.armed_at) if moment
-            ]
+            known = [at for at in (last, None if self.keyed and last is None else state.armed_at) if at]
             return max(known, default=None)
 
         for one in line:

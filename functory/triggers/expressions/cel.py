@@ -1,11 +1,10 @@
-"""The CEL library, and what bounds the work that an expression may make it do.
+"""The CEL library, with bounds on the work of an evaluation.
 
-CEL (https://cel.dev) has no loops that do not end, but it can still be made to work hard. An evaluation is bounded
-by CEL's own 10,000 iterations, by the rules of ``triggers.expressions.cost`` for what a macro may walk, and
-by an estimate
-of the work from the size of what it is given.
+CEL (https://cel.dev) has no endless loops, but an expression can still cost much time. An evaluation is bounded by
+CEL's own 10,000 iterations, by the rules of ``functory.triggers.expressions.cost`` for the lists that a macro may walk,
+and by an estimate of the work from the size of its input.
 
-This is the only module that knows the library. It is 52 MB, so it is loaded when the first expression is compiled.
+Only this module uses the library. It has 52 MB, so it is loaded when the first expression is compiled.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from functory.triggers.expressions.cost import Shape, read_shape
 MAX_TEXT = 2048
 # The library converts values recursively in C++ and dies on a very deep one.
 MAX_DEPTH = 200
-# Characters looked at, at most: about half a second. A usual expression looks at some thousand.
+# Maximum number of characters read: about half a second. A usual expression reads some thousand.
 MAX_WORK = 200_000_000
-# To compare one value takes as long as to look at this many characters of a text.
+# Comparing one value takes as long as reading this number of characters of a text.
 VALUE_COST = 16
 INT64 = range(-(2**63), 2**63)
 
@@ -54,8 +53,8 @@ class Expression:
     def evaluate(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, str]:
         """The value and CEL's name of its type.
 
-        ``variables`` are JSON values, which are measured; ``given`` go in as they are (a timestamp). Integers beyond
-        64 bits become doubles; half a surrogate pair counts as U+FFFD. Raises :class:`Failed`, nothing else.
+        ``variables`` are JSON values, which are measured; ``given`` are passed unchanged (a timestamp). Integers beyond
+        64 bits become doubles; half a surrogate pair becomes U+FFFD. Raises :class:`EvaluationError`, nothing else.
         """
         try:
             measure = Measure()
@@ -97,8 +96,8 @@ def compile_expression(
 ) -> Expression:
     """Compile ``text`` over the variables ``names`` and ``timestamps``.
 
-    ``what`` is it in messages ("the condition"). Raises :class:`Invalid`: too long, not CEL (with CEL's own message),
-    or macros that may not be walked.
+    ``what`` is its name in messages ("the condition"). Raises :class:`Invalid`: too long, not CEL (with CEL's own
+    message), or a macro over a list that the expression builds.
     """
     try:
         size = len(text.encode())

@@ -1,16 +1,16 @@
-"""Conditions: the question that a pattern cannot ask, as an expression in CEL.
+"""Conditions: expressions in CEL for tests that a pattern cannot express.
 
-A trigger may carry ``when``, a text in the Common Expression Language (https://cel.dev), which is looked at
-after the pattern has matched::
+A trigger may have ``when``, a text in the Common Expression Language (https://cel.dev). It is evaluated after the
+pattern has matched::
 
     data.output.stock < 3 && event.source.startsWith("functory/")
 
 The variables are ``event`` (the whole envelope), ``data`` (``event.data``), ``now`` (a timestamp) and
 ``vars`` (values that the caller adds).
 
-The work of an evaluation is bounded (``triggers.expressions.cel``). An error, an answer that is not true or
-false, or a spent
-budget is *no match* with its reason, never an exception: an event that comes from outside cannot stop the router.
+The work of an evaluation is bounded (``functory.triggers.expressions.cel``). An error, a value that is not true or
+false, or an exceeded budget is *no match* with its reason, never an exception: an event from outside cannot stop the
+router.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXAMPLE = "has(data.stock) && data.stock < 3"
 
 @dataclass(frozen=True, slots=True)
 class ConditionResult:
-    """The answer to a condition. Where there is none, ``matched`` is False and ``problem`` says why.
+    """The result of a condition. Without a value, ``matched`` is False and ``problem`` is the reason.
 
     ``kind`` of the problem: ``error`` (missing member, wrong types), ``non_bool`` (the value is not true or
     false), ``budget`` (too much work).
@@ -41,7 +41,7 @@ class ConditionResult:
 
 
 class Condition:
-    """A compiled condition. Immutable; ``holds`` may be called from any thread."""
+    """A compiled condition. Immutable; ``evaluate`` may be called from any thread."""
 
     __slots__ = ("_expression", "text")
 
@@ -56,7 +56,7 @@ class Condition:
         vars: Mapping[str, Any],  # noqa: A002
         **more: Any,
     ) -> ConditionResult:
-        """Return the verdict on ``event`` (the envelope) at ``now`` (aware, or taken as UTC). Never raises.
+        """Evaluate the condition for ``event`` (the envelope) at ``now`` (aware, or taken as UTC). Never raises.
 
         ``more`` are the values of the variables that it was compiled with beyond the usual ones.
         """
@@ -76,10 +76,10 @@ class Condition:
 
 
 def compile_condition(text: str, extra_variables: tuple[str, ...] = ()) -> Condition:
-    """Compile a condition; ``more`` names variables beyond the usual ones.
+    """Compile a condition; ``extra_variables`` are names beyond the usual ones.
 
-    Raises Invalid: too long, not CEL (with CEL's own message), a value that cannot be true or false, or
-    macros that may not be walked.
+    Raises Invalid: too long, not CEL (with CEL's own message), a value that cannot be true or false, or a macro over a
+    list that the expression builds.
     """
     if not isinstance(text, str):
         raise Invalid(

@@ -1,10 +1,10 @@
-"""What a CEL expression may cost, read from its syntax tree.
+"""The cost of a CEL expression, computed from its syntax tree.
 
 CEL bounds the number of iterations but not what each of them does: ``[[a, a]].exists(b, [[b, b]].exists(c,
 ...))`` doubles a value with every level, and a comparison of the whole event inside ``all()`` costs the event
-for each element. So two things are settled here: a macro may only walk a list or object that is *found* (in
-the event, in ``vars``, or in the variable of an outer macro), not one that the expression builds; and
-``Shape.work`` estimates the work from the event's size. ``triggers.expressions.conditions`` is the only caller.
+for each element. Therefore a macro may only walk a list or object that is *found* (in the event, in ``vars``, or in the
+variable of an outer macro), not one that the expression builds; and ``Shape.work`` estimates the work from the event's
+size. ``functory.triggers.expressions.cel`` is the only caller.
 
 The tree comes from the library as a serialized ``CheckedExpr``. Its field numbers are those of
 https://github.com/google/cel-spec, ``proto/cel/expr/{checked,syntax}.proto``; its wire format is that of
@@ -19,8 +19,8 @@ from functory.engine.errors import Invalid
 
 # CEL's own bound, for one evaluation.
 MAX_ITERATIONS = 10_000
-# filter() and map() copy their result for every element. One copied element costs as much as this many
-# characters of a text that is searched.
+# filter() and map() copy their result for every element. One copied element costs as much as searching this
+# number of characters.
 COPY = 16
 
 # google.protobuf.Any, and in it cel.expr.CheckedExpr
@@ -35,7 +35,7 @@ LIST_ELEMENTS = 1
 STRUCT_ENTRIES, ENTRY_KEY, ENTRY_VALUE = 2, 3, 4
 ITER_VAR, ITER_RANGE, ACCU_INIT, LOOP_CONDITION, LOOP_STEP, RESULT = 1, 2, 4, 5, 6, 7
 
-# What is as large as what came from outside: events, and the requests of webhooks.
+# Variables whose size comes from outside: events, and the requests of webhooks.
 INPUT_VARIABLES = frozenset(
     (b"event", b"data", b"vars", b"events", b"started", b"headers", b"body", b"query")
 )
@@ -46,7 +46,7 @@ Message = dict[int, list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What an expression's macros do.
+    """The macros of an expression.
 
     ``depth``: macros inside of macros. ``builds``: one makes a list. ``outward``: one looks beyond its
     element.

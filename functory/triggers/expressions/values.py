@@ -1,6 +1,6 @@
-"""Values: what an expression in CEL makes of an event, for keys, priorities and mappings.
+"""Value expressions: CEL that computes a JSON value from an event, for keys, priorities and mappings.
 
-As conditions are (``functory.triggers.expressions.conditions``), but with any JSON value as the answer::
+They work as conditions do (``functory.triggers.expressions.conditions``), but return any JSON value::
 
     data.customer + "/" + event.subject
 """
@@ -30,11 +30,11 @@ class ValueExpression:
 
     @property
     def kind(self) -> str:
-        """CEL's name of the type that it gives; DYN when only an evaluation can tell."""
+        """CEL's name of the value's type; DYN when only an evaluation shows it."""
         return self._expression.kind.split("<")[0]
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """Its value for ``variables`` (those it was compiled with). Raises :class:`Invalid` that says why not."""
+        """The value for ``variables`` (those it was compiled with). Raises :class:`Invalid` when there is none."""
         try:
             answer, kind = self._expression.evaluate(variables, {})
         except EvaluationError as failed:
@@ -52,7 +52,7 @@ def compile_value(
     names: tuple[str, ...] = ("event", "data"),
     example: str = "data.customer",
 ) -> ValueExpression:
-    """Compile an expression over the variables ``names``. ``what`` is it in messages.
+    """Compile an expression over the variables ``names``. ``what`` is its name in messages.
 
     Raises :class:`Invalid`: no text, too long, not CEL (with CEL's own message), or a value that is not JSON.
     """
