@@ -1,9 +1,9 @@
 """The Celery application: one task whose only argument is a list of execution ids.
 
-Celery carries the hint and manages worker processes. It is not the retry, schedule, state or result
-system: those are rows. ``functory worker`` and ``celery -A functory.workers.app worker`` both start the program
-in ``workers.processes.celery_worker`` with this application; ``docs/reference/settings.md`` gives the
-reasons of its options.
+Celery carries the hint and manages worker processes. Retries, schedules, states and results are rows, not Celery's.
+``functory worker`` and ``celery -A functory.workers.app worker`` both start the worker of
+``functory.workers.processes.celery_worker`` with this application; ``docs/reference/settings.md`` gives the reasons for
+its options.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TASK = "functory.execute"
 
 
 class Application(Celery):
-    """Celery with our settings, our worker program, and the executor of this process once there is one."""
+    """Celery with Functory's settings, its worker, and the executor of this process."""
 
     settings: Settings
     executor: Executor | None = None
@@ -33,7 +33,7 @@ class Application(Celery):
 
     @cached_property
     def Worker(self) -> Any:
-        """The worker program that ``celery worker`` starts."""
+        """The worker class that ``celery worker`` starts."""
         return self.subclass_with_self("functory.workers.processes.celery_worker:CeleryWorker")
 
     def open_executor(
@@ -46,8 +46,8 @@ class Application(Celery):
         return self.executor
 
     def close_executor(self) -> None:
-        """Give back what still runs and sign the worker off; nothing without an executor."""
-        # Who comes second returns when it is done.
+        """Release running executions and deregister the worker; does nothing without an executor."""
+        # A second caller returns when the first one is done.
         with self._closing:
             executor, self.executor = self.executor, None
             if executor is not None:
@@ -55,8 +55,8 @@ class Application(Celery):
 
 
 def make_app(settings: Settings) -> Application:
-    """The application for these settings; cheap, connected to nothing."""
-    # kombu warns about an address without a host, even where there is none.
+    """The application for these settings. Opens no connection."""
+    # kombu warns about an address without a host, although this transport has none.
     broker = "memory://localhost/" if settings.embedded else settings.broker
     app = Application("functory", broker=broker, set_as_current=False)
     queue = queue_name(settings)
@@ -81,8 +81,8 @@ def make_app(settings: Settings) -> Application:
         # A loaded machine may take longer than Celery's four seconds to start a child with its zygote.
         worker_proc_alive_timeout=60.0,
         worker_cancel_long_running_tasks_on_connection_loss=False,
-        # After a reconnect Celery asks the broker for fewer messages, then for more from task to task: on RabbitMQ the
-        # main thread was found waiting for such an answer for ever, deaf to messages and to the end.
+        # After a reconnect Celery requests fewer messages, then more from task to task. On RabbitMQ the main thread was
+        # found waiting for such an answer for ever: it took no messages and did not shut down.
         worker_enable_prefetch_count_reduction=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
@@ -104,7 +104,7 @@ def make_app(settings: Settings) -> Application:
 
 
 def queue_name(settings: Settings) -> str:
-    """The queue of execution ids. In-memory queues belong to the process: there each database has its own."""
+    """The queue of execution ids. In embedded mode each database of the process has its own queue."""
     queue = f"{settings.namespace}.executions"
     if settings.embedded:
         queue += "." + hashlib.sha256(settings.database.encode()).hexdigest()[:12]
@@ -112,7 +112,7 @@ def queue_name(settings: Settings) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """``functory.workers.app:app``, made when the ``celery`` command asks for it."""
+    """Build ``functory.workers.app:app`` when the ``celery`` command imports it."""
     if name == "app":
         app = make_app(load_settings())
         globals()["app"] = app

@@ -1,6 +1,6 @@
-"""The dispatcher: sends what is queued to the workers, and again what nobody has claimed.
+"""The dispatcher: sends queued executions to the workers, and sends unclaimed ones again.
 
-It alone talks to Celery's producer side: whoever creates an execution only writes its row.
+Only the dispatcher uses Celery's producer: all other code that creates an execution only writes its row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functory.workers.app import TASK, make_app
 
 
 class Dispatcher(Service):
-    """Sends batches; any number of dispatchers may run. Not shared between threads."""
+    """Sends batches. Any number of dispatchers may run; one is not shared between threads."""
 
     name, topic = "dispatcher", "executions"
 
@@ -39,7 +39,7 @@ class Dispatcher(Service):
         return False
 
     def dispatch_batch(self) -> int:
-        """Send due executions. Returns how many. Raises :class:`Unavailable` without a broker or database."""
+        """Send due executions. Returns their number. Raises :class:`Unavailable` without a broker or database."""
         sent = dispatch.dispatch(
             self._database,
             self._send,
@@ -51,7 +51,7 @@ class Dispatcher(Service):
         return sent
 
     def next_due(self) -> float | None:
-        """Seconds until a retry or a delayed execution is due, or the full window may have places again."""
+        """Seconds until a retry or delayed execution is due, or a full dispatch window may have room."""
         return self._throttle.seconds_until_next_round(self._database.clock.now())
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class Dispatcher(Service):
         if connection is not None:
             try:
                 connection.release()
-            except Exception:  # noqa: S110  (it is being thrown away because it is broken)
+            except Exception:  # noqa: S110  (the connection is discarded because it is broken)
                 pass
 
     def _send(self, ids: Sequence[str]) -> None:
@@ -86,5 +86,5 @@ class Dispatcher(Service):
 
 
 def message_size(due: int, slots: int, most: int) -> int:
-    """Ids in one message: one while there are slots for each, several under load."""
+    """The number of ids in one message: one while slots are free, several under load."""
     return max(1, min(most, due // max(1, slots)))

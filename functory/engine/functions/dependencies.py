@@ -1,7 +1,7 @@
-"""Which function needs which: pins, cycles, and the exact versions of one run.
+"""Dependencies of functions: pins, cycles, and the exact versions of one run.
 
-A dependency is written ``parse`` (floats on the active version), ``parse@3`` (pinned), or as it is
-stored, ``{"name": "parse", "pin": 3}``; inside the function it is simply there by its bare name.
+A dependency is written ``parse`` (the active version), ``parse@3`` (pinned), or as it is stored,
+``{"name": "parse", "pin": 3}``. Inside the function it is defined under its bare name.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def check_acyclic(name: str, needs: Mapping[str, Iterable[str]]) -> None:
     Raises :class:`Conflict` with the path as witness (graphlib, Tarjan-style topological order).
     """
     reachable: dict[str, set[str]] = {}
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
+    pending = [name]
+    while pending:
+        current = pending.pop()
         if current not in reachable:
             reachable[current] = set(needs.get(current, ()))
-            waiting.extend(reachable[current])
+            pending.extend(reachable[current])
     try:
         graphlib.TopologicalSorter(reachable).prepare()
     except graphlib.CycleError as error:
@@ -99,9 +99,9 @@ def closure(
     ``function`` (its name), ``number`` and ``dependencies``. Raises :class:`NotFound` for a missing one.
     """
     found: dict[str, Mapping[str, Any]] = {f"{entry['function']}@{entry['number']}": entry}
-    waiting = [entry]
-    while waiting:
-        current = waiting.pop()
+    pending = [entry]
+    while pending:
+        current = pending.pop()
         for dependency in parse(current["dependencies"]):
             row = load(dependency.name, dependency.pin)
             if row is None:
@@ -113,5 +113,5 @@ def closure(
             key = f"{row['function']}@{row['number']}"
             if key not in found:
                 found[key] = row
-                waiting.append(row)
+                pending.append(row)
     return found

@@ -1,4 +1,4 @@
-"""Who needs whom: what a version needs, and who needs a function."""
+"""Dependents: the dependencies of a version against the stored functions, and the users of a function."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from functory.engine.functions import arguments, dependencies, versions
 
 
 def resolve_dependencies(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mark each dependency as existing or not, and refuse a cycle with its path."""
+    """Mark each dependency as existing or not. Raises :class:`Conflict` for a cycle, with its path."""
     graph: dict[str, list[str]] = {name: []}
-    waiting = list(dependencies.parse(declared))
+    pending = list(dependencies.parse(declared))
     known: dict[str, bool] = {}
-    graph[name] = [str(d) for d in waiting]
-    while waiting:
-        wanted = [d for d in waiting if str(d) not in known and not (d.name == name and d.pin is None)]
+    graph[name] = [str(d) for d in pending]
+    while pending:
+        wanted = [d for d in pending if str(d) not in known and not (d.name == name and d.pin is None)]
         rows = versions.load_many(tx, [(d.name, d.pin) for d in wanted])
-        waiting = []
+        pending = []
         for dependency in wanted:
             row = rows.get((dependency.name, dependency.pin))
             known[str(dependency)] = row is not None
             below = dependencies.parse(row["dependencies"]) if row else ()
             graph[str(dependency)] = [str(d) for d in below]
-            waiting.extend(below)
+            pending.extend(below)
     dependencies.check_acyclic(name, graph)
     return [d.as_json() | {"resolved": known.get(str(d), False)} for d in dependencies.parse(declared)]
 
 
 def compensation_problems(tx: Tx, name: str, reference: str | None) -> list[str]:
-    """What is wrong with the function that undoes ``name``, as warnings. Raises :class:`Invalid` for itself."""
+    """Warnings about the compensation of ``name``. Raises :class:`Invalid` when a function compensates itself."""
     if reference is None:
         return []
     other, pin = dependencies.parse_reference(reference, "compensation")
@@ -45,7 +45,7 @@ def compensation_problems(tx: Tx, name: str, reference: str | None) -> list[str]
 
 
 def dependents(tx: Tx, name: str) -> list[str]:
-    """Who needs a function: functions and triggers, as text."""
+    """The functions and triggers that use a function, as text."""
     return _dependent_functions(tx, name) + _triggers(tx, name)
 
 
@@ -71,9 +71,9 @@ def _dependent_functions(tx: Tx, name: str) -> list[str]:
 
 
 def _referenced_functions(row: dict[str, Any]) -> set[str]:
-    """The functions that a version names: its dependencies and what undoes it."""
-    undone_by = {dependencies.parse_reference(row["compensate"])[0]} if row["compensate"] else set()
-    return {d["name"] for d in row["dependencies"]} | undone_by
+    """The functions that a version names: its dependencies and its compensation."""
+    compensation = {dependencies.parse_reference(row["compensate"])[0]} if row["compensate"] else set()
+    return {d["name"] for d in row["dependencies"]} | compensation
 
 
 def _triggers(tx: Tx, name: str) -> list[str]:

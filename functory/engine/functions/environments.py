@@ -1,9 +1,9 @@
 """Environments: the packages of a function, pinned with hashes, as rows.
 
-An environment is known by its *key*, the hash of its lock, of the Python and of the platform that it is
-for. A *request* is what was asked for, of whom and for which Python; it remembers the environment that
-answered it, so that the same request gets the same packages until somebody asks for newer ones. Who
-resolves a request and builds what came out is supplied by the caller (``functory.workers.environments``).
+The *key* of an environment is the hash of its lock, its Python version and its platform. A *request* is the hash of
+the requirements, the index, the Python version and the platform. Its row keeps the resolved environment, so that the
+same request gets the same packages until newer ones are requested. The caller supplies the resolver and the builder
+(``functory.workers.environments``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functory.engine.serialization import json_codec
 
 @dataclass(frozen=True)
 class PackageNeeds:
-    """What a version asks for: requirements, and the imports that its author declared (not those found)."""
+    """The packages that a version needs: its requirements and its declared imports (not those found in the source)."""
 
     requirements: tuple[str, ...] = ()
     imports: tuple[Any, ...] = ()
@@ -46,9 +46,9 @@ class PackageNeeds:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The environment that was built for some needs, and the folders of its packages; or why there is none.
+    """The environment built for some needs with the folders of its packages, or the ``error`` that prevented it.
 
-    Nothing at all is set for what needs no packages.
+    All fields are empty when no packages are needed.
     """
 
     environment: str | None = None
@@ -57,9 +57,9 @@ class Resolved:
 
 
 class Resolve(Protocol):
-    """Finds and builds the packages for needs: stored ones when it can, the newest ones with ``renew``.
+    """Resolves and installs the packages for needs: the stored resolution, or the newest packages with ``renew``.
 
-    What cannot be had is an ``error`` of the answer; raises :class:`Invalid` for what is no requirement.
+    A failure is the ``error`` of the result. Raises :class:`Invalid` for a text that is no requirement.
     """
 
     def __call__(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved: ...
@@ -79,7 +79,7 @@ def request_hash(requirements: Sequence[str], python: str, platform: str, index:
 
 
 def find_by_request(database: Database, request: str) -> dict[str, Any] | None:
-    """The environment that answered this request before."""
+    """The environment that this request was resolved to; None for a new request."""
     statement = sa.select(environment).join(resolution, resolution.c.environment == environment.c.key)
     with database.read() as tx:
         return tx.first(statement.where(resolution.c.request == request))
@@ -97,7 +97,7 @@ def load(database: Database, key: str) -> dict[str, Any]:
 def store(
     database: Database, request: str, requirements: Sequence[str], lock: str, python: str, platform: str
 ) -> str:
-    """Keep a lock as the answer to ``request``. Returns its key."""
+    """Store a lock as the resolution of ``request``. Returns the key of the environment."""
     key = environment_key(lock, python, platform)
     row = {
         "key": key,
@@ -115,7 +115,7 @@ def store(
 
 
 def listing(database: Database) -> list[dict[str, Any]]:
-    """All environments, newest first, each with the versions of living functions that it is for (``used_by``)."""
+    """All environments, newest first, each with ``used_by``: the versions that use it, without deleted functions."""
     with database.read() as tx:
         rows = tx.rows(sa.select(environment).order_by(environment.c.created_at.desc(), environment.c.key))
         users = _users(tx)
@@ -123,7 +123,7 @@ def listing(database: Database) -> list[dict[str, Any]]:
 
 
 def by_prefix(database: Database, prefix: str) -> dict[str, Any]:
-    """The one environment whose key begins so, with ``used_by``. Raises :class:`NotFound`, :class:`Conflict`."""
+    """The one environment whose key has this prefix, with ``used_by``. Raises :class:`NotFound`, :class:`Conflict`."""
     found = [row for row in listing(database) if row["key"].startswith(prefix)]
     if not found:
         raise NotFound(f"environment {prefix!r} not found", try_="functory environment list")
@@ -133,13 +133,13 @@ def by_prefix(database: Database, prefix: str) -> dict[str, Any]:
 
 
 def delete_unused(database: Database, min_age: timedelta, author: str) -> list[str]:
-    """Delete the environments that no version names (not of deleted functions either) and that are as old.
+    """Delete environments that no version uses, not even one of a deleted function. Returns their keys.
 
-    One that was just resolved is named by its version only a moment later, hence ``older``. Returns the keys.
+    A version names its environment shortly after the resolution, so environments younger than ``min_age`` stay.
     """
     named = sa.select(function_version.c.environment).where(function_version.c.environment.is_not(None))
     with database.write() as tx:
-        # Asked for again a moment ago is as good as made a moment ago.
+        # A recent resolution protects an old environment.
         recent = sa.select(resolution.c.environment).where(resolution.c.created_at > tx.now - min_age)
         keys = [
             row["key"]
@@ -159,7 +159,7 @@ def delete_unused(database: Database, min_age: timedelta, author: str) -> list[s
 
 
 def set_environment(tx: Tx, version: Mapping[str, Any], resolved: Resolved, author: str) -> dict[str, Any]:
-    """Give a stored version its environment, or the reason why there is none. Returns the version as it is now."""
+    """Store the environment of a version, or the reason why it has none. Returns the new row."""
     values = {"environment": resolved.environment, "environment_error": resolved.error}
     if any(version[name] != value for name, value in values.items()):
         statement = sa.update(function_version).where(function_version.c.id == version["id"])
@@ -169,9 +169,9 @@ def set_environment(tx: Tx, version: Mapping[str, Any], resolved: Resolved, auth
 
 
 def packages_changed(version: Mapping[str, Any], resolved: Resolved, renew: bool) -> bool:
-    """Whether newer packages make a new version of this one.
+    """True when renewed packages make a new version.
 
-    Raises :class:`Conflict` when newer ones were wanted and cannot be had: the version stays as it is.
+    Raises :class:`Conflict` when the renewal failed: the version stays as it is.
     """
     if not renew or not version["environment"]:
         return False
@@ -181,7 +181,7 @@ def packages_changed(version: Mapping[str, Any], resolved: Resolved, renew: bool
 
 
 def check_ready(version: Mapping[str, Any]) -> None:
-    """Raises :class:`Conflict` with the recorded reason when the version's packages could not be had."""
+    """Raise :class:`Conflict` with the recorded reason when the version's packages could not be installed."""
     if version["environment_error"]:
         raise Conflict(
             f"{version['name']} v{version['number']} has no environment",
@@ -191,7 +191,7 @@ def check_ready(version: Mapping[str, Any]) -> None:
 
 
 def environment_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The environments of several versions in their order, each once."""
+    """The environments of several versions, in their order, without duplicates."""
     return list(dict.fromkeys(row["environment"] for row in rows if row["environment"]))
 
 

@@ -1,8 +1,8 @@
-"""What operators granted beyond the authors' declarations: bound to a function and the content of one version.
+"""Grant approvals: what operators granted beyond the authors' declarations, for one content of one function.
 
-A version with another content has another hash, and so none of it. Each change is one transaction with its line in
-the audit and its event, and raises a counter: a worker that sees the counter unchanged knows that what it
-remembers is still so, and one that does not reads again, at its next claim.
+A version with another content has another hash, and none of the approvals. Each change is one transaction with an
+audit row and an event, and increments a counter. A worker that finds the counter changed at a claim reads the
+approvals again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import counter, function, function_version, grant_approval
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound
-from functory.engine.events import store as event_store
-from functory.engine.functions import versions
+from functory.engine.functions import function_events, versions
 from functory.engine.settings import Settings
 
 MAX_APPROVALS = 200
@@ -40,12 +39,12 @@ CHANGE_COUNTER = (
 
 
 class GrantApprovals:
-    """Allow, revoke and list grants; ``author`` is who does it."""
+    """Allow, revoke and list grants; ``author`` is the operator in the audit."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._kinds = grants.author_grant_kinds(settings)
-        self._places = ProtectedPaths(settings)
+        self._protected_paths = ProtectedPaths(settings)
 
     def allow(
         self, name: str, number: int | None, kind: str, value: str = "", *, reason: str, author: str = ""
@@ -53,7 +52,7 @@ class GrantApprovals:
         """Grant ``value`` to the content of one version (the active one without a ``number``).
 
         Returns the entry, with ``created`` False when it was granted already. Raises :class:`NotFound`,
-        :class:`Invalid` for a wrong kind, value or reason, and :class:`Refused` for a path that is kept.
+        :class:`Invalid` for a wrong kind, value or reason, and :class:`Refused` for a protected path.
         """
         value = self._checked(kind, value)
         reason = _text(reason, "reason", MAX_REASON)
@@ -77,11 +76,11 @@ class GrantApprovals:
     def revoke(
         self, name: str, number: int | None, kind: str, value: str = "", *, reason: str = "", author: str = ""
     ) -> dict[str, Any]:
-        """Take back what was allowed; executions that run already keep what they began with.
+        """Remove an approval; running executions keep the grants that they started with.
 
-        Returns the entry, with ``removed`` False when there was nothing to take, and ``declared`` True when it
-        stays in effect by the author's declaration. Raises as :meth:`allow`, and :class:`Conflict` for what
-        nothing but the declaration gives.
+        Returns the entry, with ``removed`` False when there was no approval, and ``declared`` True when the grant stays
+        in effect by the author's declaration. Raises as :meth:`allow`, and :class:`Conflict` for a grant that only the
+        declaration gives.
         """
         value = _stored_value(kind, value)
         reason = _text(reason, "reason", MAX_REASON) if reason else ""
@@ -106,7 +105,7 @@ class GrantApprovals:
         return key | {"version": version["number"], "removed": bool(removed), "declared": declared}
 
     def effective_and_pending(self, version: Mapping[str, Any]) -> tuple[Grants, Grants]:
-        """What a version row has in effect, and what it declares and waits for."""
+        """The grants of a version that are in effect, and those that wait for an operator."""
         with self._database.read() as tx:
             widened = load(tx, [(version["name"], version["sha256"])])[version["name"], version["sha256"]]
         declared = Grants.declared(version)
@@ -116,10 +115,10 @@ class GrantApprovals:
         )
 
     def list(self, name: str | None = None, number: int | None = None) -> list[dict[str, Any]]:
-        """Every grant of one version, or of a function (of all of them without a ``name``): what the active
-        version declares, and what was allowed to any version.
+        """Every grant of one version, of one function, or of all functions without a ``name``: the declarations of the
+        active version, and the approvals of all versions.
 
-        ``status`` is ``author`` (in effect as declared), ``operator`` (in effect because allowed, with ``author``,
+        ``status`` is ``author`` (in effect as declared), ``operator`` (in effect by an approval, with ``author``,
         ``reason`` and ``created_at`` of that) or ``pending``. Raises :class:`NotFound`.
         """
         shown = sa.func.coalesce(function.c.active, function.c.latest)
@@ -164,22 +163,22 @@ class GrantApprovals:
     def _checked(self, kind: str, value: str) -> str:
         checked = grants.normalize_value(kind, value)
         if kind in ("read", "write"):
-            self._places.check(kind, checked)
+            self._protected_paths.check(kind, checked)
         return checked
 
 
 class GrantApprovalCache:
-    """The widenings of versions that a worker has met, read again when the counter says that some changed."""
+    """The approvals of the versions that a worker has claimed, read again when the counter has changed."""
 
     def __init__(self, max_size: int = 2000) -> None:
         self._max_size = max_size
-        # Replaced as a whole: threads that claim at the same time must not pair one's stamp with another's rows.
+        # Replaced as a whole: threads that claim at the same time must not mix a counter with rows of another read.
         self._kept: tuple[int | None, dict[VersionKey, Grants]] = (None, {})
 
     def get(self, tx: Tx, change_count: int | None, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
-        """What was granted to each of ``keys``; ``stamp`` is what this transaction has read as :data:`STAMP`.
+        """The approvals of ``keys``. ``change_count`` is the counter (:data:`CHANGE_COUNTER`) that ``tx`` has read.
 
-        At most one statement, and none when nothing was ever granted or all is known.
+        Runs at most one statement; none without any approval or when all keys are cached.
         """
         wanted = set(keys)
         if change_count is None:
@@ -195,7 +194,7 @@ class GrantApprovalCache:
 
 
 def load(tx: Tx, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
-    """What was granted to each of these (function, hash)."""
+    """The approvals of these (function, hash)."""
     found: dict[VersionKey, list[tuple[str, str]]] = {key: [] for key in keys}
     names = sorted({name for name, _ in found})
     for row in tx.rows(sa.select(grant_approval).where(grant_approval.c.function.in_(names))):
@@ -206,7 +205,7 @@ def load(tx: Tx, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
 
 
 def _allowed(tx: Tx, version: Mapping[str, Any] | None, name: str | None) -> list[dict[str, Any]]:
-    """What was allowed, with the newest version that has the content (None when it is gone)."""
+    """The approvals, each with the newest version of its content (None when no version has it)."""
     newest = (
         sa.select(sa.func.max(function_version.c.number))
         .join(function, function.c.id == function_version.c.function_id)
@@ -251,12 +250,11 @@ def _record_change(
     name = version["name"]
     audit.append(tx, author, f"grant.{action}", name, data)
     type_ = "function.granted" if action == "allow" else "function.revoked"
-    told = {"function": name, "author": author} | data
-    event_store.append(tx, [event_store.record(tx, type_, name, told, source=f"/functory/functions/{name}")])
+    function_events.append(tx, type_, name, {"function": name, "author": author} | data, None)
 
 
 def _stored_value(kind: str, value: str) -> str:
-    """The value as it was stored: also of a path that nobody could be granted any more."""
+    """The stored form of a value, also of a path that can no longer be granted."""
     try:
         return grants.normalize_value(kind, value)
     except Invalid:
@@ -269,5 +267,5 @@ def _text(text: str, what: str, most: int) -> str:
     if not isinstance(text, str) or not text.strip():
         raise Invalid(f"the grant has no {what}", "it is kept in the audit", f'--{what} "why it is needed"')
     if len(text) > most:
-        raise Invalid(f"the {what} is too long", f"at most {most:,} letters are kept")
+        raise Invalid(f"the {what} is too long", f"at most {most:,} characters are stored")
     return text.strip()

@@ -8,14 +8,14 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 
-# Attempts that end by no fault of the function (a killed worker, a crash) are repeated up to this,
-# even for a function that asks for no retries.
+# An attempt that ends without the function's fault (killed worker, crash) is repeated up to this number of attempts,
+# also for a function without retries.
 MIN_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one version may use. Times are seconds, sizes bytes.
+    """The limits of one version. Times are seconds, sizes bytes.
 
     ``cpu`` is 10 seconds, or the timeout where that was set longer. ``memory_bytes`` counts address space and,
     where control groups can be written, real memory. Scratch is the private ``/tmp`` of one execution.
@@ -44,7 +44,7 @@ class Limits:
         return self.cpu if self.cpu is not None else max(10.0, self.timeout)
 
     def attempts(self) -> int:
-        """How often an execution may be tried in all."""
+        """The maximum number of attempts of an execution."""
         return self.max_attempts or max(self.retries + 1, MIN_ATTEMPTS)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Output patterns: which of a version's patterns an output matches.
+"""Output patterns: match a version's patterns against an output.
 
 A pattern is an event pattern over an object (``{"stock": [{"numeric": ["<", 5]}]}``) or a regular
 expression with named groups over a text. The pattern language belongs to ``triggers``, which the
@@ -19,8 +19,11 @@ GROUP = "functory.outputs"
 
 
 class Matcher(Protocol):
-    """``check`` refuses wrong patterns and returns them as stored; ``match`` returns those that match,
-    each with the groups that it captured."""
+    """Checks and matches patterns.
+
+    ``check`` returns valid patterns in their stored form. ``match`` returns the patterns that match, with their
+    captured groups.
+    """
 
     def check(self, patterns: Mapping[str, Any]) -> dict[str, Any]: ...
     def match(self, patterns: Mapping[str, Any], output: Any) -> list[tuple[str, dict[str, Any]]]: ...
@@ -37,7 +40,7 @@ def matcher() -> Matcher:
 
 
 def check(patterns: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse wrong output patterns; returns them in their stored form. Raises :class:`Invalid`."""
+    """The stored form of output patterns. Raises :class:`Invalid` for wrong ones."""
     return matcher().check(patterns) if patterns else {}
 
 

@@ -1,10 +1,9 @@
-"""No more rights from inside: what a running function may save, activate or roll back to.
+"""Privilege-escalation check: which versions a running function may save, activate or roll back to.
 
-Code that changes stored functions decides what will run. It may pass on what it has itself, and nothing else:
-no version that it makes or activates may declare more or have been allowed more, and no version may be linked
-into a process that has more, for functions that are linked together share their grants. So the dependencies
-of the changed version count, and every version that has it as a dependency, with that one's dependencies.
-What the changing execution has stands in its attempt's row, where the claim wrote it.
+A running function can pass on only the rights that it has itself. A version that it saves or activates may declare no
+more, and an operator may have granted it no more. Linked functions share one process and its grants, so the check
+covers the dependencies of the changed version, every version that depends on it, and the dependencies of those.
+The claim wrote the rights of the changing execution into its attempt's row.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ Node = tuple[str, int]
 
 
 def check(tx: Tx, cause: Cause | None, version: Mapping[str, Any], *, active: bool = True) -> None:
-    """Refuse a change by a running execution that would give rights to ``version`` which the execution has not.
+    """Refuse a change by a running execution that gives ``version`` rights that the execution lacks.
 
-    ``version`` has ``name``, ``number``, ``sha256``, ``dependencies`` and what it declares; ``active`` says
-    whether it will be the active one. Nothing is asked of a change that people make (no ``cause``).
-    Raises :class:`Refused`, naming the difference and where it comes from.
+    ``version`` has ``name``, ``number``, ``sha256``, ``dependencies`` and its declared rights. ``active`` is True when
+    it becomes the active version. A change without a ``cause``, by a person, is not checked. Raises :class:`Refused`
+    with the missing rights and the version that brings them.
     """
     if cause is None:
         return
@@ -46,7 +45,7 @@ def check(tx: Tx, cause: Cause | None, version: Mapping[str, Any], *, active: bo
             raise Refused(
                 f"{cause.function} may not give {own} more rights than it has itself",
                 f"{own}{through} would have " + ", ".join(missing),
-                "let somebody outside of an execution save it, or declare the same for the function that saves",
+                "save it outside of an execution, or declare the same rights for the function that saves",
             )
 
 
@@ -60,7 +59,7 @@ def _grants_of_cause(tx: Tx, cause: Cause) -> Grants:
 
 
 def _linked_versions(tx: Tx, version: Mapping[str, Any], active: bool) -> Iterable[tuple[Node, Grants]]:
-    """Every version that may share a process with ``version``, itself first, with all that it may ever have."""
+    """Every version that may share a process with ``version``, itself first, with its declared and approved rights."""
     own: Node = (version["name"], version["number"])
     needs, current = _graph(tx)
     needs[own] = [(d["name"], d["pin"]) for d in version["dependencies"]]
@@ -96,7 +95,7 @@ def _closure(start: Iterable[Node], following: Any) -> set[Node]:
 
 
 def _graph(tx: Tx) -> tuple[dict[Node, list[tuple[str, int | None]]], dict[str, int]]:
-    """What each version with dependencies needs, and which version of each function is active."""
+    """The dependencies of each version, and the active version of each function."""
     rows = tx.rows(
         sa.select(function.c.name, function_version.c.number, function_version.c.dependencies)
         .join(function, function.c.id == function_version.c.function_id)
@@ -110,7 +109,7 @@ def _graph(tx: Tx) -> tuple[dict[Node, list[tuple[str, int | None]]], dict[str, 
 
 
 def _rights(tx: Tx, nodes: Iterable[Node]) -> dict[Node, Mapping[str, Any]]:
-    """The rows of these versions, as far as rights go. One that does not exist has none."""
+    """The rights columns of these versions; versions that do not exist are left out."""
     listed = sorted(nodes)
     found: dict[Node, Mapping[str, Any]] = {}
     columns = [function_version.c[name] for name in ("number", "sha256", "secrets", "permissions", "grants")]

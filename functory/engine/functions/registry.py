@@ -1,10 +1,9 @@
 """Functions and their immutable versions.
 
-A change of anything makes one new version; saving the same content makes none. Numbers are given
-out under the registry's lock, so they are unique and without gaps under any concurrency. Source
-text is parsed here and never executed: type hints are evaluated by ``inspect``, which the caller
-supplies and which runs in a child process; so are packages, by ``resolve``. A version whose packages
-cannot be had is saved with the reason, and not activated.
+Each change makes one new version; a save of the same content makes none. Version numbers are given out under the
+registry's lock: they are unique and have no gaps under any concurrency. Source text is parsed here and never executed.
+The caller supplies ``inspect``, which evaluates type hints in a child process, and ``resolve``, which installs
+packages. A version whose packages cannot be installed is saved with the reason, and not activated.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from functory.engine.database import counters
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import function, function_version
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Conflict, NotFound
+from functory.engine.errors import Conflict
 from functory.engine.events import causation
-from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.functions import dependents as dependent_rows
-from functory.engine.functions import environments, privilege_escalation, versions
+from functory.engine.functions import environments, function_events, privilege_escalation, versions
 from functory.engine.functions.analysis import findings
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve, Resolved
 from functory.engine.functions.source import declaration, parser
@@ -45,7 +43,7 @@ class Functions:
         self._database = database
         self._inspect = inspect
         self._resolve = resolve
-        self._places = ProtectedPaths(settings) if settings is not None else None
+        self._protected_paths = ProtectedPaths(settings) if settings is not None else None
         self._refused = findings.check_kinds(settings.refuse_findings if settings is not None else ())
 
     def save(
@@ -60,16 +58,16 @@ class Functions:
         cause: Cause | None = None,
         **declared: Any,
     ) -> dict[str, Any]:
-        """Save a function as fully described: what is not in ``declared`` is empty.
+        """Save a function. A field that is not in ``declared`` is empty.
 
         ``declared`` takes imports, dependencies, secrets (or key_dependencies), permissions, hosts, files,
         subprocess, requirements, reuse, compensate, metadata, output_patterns, limits, input_parameters,
         output_parameters, validate_output. Returns the version row with ``created`` False when nothing had
-        changed. Raises :class:`Invalid`, :class:`Conflict`, and :class:`Refused` for a path that is kept or
-        for more rights than the execution that is the ``cause`` has itself.
+        changed. Raises :class:`Invalid`, :class:`Conflict`, and :class:`Refused` for a protected path or for more
+        rights than the execution that is the ``cause`` has itself.
 
-        When packages cannot be had, the version says so in ``environment_error`` and is not activated. The same
-        needs get the same packages as before, unless ``renew``.
+        When packages cannot be installed, ``environment_error`` holds the reason and the version is not activated.
+        The same requirements get the same packages as before, unless ``renew``.
         """
         parsed = parser.parse(text, name)
         return self._write(parsed, declared, None, author, expected_version, activate, cause, renew)
@@ -85,7 +83,7 @@ class Functions:
         cause: Cause | None = None,
         **changes: Any,
     ) -> dict[str, Any]:
-        """Change what ``changes`` names and keep the rest of the active version.
+        """Change the fields in ``changes`` and keep the others of the active version.
 
         With ``renew`` and nothing else: the same function with the newest packages. Raises :class:`NotFound`
         for an unknown function, and as :meth:`save`.
@@ -103,7 +101,7 @@ class Functions:
                 versions.load_latest(tx, name) if number is None else None
             )
             if row is None or row["state"] == "deleted":
-                raise self._missing(tx, name, number)
+                raise versions.missing_error(tx, name, number)
         return row
 
     def list(self, *, after: str | None = None, limit: int = 1000) -> list[dict[str, Any]]:
@@ -131,7 +129,7 @@ class Functions:
                 .order_by(function_version.c.number.desc())
             )
             if not rows:
-                raise self._missing(tx, name, None)
+                raise versions.missing_error(tx, name, None)
         return rows
 
     def activate(
@@ -146,7 +144,7 @@ class Functions:
         """Make version ``number`` the active one; also enables a disabled function.
 
         Raises :class:`NotFound` for a version that does not exist, :class:`Conflict` for one whose packages
-        could not be had: nothing changes then.
+        could not be installed; nothing changes then.
         """
         self.build_environment(name, number, author=author, again=False)
         with self._database.write() as tx:
@@ -156,7 +154,7 @@ class Functions:
             _check_expected(row, expected_version)
             version = versions.load(tx, name, number)
             if version is None:
-                raise self._missing(tx, name, number)
+                raise versions.missing_error(tx, name, number)
             self._activate_version(tx, row, version, author, cause)
         return self.get(name, number)
 
@@ -177,7 +175,7 @@ class Functions:
         return self.activate(name, older[0], author=author, expected_version=row["active"], cause=cause)
 
     def disable(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
-        """Start no more executions of ``name``; its versions stay. Raises :class:`NotFound`."""
+        """Stop new executions of ``name``; its versions stay. Raises :class:`NotFound`."""
         self._set_state(name, "disabled", "function.disabled", author, cause)
 
     def delete(self, name: str, *, force: bool = False, author: str = "", cause: Cause | None = None) -> None:
@@ -202,17 +200,14 @@ class Functions:
                 .values(state="deleted", active=None, updated_at=tx.now)
             )
             data = {"function": name, "version": row["active"], "author": author, "forced": bool(users)}
-            event_store.append(
-                tx,
-                [event_store.record(tx, "function.deleted", name, data, source=_source(name), cause=cause)],
-            )
+            function_events.append(tx, "function.deleted", name, data, cause)
 
     def build_environment(
         self, name: str, number: int | None = None, *, author: str = "", again: bool = True
     ) -> dict[str, Any]:
-        """Find and build the packages of a stored version that has none yet. Returns the version.
+        """Resolve and install the packages of a stored version that has no environment. Returns the version.
 
-        One whose packages could not be had is tried ``again``, or left as it is. Raises :class:`NotFound`.
+        A version whose packages could not be installed is tried only with ``again``. Raises :class:`NotFound`.
         """
         version = self.get(name, number)
         if self._resolve is None or version["environment"] or (version["environment_error"] and not again):
@@ -225,7 +220,7 @@ class Functions:
             return environments.set_environment(tx, version, resolved, author)
 
     def dependents(self, name: str) -> list[str]:
-        """Who needs ``name``: functions and triggers, as text."""
+        """The functions and triggers that use ``name``, as text."""
         with self._database.read() as tx:
             return dependent_rows.dependents(tx, name)
 
@@ -240,16 +235,16 @@ class Functions:
         cause: Cause | None,
         renew: bool,
     ) -> dict[str, Any]:
-        """Store the next version; ``known`` is the one that a partial change is made of."""
+        """Store the next version; ``known`` is the base of a partial change."""
         declared = declaration.parse(declared)
-        if self._places is not None:
+        if self._protected_paths is not None:
             for mode, paths in declared.get("grants.files", {}).items():
                 for path in paths:
-                    self._places.check(mode, path)
+                    self._protected_paths.check(mode, path)
         name = parsed if isinstance(parsed, str) else parsed.name
         partial = known is not None
-        # Packages and the child process are asked for before the transaction, so that no lock waits for them;
-        # the latter not at all when the source is the one that is stored already.
+        # Packages are installed and type hints inspected before the transaction, so that no lock waits for them. A
+        # source that is stored already is not inspected again.
         needs = PackageNeeds.from_declaration(declared, known)
         resolved = self._resolve_packages(needs, renew)
         signature = None
@@ -270,12 +265,12 @@ class Functions:
             _check_expected(row if alive else None, expected_version)
             base = (versions.load(tx, name, None) or versions.load_latest(tx, name)) if alive else None
             if partial and base is None:
-                raise self._missing(tx, name, None)
+                raise versions.missing_error(tx, name, None)
             content = declaration.version_content(
                 parsed, declared, base if partial else None, versions.same_source(tx, parsed), signature
             )
             if self._resolve is not None and needs != PackageNeeds.from_declaration({}, content):
-                raise _changed_meanwhile("its packages are others now")
+                raise _changed_meanwhile("its packages changed")
             warnings = content.pop("warnings")
             content["dependencies"] = dependent_rows.resolve_dependencies(tx, name, content["dependencies"])
             unresolved = [d["name"] for d in content["dependencies"] if not d["resolved"]]
@@ -285,7 +280,7 @@ class Functions:
             twin = base if base and (base["sha256"], base["active"]) == (sha256, base["number"]) else None
             if twin is None and alive and (needs or not activate):
                 latest = versions.load_latest(tx, name)
-                # What could not be built is tried again in its place: nothing is new about it.
+                # A version whose packages failed to install is retried in place: its content is not new.
                 if latest and latest["sha256"] == sha256 and (latest["environment_error"] or not activate):
                     twin = latest
             if (
@@ -334,7 +329,7 @@ class Functions:
             content["environment"] = resolved.environment
             watched = (*declaration.CONTENT, "environment")
             changed = [key for key in watched if base is None or base[key] != content[key]]
-            data = _data(version | {"name": name}) | {
+            data = function_events.version_data(version | {"name": name}) | {
                 "previous_version": base["number"] if base else None,
                 "changed": changed,
                 "author": author,
@@ -344,16 +339,14 @@ class Functions:
                 "environment_error": resolved.error,
             }
             type_ = "function.updated" if alive else "function.created"
-            event_store.append(
-                tx, [event_store.record(tx, type_, name, data, source=_source(name), cause=cause)]
-            )
+            function_events.append(tx, type_, name, data, cause)
         return self.get(name, number) | {"created": True}
 
     def _resolve_packages(self, needs: PackageNeeds, renew: bool) -> Resolved:
         return self._resolve(needs, renew=renew) if self._resolve is not None and needs else NO_PACKAGES
 
     def _already_inspected(self, parsed: parser.Source, resolved: Resolved) -> bool:
-        """Whether this source was inspected before, with the same packages."""
+        """True when this source was inspected before with the same packages."""
         with self._database.read() as tx:
             same = versions.same_source(tx, parsed)
         return same is not None and same["environment"] == resolved.environment
@@ -362,11 +355,11 @@ class Functions:
     def _activate_version(
         tx: Tx, row: Mapping[str, Any], version: dict[str, Any], author: str, cause: Cause | None
     ) -> dict[str, Any]:
-        """Make ``version`` the active one of function ``row``. Returns it as it is now."""
+        """Make ``version`` the active one of function ``row``. Returns its new row."""
         name, number = version["name"], version["number"]
         if row["active"] == number and row["state"] == "enabled":
             return version
-        # What this version needs may need it by now: a version that slept was not asked.
+        # The dependencies of an inactive version may have changed: check for cycles again.
         dependent_rows.resolve_dependencies(tx, name, version["dependencies"])
         privilege_escalation.check(tx, cause, version)
         environments.check_ready(version)
@@ -375,10 +368,8 @@ class Functions:
             .where(function.c.id == row["id"])
             .values(active=number, state="enabled", updated_at=tx.now)
         )
-        data = _data(version) | {"previous_version": row["active"], "author": author}
-        event_store.append(
-            tx, [event_store.record(tx, "function.activated", name, data, source=_source(name), cause=cause)]
-        )
+        data = function_events.version_data(version) | {"previous_version": row["active"], "author": author}
+        function_events.append(tx, "function.activated", name, data, cause)
         return version | {"active": number, "state": "enabled"}
 
     def _set_state(self, name: str, state: str, type_: str, author: str, cause: Cause | None) -> None:
@@ -392,34 +383,13 @@ class Functions:
                 sa.update(function).where(function.c.id == row["id"]).values(state=state, updated_at=tx.now)
             )
             data = {"function": name, "version": row["active"], "author": author}
-            event_store.append(
-                tx, [event_store.record(tx, type_, name, data, source=_source(name), cause=cause)]
-            )
+            function_events.append(tx, type_, name, data, cause)
 
     def _existing(self, tx: Tx, name: str) -> dict[str, Any]:
         row = tx.first(sa.select(function).where(function.c.name == name, function.c.state != "deleted"))
         if row is None:
-            raise self._missing(tx, name, None)
+            raise versions.missing_error(tx, name, None)
         return row
-
-    @staticmethod
-    def _missing(tx: Tx, name: str, number: int | None) -> NotFound:
-        numbers = [
-            row["number"]
-            for row in tx.rows(
-                sa.select(function_version.c.number)
-                .join(function, function.c.id == function_version.c.function_id)
-                .where(function.c.name == name, function.c.state != "deleted")
-                .order_by(function_version.c.number)
-            )
-        ]
-        if numbers and number is not None:
-            return NotFound(
-                f"function {name!r} has no version {number}",
-                f"it has {_ranges(numbers)}",
-                f"functory function show {name}",
-            )
-        return NotFound(f"function {name!r} not found", try_="functory function list")
 
 
 def _check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:
@@ -434,29 +404,7 @@ def _check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None
 
 def _changed_meanwhile(why: str) -> Conflict:
     return Conflict(
-        "somebody else changed the function meanwhile",
+        "the function was changed meanwhile",
         why,
         "look at the newer version, then save again on top of it",
     )
-
-
-def _data(version: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "function": version["name"],
-        "version": version["number"],
-        "sha256": version["sha256"],
-        "source_sha256": version["source_sha256"],
-        "metadata": version["metadata"],
-        "dependencies": [d["name"] for d in version["dependencies"]],
-        "environment": version["environment"],
-    }
-
-
-def _source(name: str) -> str:
-    return f"/functory/functions/{name}"
-
-
-def _ranges(numbers: list[int]) -> str:
-    if len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"versions {numbers[0]} to {numbers[-1]}"
-    return "version" + ("s " if len(numbers) > 1 else " ") + ", ".join(map(str, numbers))

@@ -1,4 +1,4 @@
-"""State: a small key-value store of each function, the same for all its versions."""
+"""State: a small key-value store for each function, shared by all its versions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAX_BYTES = 65_536
 
 
 class State:
-    """Values by function and key; a write is refused for a zombie attempt."""
+    """Values by function and key. A write by an attempt that lost its lease is refused."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def get(self, function: str, key: str) -> tuple[Any, int] | None:
-        """(value, version), or None."""
+        """The value and its version; None without the key."""
         with self._database.read() as tx:
             row = tx.first(sa.select(state).where(state.c.function == function, state.c.key == key))
         return None if row is None else (row["value"], row["version"])
@@ -42,7 +42,7 @@ class State:
         ``expected_version`` (0: must not exist) gives compare-and-set; raises :class:`Conflict`.
         """
         if key is None:
-            raise Invalid("wrong state key", "it is a text of 1 to 255 letters")
+            raise Invalid("wrong state key", "a key is a string of 1 to 255 characters")
         event_store.check_key(key, "state key")
         event_store.check_data(value, MAX_BYTES, f"state value {key!r}")
         with self._database.write() as tx:
@@ -62,7 +62,7 @@ class State:
                     return 1
                 if expected_version is not None:
                     raise Conflict(
-                        f"the state {key!r} was changed meanwhile", "somebody else has just created it"
+                        f"the state {key!r} was changed meanwhile", "the key was created meanwhile"
                     )
             new_version = tx.scalar(
                 sa.update(state)
@@ -73,7 +73,7 @@ class State:
         return int(new_version)
 
     def delete(self, function: str, key: str, *, cause: Cause | None = None) -> bool:
-        """Forget a key. True when it was there."""
+        """Delete a key. False when it did not exist."""
         with self._database.write() as tx:
             causation.check_fence(tx, cause)
             return (

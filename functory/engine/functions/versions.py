@@ -36,7 +36,7 @@ def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
 
 
 def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
-    """The version that ``name`` or ``name@3`` stands for. Raises :class:`NotFound`."""
+    """The version of a reference: ``name`` or ``name@3``. Raises :class:`NotFound`."""
     name, pin = dependencies.parse_reference(reference)
     row = load(tx, name, pin)
     if row is None:
@@ -61,7 +61,7 @@ def load_many(
 
 
 def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
-    """The version with this id, whatever became of its function. Raises :class:`NotFound`."""
+    """The version with this id, also of a deleted function. Raises :class:`NotFound`."""
     row = tx.first(_BY_ID, {"version_id": version_id})
     if row is None:
         raise NotFound(f"function version {version_id} not found")
@@ -69,6 +69,7 @@ def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
 
 
 def joined() -> sa.Select[Any]:
+    """Select versions together with the fields of their functions."""
     return sa.select(
         function_version,
         function.c.name,
@@ -80,7 +81,7 @@ def joined() -> sa.Select[Any]:
 
 
 def same_source(tx: Tx, parsed: parser.Source | str) -> dict[str, Any] | None:
-    """The newest version with exactly this source: what its hints said need not be asked again."""
+    """The newest version with exactly this source, whose type hints were inspected already."""
     if isinstance(parsed, str):
         return None
     return tx.first(
@@ -89,6 +90,27 @@ def same_source(tx: Tx, parsed: parser.Source | str) -> dict[str, Any] | None:
         .order_by(function_version.c.number.desc())
         .limit(1)
     )
+
+
+def missing_error(tx: Tx, name: str, number: int | None) -> NotFound:
+    """The error for a function or version that does not exist; names the existing versions."""
+    numbers = [
+        row["number"]
+        for row in tx.rows(_LIVE.where(function.c.name == name).order_by(function_version.c.number))
+    ]
+    if numbers and number is not None:
+        return NotFound(
+            f"function {name!r} has no version {number}",
+            f"it has {_ranges(numbers)}",
+            f"functory function show {name}",
+        )
+    return NotFound(f"function {name!r} not found", try_="functory function list")
+
+
+def _ranges(numbers: list[int]) -> str:
+    if len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"versions {numbers[0]} to {numbers[-1]}"
+    return "version" + ("s " if len(numbers) > 1 else " ") + ", ".join(map(str, numbers))
 
 
 _BY_ID = joined().where(function_version.c.id == sa.bindparam("version_id"))

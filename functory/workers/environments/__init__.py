@@ -1,7 +1,7 @@
-"""Packages of functions: ``requirements`` are read, ``resolver`` pins them, ``builder`` installs them.
+"""Packages of functions: ``requirements`` reads them, ``resolver`` pins them, ``builder`` installs them.
 
-``Environments`` is the door: its ``resolve`` is called when a version is saved, its ``ensure`` before one
-runs. uv does the work (``uv``), under limits and without anything of the user's configuration.
+``Environments`` is the public class: ``resolve`` is called when a version is saved, ``ensure`` before it runs. uv does
+the work (``uv``), under limits and without the user's configuration.
 """
 
 from functory.workers.environments.environments import Environments, package_folders, preload_modules

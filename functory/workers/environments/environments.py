@@ -1,4 +1,4 @@
-"""Environments as the engine uses them: found or resolved and built at save, there when a function runs."""
+"""The environments of one machine: resolved and built at the save of a version, present when it runs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from functory.workers.environments import resolver
 from functory.workers.environments.builder import Builder
 from functory.workers.environments.uv import Uv, without_credentials
 
-# One that was built or resolved so recently may be named by its version only a moment later.
+# A younger environment may belong to a version that is still being saved.
 FRESH = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class PruneResult:
-    """What a pruning removed: rows that no version names, and folders that no living function needs."""
+    """The result of a prune: deleted rows that no version used, and removed folders that no function needs."""
 
     deleted_environments: list[str]
     removed_folders: list[str]
@@ -46,10 +46,10 @@ class Environments:
         self._checked: dict[str, Path] = {}
 
     def resolve(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved:
-        """Find or make the environment for these needs; implements :class:`engine.functions.environments.Resolve`.
+        """Find or build the environment for these needs; a :class:`functory.engine.functions.environments.Resolve`.
 
-        Needs that were resolved before get the same packages again, unless ``renew``. Raises :class:`Invalid`
-        for what is no requirement; every other failure is the answer's ``error``.
+        Needs that were resolved before get the same packages again, unless ``renew``. Raises :class:`Invalid` for a
+        text that is no requirement; every other failure is the ``error`` of the result.
         """
         wanted = reading.normalize_needs(needs.requirements, needs.imports)
         if not wanted:
@@ -64,11 +64,10 @@ class Environments:
             return Resolved(error="\n".join(part for part in (error.what, error.why) if part))
 
     def ensure(self, key: str) -> Path:
-        """The folder of an environment's packages; built from its stored lock where it is not there yet.
+        """The folder of an environment's packages, built from its stored lock when it is missing.
 
-        Never resolves. Costs one look at the disk when it was there before. Raises :class:`Conflict` or
-        :class:`Refused` for what this machine cannot or may not have, :class:`Unavailable` for what may pass,
-        :class:`NotFound`.
+        Never resolves. A known folder costs one check of the disk. Raises :class:`Conflict` for another platform,
+        :class:`Refused` by the package policy, :class:`Unavailable` for a temporary failure, :class:`NotFound`.
         """
         path = self._checked.get(key)
         if path is None or not self._builder.has(key):
@@ -76,18 +75,18 @@ class Environments:
         return path
 
     def listing(self) -> list[dict[str, Any]]:
-        """All environments, newest first, with ``used_by``, ``packages``, whether ``built`` here, and ``bytes``."""
+        """All environments, newest first, with ``used_by``, ``packages``, ``built`` (on this machine) and ``bytes``."""
         return [self._shown(row) for row in rows.listing(self._database)]
 
     def get(self, prefix: str) -> dict[str, Any]:
-        """One environment by the beginning of its key, as in :meth:`listing`, with its ``path``."""
+        """One environment by a prefix of its key, as in :meth:`listing`, with its ``path``."""
         row = self._shown(rows.by_prefix(self._database, prefix))
         return row | {"path": str(self._builder.path(row["key"]))}
 
     def prune(self, author: str = "", *, min_age: timedelta = FRESH, cache: bool = False) -> PruneResult:
-        """Forget environments that no version names; remove from this machine those that no living function needs.
+        """Delete environments that no version uses; remove the folders that no function needs from this machine.
 
-        They come back from their lock when they are needed. With ``cache`` the files that uv keeps go as well.
+        A removed folder is rebuilt from its lock when it is needed. With ``cache``, uv's cache is cleared as well.
         """
         forgotten = rows.delete_unused(self._database, min_age, author)
         used = {row["key"] for row in rows.listing(self._database) if row["used_by"]}
@@ -124,7 +123,7 @@ class Environments:
         self._check_policy(lock)
         python, platform = resolver.python(), resolver.platform()
         key = rows.environment_key(lock, python, platform)
-        # Built before it is remembered: an answer that cannot be installed must not be given again.
+        # Built before it is stored: a lock that cannot be installed must not be reused.
         self._builder.build(key, lock)
         rows.store(self._database, request, wanted, lock, python, platform)
         return {"key": key, "lock": lock, "python": python, "platform": platform}
@@ -163,10 +162,10 @@ class Environments:
 
 
 def package_folders(claim: Claim, environments: Environments) -> tuple[str, ...]:
-    """The folders of packages that an execution needs: the entry's first, then those of its dependencies.
+    """The package folders of an execution: the entry's first, then those of its dependencies.
 
-    Of two versions of one package the entry's is found. Raises as :meth:`Environments.ensure`, and
-    :class:`Conflict` with the recorded reason for a version whose packages could not be had.
+    Of two versions of one package the entry's is imported. Raises as :meth:`Environments.ensure`, and
+    :class:`Conflict` with the recorded reason for a version whose packages could not be installed.
     """
     for code in claim.codes.values():
         rows.check_ready(code)
@@ -174,7 +173,7 @@ def package_folders(claim: Claim, environments: Environments) -> tuple[str, ...]
 
 
 def preload_modules(version: Mapping[str, Any]) -> tuple[str, ...]:
-    """The modules of packages that a version declares to import: worth importing once for all executions."""
+    """The package modules that a version declares to import: a zygote imports them once for all executions."""
     if not version["declared"].get("imports") or not version["environment"]:
         return ()
     return reading.modules(version["imports"])

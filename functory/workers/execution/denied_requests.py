@@ -1,6 +1,7 @@
-"""What a run asked for and was refused, or waits for: warnings in its own log, where its author and the operator look.
+"""Denied requests: warnings in a run's own log about requests that were refused or wait for an operator.
 
-No audit: running code could fill that by asking in a loop. Here a run may leave a few lines, the rest is counted.
+They are not written to the audit, which running code could fill in a loop. A run leaves a few lines; the others are
+counted.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Any
 from functory.engine.errors import FunctoryError
 from functory.engine.executions.retry import AttemptResult
 
-# Different refusals that one run leaves; who asks for more things than this is probing.
+# Different refusals that one run logs; a run with more of them is probing.
 MAX_LINES = 20
-# The child chooses the names in it.
+# The child chooses the names in a line.
 MAX_LINE_CHARACTERS = 500
 
 
 class DeniedRequests:
-    """The refusals of one run; ``note`` may be called from many threads.
+    """The refusals of one run; ``record`` may be called from many threads.
 
-    ``redact`` takes secrets out of a line: code may ask for a name that is another secret's value.
+    ``redact`` removes secrets from a line: code may request a name that is the value of another secret.
     """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -34,11 +35,11 @@ class DeniedRequests:
         self._more = 0
 
     def record(self, error: FunctoryError) -> None:
-        """Remember a refusal."""
+        """Record a refusal."""
         self.record_line(f"refused: {error.what}" + (f" ({error.why})" if error.why else ""))
 
     def record_line(self, text: str) -> None:
-        """Remember a line. The same one again is told once."""
+        """Record a line. A repeated line is logged once."""
         text = self._redact(text)
         text = text if len(text) <= MAX_LINE_CHARACTERS else text[: MAX_LINE_CHARACTERS - 1] + "…"
         with self._lock:
@@ -50,7 +51,7 @@ class DeniedRequests:
                 self._more += 1
 
     def append_to_log(self, result: AttemptResult) -> AttemptResult:
-        """The ending with its refusals at the end of its log."""
+        """The result with the refusals at the end of its log."""
         with self._lock:
             lines = list(self._seconds.items())
             if self._more:

@@ -1,7 +1,7 @@
-"""What an execution left in the files that it may write, for the watches that will see it.
+"""Hashes the watched files that an execution wrote, so that their file events name it as their cause.
 
-The child says which files it opened for writing; the worker reads what is in them when the attempt has ended. Only
-what lies in a granted place and below a watched root is read: nobody asks for the rest.
+The child reports the files that it opened for writing. The worker reads them when the attempt has ended: only those in
+a granted path and below a watched root.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from functory.engine.sources.file_watches import HASH_BYTES, content_id
 
 _CHUNK = 1024 * 1024
-# Read for one execution; what is left beyond that is known by size and time. It takes the slot's time, after all.
+# Bytes hashed for one execution, in its slot's time; further files are identified by size and time.
 BUDGET = 256 * 1024 * 1024
 
 
 def collect(
     written: Sequence[bytes], granted: Sequence[str], watched: Sequence[str], budget: int = BUDGET
 ) -> list[tuple[bytes, str]]:
-    """Where the execution wrote, and what is there now: real absolute paths and what stands for their content.
+    """The written files: (real absolute path, id of the content).
 
-    ``granted`` and ``watched`` are absolute paths of folders or files. What is gone again, is no regular file or
-    cannot be read is left out.
+    ``granted`` and ``watched`` are absolute paths of folders or files; at most ``budget`` bytes are hashed. Files that
+    are gone, not regular or not readable are left out.
     """
     if not written or not watched:
         return []
@@ -42,7 +42,7 @@ def collect(
 
 
 def _content(path: bytes, most: int) -> tuple[str | None, int]:
-    """What stands for the file's content, and how much was read for that."""
+    """The id of a file's content, and the number of bytes read for it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

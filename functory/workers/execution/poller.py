@@ -1,10 +1,10 @@
-"""Claims without messages: always where there is no broker, else what no message came for.
+"""Claims executions without messages: all of them without a broker, otherwise those whose message does not come.
 
-With a broker, a worker that has had a free slot for ``claim_seconds`` asks once a second whether an execution has
-waited that long, sent or not. In a healthy deployment there is none, and the question is one look into two small
-indexes. There is some when the broker is away, when it has lost messages, or when another worker holds them and is
-busy: then this one claims them, in the order in which they would have been sent, and from then on whenever a slot is
-free. A message that comes later finds nothing to claim, and from the first one on the worker lives by messages again.
+With a broker, a worker that has had a free slot for ``claim_seconds`` checks once a second whether an execution has
+waited that long, sent or not. In a healthy deployment there is none, and the check reads two small indexes. There is
+one when the broker is unavailable, has lost messages, or has given them to a busy worker. Then this worker claims by
+polling, in the order of dispatch, whenever a slot is free. A message that comes later finds nothing to claim, and the
+first message ends the polling.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from functory.workers.execution.slots import Slots
 
 log = structlog.get_logger("functory.worker")
 
-# With a broker: how often a worker with free slots looks.
+# With a broker: pause between two polls of a worker with free slots.
 POLL_SECONDS = 1.0
-# Without messages while the database is away.
+# Pause before the next poll after an error.
 RETRY_SECONDS = 1.0
 
 
 class Poller(threading.Thread):
-    """Gives what it claims to ``run``, which starts it and gives its slot back when it has ended."""
+    """Claims for free slots. ``run`` starts the claims and releases their slots when they end."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class Poller(threading.Thread):
         self.slot_freed()
 
     def slot_freed(self) -> None:
-        """Tell that a slot may be free. Returns at once."""
+        """Note that a slot may be free. Returns at once."""
         self._slot_freed.set()
         if self._brokerless:
             self._database.wakeup.signal(["executions"])
 
     def message_received(self) -> None:
-        """Tell that a message came."""
+        """Note a message."""
         metrics.worker_last_intake.set_to_current_time()
         if self._degraded:
             self._degraded = False
-            log.info("the broker's messages come again")
+            log.info("broker messages resumed, polling ends")
 
     def run(self) -> None:
         while not self._ended.is_set():
@@ -82,12 +82,12 @@ class Poller(threading.Thread):
                 more = self._poll_once()
                 wait = self._pause() if not more else 0.0
             except FunctoryError as error:
-                log.warning("nothing can be claimed", reason=error.why)
+                log.warning("poll failed, retrying", reason=error.why)
                 more, wait = False, RETRY_SECONDS
             except Exception:
-                log.exception("nothing could be claimed")
+                log.exception("poll failed, retrying")
                 more, wait = False, RETRY_SECONDS
-            # Also by the slots that it has just given back itself. One that another gives back meanwhile is seen later.
+            # This poll's own releases set it too. A slot released just now is seen at the next poll.
             self._slot_freed.clear()
             if more or self._ended.is_set():
                 continue
@@ -99,11 +99,11 @@ class Poller(threading.Thread):
                 self._ended.wait(wait)
 
     def _poll_once(self) -> bool:
-        """One round. True when there may be more at once."""
-        # What an earlier claim took without knowing it can be claimed again.
+        """One poll. True when more executions may be due now."""
+        # An earlier claim whose commit outcome was unknown becomes claimable again.
         self._attempts.reconcile()
         if not self._slots.free:
-            # Nobody expects it to take in anything.
+            # A full worker is healthy: it is not expected to claim.
             metrics.worker_last_intake.set_to_current_time()
             return False
         if (
@@ -142,10 +142,10 @@ class Poller(threading.Thread):
         if not self._degraded:
             self._degraded = True
             if not self._settings.embedded:
-                log.warning("the broker's messages do not come: claiming by polling", claimed=len(claims))
+                log.warning("broker messages missing, polling instead", claimed=len(claims))
 
     def _is_recently_sent(self, claim: Claim) -> bool:
-        """Whether it was sent a moment ago only: its message did not get lost long ago, it just does not come."""
+        """True when the execution was sent shortly before: its message is late, not lost long ago."""
         return (
             claim.queued_seconds is not None
             and claim.queued_seconds <= 3 * self._min_queued_seconds + 2 * POLL_SECONDS

@@ -1,4 +1,4 @@
-"""Secret values are taken out of whatever a run leaves behind: results, errors, spans, logs."""
+"""Redacts secret values in the results, errors, spans and logs of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 MARK = "***"
 
-# Shorter values occur by chance: replacing them would mangle ordinary output.
+# Shorter values occur by chance: their replacement would damage ordinary output.
 SHORTEST = 4
 
 

@@ -1,6 +1,6 @@
-"""The slots of a worker process: how many executions it runs at a time, whoever brings them.
+"""The slots of a worker process: the number of executions that it runs at a time.
 
-A message takes a slot and waits for it; what the worker claims by itself takes only slots that are free.
+A message waits for a slot. The poller claims only for slots that are free.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Slots:
-    """``count`` slots, for any number of threads."""
+    """``count`` slots, shared by any number of threads."""
 
     def __init__(self, count: int, on_release: Callable[[], None] = lambda: None) -> None:
         self._count = count
@@ -22,17 +22,17 @@ class Slots:
 
     @property
     def free(self) -> int:
-        """How many are free now."""
+        """The number of free slots."""
         return max(0, self._count - self._taken)
 
     @property
     def free_seconds(self) -> float:
-        """For how long there has been a free one; 0 when there is none."""
+        """Seconds since which a slot has been free; 0 without a free slot."""
         since = self._free_since
         return 0.0 if since is None else time.monotonic() - since
 
     def acquire(self, cancelled: threading.Event) -> bool:
-        """Wait for a free slot and take it. False when ``given_up`` was set meanwhile."""
+        """Wait for a free slot and take it. False when ``cancelled`` is set first."""
         with self._condition:
             while not cancelled.is_set():
                 if self._taken < self._count:
@@ -42,14 +42,14 @@ class Slots:
         return False
 
     def acquire_free(self) -> int:
-        """Take all that are free. Returns how many."""
+        """Take all free slots. Returns their number."""
         with self._condition:
             count = self.free
             self._mark_taken(count)
         return count
 
     def release(self, count: int = 1) -> None:
-        """Give slots back."""
+        """Release slots."""
         with self._condition:
             self._taken -= count
             if self._free_since is None and self.free:

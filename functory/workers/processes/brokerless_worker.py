@@ -1,6 +1,7 @@
-"""A worker without a broker: an executor that claims from the database, woken by its notifications.
+"""The brokerless worker: an executor that claims from the database, woken by its notifications.
 
-It has the signals, the slots and the ends of the Celery worker (``workers.processes.celery_worker``), and no messages.
+It has the signals, slots and exit statuses of the Celery worker (``functory.workers.processes.celery_worker``), and no
+messages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functory.workers.processes.shutdown_signals import ShutdownSignals
 
 
 class BrokerlessWorker:
-    """A worker process; :meth:`run` returns its exit status. ``heard`` as in :meth:`Orders.install`."""
+    """A worker process. ``read_earlier_signals`` as in :meth:`ShutdownSignals.install`."""
 
     def __init__(
         self,
@@ -31,8 +32,8 @@ class BrokerlessWorker:
         self._executor: Executor | None = None
 
     def run(self) -> int:
-        """Run until a signal ends it. Raises the :class:`FunctoryError` for which it could not begin."""
-        orders = ShutdownSignals(self._settings.grace_seconds, self._drain, self._close).install(
+        """Run until a signal ends it. Returns the exit status. Raises the :class:`FunctoryError` of a failed start."""
+        shutdown = ShutdownSignals(self._settings.grace_seconds, self._drain, self._close).install(
             self._read_earlier_signals
         )
         try:
@@ -42,11 +43,11 @@ class BrokerlessWorker:
             self._drained.wait()
         finally:
             self._close()
-            orders.mark_finished()
-        return orders.status
+            shutdown.mark_finished()
+        return shutdown.status
 
     def _drain(self, grace: float) -> None:
-        # A second signal may close it meanwhile.
+        # A second signal may close the executor meanwhile.
         executor = self._executor
         if executor is not None:
             executor.drain(grace)

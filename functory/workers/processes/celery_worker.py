@@ -1,15 +1,14 @@
-"""The worker program: Celery's, with an executor in it, our logging, and an end that loses nothing.
+"""The Celery worker: Celery's own with an executor, structured logging, and a shutdown that loses nothing.
 
 Both ``functory worker`` and ``celery -A functory.workers.app worker`` run this class. It differs from Celery's in:
 
-- one :class:`Executor` a process: in this one for the threads and solo pools, in each child of a prefork
-  pool (there with one slot), since two processes must not share database connections or zygotes;
-- what signals ask of it (``workers.processes.shutdown_signals``). Celery's own soft shutdown puts messages
-  back, which is of no use
-  here: a message is only a hint;
-- it serves while the broker is away: its executors claim by themselves what no message comes for
-  (``functory.workers.execution.poller``), and Celery connects when the broker is there;
-- a watchdog (``functory.workers.processes.consumer_watchdog``) ends it when messages are sent and it gets none;
+- one :class:`Executor` a process: in this one for the threads and solo pools, in each child of a prefork pool (there
+  with one slot), since two processes must not share database connections or zygotes;
+- its own shutdown signals (``functory.workers.processes.shutdown_signals``). Celery's soft shutdown returns messages
+  to the broker, which is useless here: a message is only a hint;
+- it serves while the broker is unavailable: its executors claim by polling (``functory.workers.execution.poller``),
+  and Celery connects when the broker answers;
+- a watchdog (``functory.workers.processes.consumer_watchdog``) ends it when messages are sent and none arrives;
 - Celery's banner and its warning about the superuser are left out: the latter is meant for pickled
   messages, and ours are JSON ids.
 """
@@ -38,12 +37,12 @@ from functory.workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
 
-# As long as the broker does not answer at the start, it is waited for this long before the worker serves without it.
+# Without an answer of the broker at the start, the worker serves without it after this time.
 BROKER_WAIT_SECONDS = 3.0
-# How often Celery's main thread looks whether it is to end, in seconds.
+# Celery's main thread checks for a shutdown this often, in seconds.
 LOOK_SECONDS = 1.0
-# Celery's words between workers, which nobody here listens to. It sends heartbeats from its main thread and tries each
-# one for ever: while the broker was away, a worker that was asked to end did not hear of it.
+# Celery's messages between workers have no reader here. Its main thread sends heartbeats and retries each one for ever:
+# while the broker was unavailable, a worker did not notice its shutdown.
 DISABLED_FEATURES = {
     "without_gossip": True,
     "without_mingle": True,
@@ -53,9 +52,9 @@ DISABLED_FEATURES = {
 
 
 class CeleryWorker(BaseWorker):
-    """A worker process. ``ready`` is called once, when it can take in work: by messages or without.
+    """A worker process. ``on_ready`` is called once, when it can take work: with messages or without.
 
-    ``heard`` as in :meth:`Orders.install`.
+    ``read_earlier_signals`` as in :meth:`ShutdownSignals.install`.
     """
 
     app: Application
@@ -76,7 +75,7 @@ class CeleryWorker(BaseWorker):
             super().on_before_init(quiet=True, **options)
 
     def on_init_blueprint(self) -> None:
-        # A receiver of this signal is how Celery learns that logging is not its business.
+        # With a receiver of this signal Celery does not configure logging.
         signals.setup_logging.connect(self._configure_logging, weak=False)
         super().on_init_blueprint()
         self.app.steps["worker"].add(_BeforeConsumerStep)  # pyright: ignore[reportOptionalSubscript]
@@ -93,12 +92,12 @@ class CeleryWorker(BaseWorker):
             self._start_executors()
         except FunctoryError as refused:
             self._startup_error = refused
-            # Anything else Celery would report as a defect, with a traceback.
+            # Celery reports every other exception as a defect, with a traceback.
             raise SystemExit(refused.code) from None
 
     def _start_executors(self) -> None:
         if self.is_prefork:
-            # Once here, so that a machine that lacks something ends the program and not each child again.
+            # Checked once here, so that a missing feature ends the program and not each child again.
             with Runner.from_settings(self.app.settings) as runner:
                 check_startup(self.app.settings, runner)
             signals.worker_process_init.connect(self._start_child, weak=False)
@@ -117,18 +116,18 @@ class CeleryWorker(BaseWorker):
         signals.worker_ready.send(sender=consumer)
         if self._tick is not None:
             self._tick.cancel()
-        # With no timer that is due, it would sleep until a message comes. Each new connection may have cleared them.
+        # Without a timer the main thread sleeps until a message comes. A new connection may have cleared the timers.
         self._tick = consumer.timer.call_repeatedly(LOOK_SECONDS, lambda: None)
         self._watchdog.message_received()
         self._report_ready()
 
     def _report_ready(self) -> None:
         if self._ready_lock.acquire(blocking=False):
-            log.info("ready", slots=self.slots, pool=self.pool_name)
+            log.info("worker ready", slots=self.slots, pool=self.pool_name)
             self.on_ready(self)
 
     def start(self) -> None:
-        """Run until a signal ends it. Raises the ``FunctoryError`` for which it could not begin."""
+        """Run until a signal ends it. Raises the ``FunctoryError`` of a failed start."""
         try:
             super().start()
         finally:
@@ -140,34 +139,34 @@ class CeleryWorker(BaseWorker):
 
     @property
     def pool_name(self) -> str:
-        """threads, solo or prefork."""
+        """The pool: threads, solo or prefork."""
         name = self.pool_cls.__module__.rsplit(".", 1)[-1]
         return {"thread": "threads"}.get(name, name)
 
     @property
     def is_prefork(self) -> bool:
-        """Whether executions are carried out in children of this process."""
+        """True when child processes of the pool run the executions."""
         return self.pool_name == "prefork"
 
     @property
     def slots(self) -> int:
-        """Executions at a time, of all its processes together."""
+        """The number of executions at a time, over all its processes."""
         return 1 if self.pool_name == "solo" else int(self.concurrency or 1)
 
     def install_platform_tweaks(self, worker: Any) -> None:
-        """Our signal handlers instead of Celery's."""
+        """Install the shutdown signals instead of Celery's handlers."""
         self._shutdown_signals.install(self.read_earlier_signals)
 
     def _drain(self, grace: float) -> None:
         (self._drain_pipe if grace else self._stop_pipe).signal_children()
         if self.app.executor is not None:
             self.app.executor.drain(grace)
-        # Celery looks at this between two messages, and between two tries to reach the broker.
+        # Celery reads this between two messages, and between two attempts to connect.
         state.should_stop = self._shutdown_signals.status
 
     def _close_executors(self) -> None:
         if self.is_prefork:
-            # The children give back what they run, and Celery waits for them.
+            # The children release their executions, and Celery waits for them.
             self._shutdown_signals.wait_finished(HARD_SECONDS)
         self.app.close_executor()
 
@@ -199,7 +198,7 @@ class CeleryWorker(BaseWorker):
 
 
 class _BeforeConsumerStep(bootsteps.StartStopStep):
-    """Stands between Celery's pool and its consumer, which waits for the broker."""
+    """A step between Celery's pool and its consumer, which waits for the broker."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -208,9 +207,9 @@ class _BeforeConsumerStep(bootsteps.StartStopStep):
 
 
 class ParentDeathPipe:
-    """Rung once by a process, or by its death, and heard by every child that it has forked.
+    """Signals every forked child once: when the parent calls :meth:`signal_children`, or when it dies.
 
-    It is a pipe that nobody writes into: its end of file is the sound, and reaches any number of readers.
+    No process writes to the pipe: its end of file is the signal, and reaches any number of readers.
     """
 
     def __init__(self) -> None:
@@ -219,14 +218,14 @@ class ParentDeathPipe:
         self._signalled = False
 
     def signal_children(self) -> None:
-        """Ring; a second time is silent."""
+        """Signal the children; a second call does nothing."""
         with self._lock:
             if not self._signalled:
                 self._signalled = True
                 os.close(self._write_end)
 
     def on_signal(self, call: Callable[[], None]) -> None:
-        """In a child: call ``call`` on a thread of its own when the parent rings."""
+        """In a child: run ``call`` on a thread when the parent signals or dies."""
         if not self._signalled:
             os.close(self._write_end)
 
@@ -234,4 +233,4 @@ class ParentDeathPipe:
             os.read(self._read_end, 1)
             call()
 
-        threading.Thread(target=listen, name="functory-bell", daemon=True).start()
+        threading.Thread(target=listen, name="functory-parent-death", daemon=True).start()

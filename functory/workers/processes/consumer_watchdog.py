@@ -1,13 +1,13 @@
-"""The watchdog: ends a worker that is alive but gets no messages any more.
+"""The consumer watchdog: ends a worker that is alive but no longer gets messages.
 
-Celery may lose its consumer with a reconnect and not notice; the process looks well, and does nothing. The facts that
-tell it: executions were sent a moment ago, no message brought them although this worker had a free slot, so it claimed
-them by itself (``functory.workers.execution.poller``); the broker answers; and not one message came in all that time.
+Celery may lose its consumer at a reconnect without noticing it. The signs: executions were sent shortly before, no
+message arrived for them although this worker had a free slot, so its poller claimed them
+(``functory.workers.execution.poller``); the broker answers; and not one message came in all that time.
 
-What is no such fact: the broker is away (the time begins anew when it answers); messages that were lost before (they
-were not sent a moment ago); messages that another worker holds and is too busy for. Of the latter a broker gives a
-worker no more than it has slots, and serves workers in turn: so there must be more than two for each worker that is
-alive, and they must come in over ``stall_seconds``.
+Three cases look similar and are not a stall. The broker is unavailable: the time starts again when it answers. Messages
+were lost earlier: they were not sent shortly before. Another worker holds messages and is busy: a broker gives a worker
+no more messages than it has slots, and serves workers in turn. So a stall needs more than two such executions for each
+living worker, over at least ``stall_seconds``.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.worker")
 
-# Executions that no message brought, for each living worker, and at the least.
+# Executions without a message: more than this for each living worker, and more than the least in all.
 PER_WORKER = 2
 LEAST = 3
-# Looks in a stall.
+# Checks within ``stall_seconds``.
 LOOKS = 12
 
 
 @dataclass
 class StallDetector:
-    """What has been seen since the last message, or since the broker answers again. Times are monotonic seconds."""
+    """Counts executions without a message since the last message or broker outage. Times are monotonic seconds."""
 
     since: float | None = None
     last: float = 0.0
     missing_messages: int = 0
 
     def reset(self) -> None:
-        """A message came, or the broker is away."""
+        """Start again: a message came, or the broker is unavailable."""
         self.since, self.missing_messages = None, 0
 
     def add(self, now: float, count: int) -> None:
-        """``count`` executions were claimed whose message had been sent a moment before."""
+        """Add ``count`` executions that were claimed without the message that was sent shortly before."""
         if count:
             self.since = now if self.since is None else self.since
             self.last = now
             self.missing_messages += count
 
     def is_stalled(self, stall: float, alive: int) -> bool:
-        """Whether that is too much to be chance, with so many workers alive."""
+        """True when the count cannot be chance, with ``alive`` workers. ``stall`` is in seconds."""
         return (
             self.since is not None
             and self.last - self.since >= stall
@@ -65,14 +65,17 @@ class StallDetector:
 
 
 class Watchdog(threading.Thread):
-    """In a worker's main process; ``on_deaf`` is called once. ``unheard`` may be called in forked children as well."""
+    """Watches in a worker's main process and calls ``on_stall`` once.
+
+    ``add_missing_messages`` may be called in forked children as well.
+    """
 
     def __init__(self, settings: Settings, on_stall: Callable[[], None]) -> None:
         super().__init__(name="functory-watchdog", daemon=True)
         self._settings = settings
         self._on_stall = on_stall
         self._detector = StallDetector()
-        # Shared with forked children; whether one of two that count at once gets lost does not matter.
+        # Shared with forked children; a lost update between two processes does not matter.
         self._shared = mmap.mmap(-1, 8)
         self._seen = 0
         self._messages = 0
@@ -98,9 +101,9 @@ class Watchdog(threading.Thread):
                     self._on_stall()
                     return
             except FunctoryError as error:
-                log.debug("the watchdog could not look", reason=error.why)
+                log.debug("watchdog check failed", reason=error.why)
             except Exception:
-                log.exception("the watchdog failed")
+                log.exception("watchdog check failed")
 
     def _check(self) -> bool:
         counted, messages = self._missing_count, self._messages
@@ -110,7 +113,7 @@ class Watchdog(threading.Thread):
             self._detector.reset()
             return False
         if not fresh:
-            # A worker that gets messages, or for which there are none, is not asked about further.
+            # The worker gets its messages, or there are none: no stall.
             return False
         try:
             exchange.ping(self._settings)
@@ -130,7 +133,7 @@ class Watchdog(threading.Thread):
             return False
         metrics.worker_stalls.inc()
         log.error(
-            "no messages come although the broker answers: the worker ends to be started again",
+            "no messages although the broker answers, worker ends to be restarted",
             executions_claimed_without_message=self._detector.missing_messages,
             seconds=round(self._detector.last - (self._detector.since or 0.0), 1),
             workers_alive=alive,

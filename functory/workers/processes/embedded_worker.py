@@ -1,9 +1,8 @@
-"""A Celery worker in a thread of this process, for the embedded mode.
+"""The embedded worker: a Celery worker in a thread of this process.
 
-It is the same worker, application and task as in production, over Celery's in-memory transport, with a
-thread pool: the executions themselves run in child processes either way. Two parts of Celery are replaced:
-its consumer loop, which notices a request to end only after two seconds, and its thread pool, which keeps
-the interpreter from ending.
+It has the same application and task as in production, over Celery's in-memory transport, with a thread pool; executions
+run in child processes in both cases. Two parts of Celery are replaced: its consumer loop, which notices a shutdown only
+after two seconds, and its thread pool, which keeps the interpreter from ending.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from functory.workers.app import Application
 
 log = structlog.get_logger("functory.worker")
 
-# How long one wait for messages lasts, and so how long a request to end may go unnoticed.
+# One wait for messages, and so the longest delay of a shutdown, in seconds.
 DRAIN_SECONDS = 0.05
 
 
 class EmbeddedWorker:
-    """Started and stopped with the process that embeds it; runs what ``app.executor`` executes."""
+    """Starts and stops with the process that embeds it; its task calls ``app.executor``."""
 
     def __init__(self, app: Application, slots: int) -> None:
         self._app = app
@@ -40,7 +39,7 @@ class EmbeddedWorker:
         self._thread: threading.Thread | None = None
 
     def start(self, timeout: float = 20.0) -> None:
-        """Start and wait until it consumes. Raises :class:`Unavailable`."""
+        """Start and wait until it consumes. Raises :class:`Unavailable` after ``timeout`` seconds."""
         ready = threading.Event()
         failed: list[BaseException] = []
         controller = _Controller(
@@ -74,7 +73,7 @@ class EmbeddedWorker:
             raise Unavailable("the embedded worker did not start", reason)
 
     def stop(self) -> None:
-        """Give back what still runs, stop consuming, and end the thread."""
+        """Release running executions, stop consuming, and end the thread."""
         self._ending.set()
         self._app.close_executor()
         thread, self._thread = self._thread, None
@@ -83,10 +82,10 @@ class EmbeddedWorker:
 
 
 class _Pool(BasePool):
-    """Daemon threads that know their application.
+    """A pool of daemon threads with the application as their current one.
 
-    Celery's own thread pool is one of ``concurrent.futures``, whose threads the interpreter waits for before
-    it calls what was registered for its exit: a script would last until the longest execution has ended.
+    Celery's own pool is one of ``concurrent.futures``. The interpreter joins its threads before it runs exit handlers:
+    a script would last until its longest execution has ended.
     """
 
     body_can_be_buffer = True
@@ -126,7 +125,7 @@ class _Pool(BasePool):
             try:
                 work()
             except Exception:
-                log.exception("a message could not be handled")
+                log.exception("message handling failed")
 
 
 class _Controller(WorkController):
@@ -144,13 +143,13 @@ class _Consumer(Consumer):
 def _consume(
     consumer: Any, connection: Any, tasks: Any, blueprint: Any, _hub: Any, qos: Any, *_: Any, **__: Any
 ) -> None:
-    """Celery's ``synloop``, for a transport that is never away, ended by an event instead of a signal."""
+    """Celery's ``synloop`` for a transport that is always available, ended by an event instead of a signal."""
     tasks.on_message = consumer.create_task_handler()
     tasks.consume()
     consumer.on_ready()
     while blueprint.state == RUN:
         if consumer.controller.ending.is_set():
-            # Raised in the worker's own thread, it stops the whole controller in order.
+            # Raised in the worker's own thread, this stops the whole controller in order.
             raise WorkerShutdown(0)
         if qos.prev != qos.value:
             qos.update()

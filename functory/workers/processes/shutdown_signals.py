@@ -1,9 +1,9 @@
-"""What signals ask of a worker: softly at the first, hard at the second.
+"""The shutdown signals of a worker: the first ends it softly, the second hard.
 
-The first SIGTERM or SIGINT: take nothing new, let executions end for ``grace_seconds``, give back what is not done,
-end with 0. The second, or SIGQUIT: kill what runs, try for two seconds to give it back (else its lease ends), end with
-128 + the signal's number as if it had killed the process. A third ends at once. None of them leaves a child behind:
-the kernel kills a worker's children with it.
+The first SIGTERM or SIGINT: claim nothing more, let executions run for ``grace_seconds``, release the others, exit with
+0. The second, or SIGQUIT: kill the children, try for two seconds to release their executions (else their leases
+expire), exit with 128 + the signal's number as if the signal had killed the process. A third exits at once. No child
+survives: the kernel kills a worker's children with it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ log = structlog.get_logger("functory.worker")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
-# What may take this long even when it is to be hard: a transaction that gives back what ran.
+# A hard shutdown takes at most this long: one transaction that releases the executions.
 HARD_SECONDS = 2.0
-# After the grace time: what runs was killed by then, and is being given back.
+# Time after the grace period to release the killed executions.
 LATE_SECONDS = 5.0
-# sysexits.h, EX_TEMPFAIL: start me again.
+# sysexits.h, EX_TEMPFAIL: the supervisor starts the worker again.
 EX_TEMPFAIL = 75
 
 
 class ShutdownSignals:
-    """Ends a worker's process; each of its ends is bounded, whatever hangs in there.
+    """Ends a worker process within a bounded time, even when one of its threads hangs.
 
-    ``drain(grace)`` makes the worker end within ``grace`` seconds; ``leave`` gives back what still runs and signs
-    off. Both are called on threads of their own. :meth:`over` is called by who has ended in order.
+    ``drain(grace)`` makes the worker end within ``grace`` seconds; ``close`` releases its executions and deregisters
+    it. Each runs on its own thread. The worker calls :meth:`mark_finished` after an orderly end.
     """
 
     def __init__(self, grace: float, drain: Callable[[float], None], close: Callable[[], None]) -> None:
@@ -45,46 +45,46 @@ class ShutdownSignals:
         self.status = 0
 
     def install(self, read_earlier_signals: Callable[[], bytes] = bytes) -> ShutdownSignals:
-        """Take over the signals; in the main thread only.
+        """Install the signal handlers; in the main thread only.
 
-        ``earlier`` gives the numbers of the signals that whoever listened until now has heard: a worker that is asked
-        to end while it starts ends.
+        ``read_earlier_signals`` returns the numbers of the signals that an earlier handler received: a worker that is
+        stopped during its start ends.
         """
-        # Written below the interpreter and read by a thread: the kernel may give a signal to any thread, and a handler
-        # would run only when the main one comes back from where it waits.
-        heard, bell = os.pipe()
-        os.set_blocking(bell, False)
-        signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
-        # Children have signals of their own.
+        # The interpreter writes signals to a pipe and a thread reads them: a Python handler would run only after the
+        # main thread returns from its wait.
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        # Children handle their own signals.
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
         for number in SIGNALS:
             signal.signal(number, _nothing)
         for number in read_earlier_signals():
             self._on_signal(number)
-        threading.Thread(target=self._listen, args=(heard,), name="functory-signals", daemon=True).start()
+        threading.Thread(target=self._listen, args=(read_end,), name="functory-signals", daemon=True).start()
         return self
 
     def shut_down(self, status: int) -> None:
-        """End softly with this status, not because of a signal."""
+        """End softly with this exit status, without a signal."""
         self._request_count = max(self._request_count, 1)
         self._start_shutdown(hard=False, status=status)
 
     @property
     def requested(self) -> bool:
-        """Whether the end was asked for."""
+        """True once a shutdown was requested."""
         return self._request_count > 0
 
     def mark_finished(self) -> None:
-        """The worker has ended in order."""
+        """Note the orderly end of the worker."""
         self._finished.set()
 
     def wait_finished(self, timeout: float) -> bool:
-        """Wait for that."""
+        """Wait for :meth:`mark_finished`. False after ``timeout`` seconds."""
         return self._finished.wait(timeout)
 
-    def _listen(self, heard: int) -> None:
+    def _listen(self, read_end: int) -> None:
         while True:
-            for number in os.read(heard, 64):
+            for number in os.read(read_end, 64):
                 if number in SIGNALS:
                     self._on_signal(number)
 
@@ -112,17 +112,17 @@ class ShutdownSignals:
         if not self._finished.wait(max(0.0, until - time.monotonic())):
             _log_blocking_threads("did not end in time")
             os._exit(self.status or 1)
-        # The interpreter waits for threads of libraries, and may do so for ever; nothing of ours is open any more.
+        # The interpreter waits for threads of libraries, possibly for ever; the worker itself has closed everything.
         time.sleep(LATE_SECONDS)
-        _log_blocking_threads("ended in order, and was held up")
+        _log_blocking_threads("exit blocked by threads after an orderly end")
         os._exit(self.status)
 
 
 def _log_blocking_threads(what: str) -> None:
-    """Who holds up the end: the only trace of it, when somebody asks tomorrow."""
-    log.warning(what, threads=sorted(one.name for one in threading.enumerate() if not one.daemon))
+    """Log the threads that block the end, with their stacks."""
+    log.warning(what, threads=sorted(thread.name for thread in threading.enumerate() if not thread.daemon))
     faulthandler.dump_traceback(all_threads=True)
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    """A signal without a handler of Python's would not be written to the pipe."""
+    """Handle nothing: only signals with a Python handler are written to the pipe."""

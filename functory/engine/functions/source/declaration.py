@@ -1,4 +1,4 @@
-"""What an author declares about a function, read and checked, and the content of a version made of it.
+"""Reads and checks the declaration of a function, and makes the content of a version from it.
 
 Pure: nothing here touches a row. ``functory.engine.functions.registry`` stores the result.
 """
@@ -15,7 +15,7 @@ from functory.engine.functions import dependencies, limits, output_patterns
 from functory.engine.functions.source import parser
 from functory.engine.serialization import json_codec, json_schema
 
-# The content of a version: what makes it a new one when it changes.
+# The content of a version: a change of any of these makes a new version.
 CONTENT = (
     "source",
     "parameters",
@@ -35,7 +35,7 @@ CONTENT = (
     "compensate",
 )
 
-# Content that versions of older schemas had not: left out of the hash while it says nothing.
+# Fields that older schemas did not have: left out of the hash while they have these empty values.
 _LATER_FIELDS: dict[str, Any] = {"requirements": [], "grants": {}, "reuse": False, "compensate": None}
 
 FIELDS = (
@@ -62,7 +62,7 @@ PERMISSIONS = frozenset(grants.PERMISSIONS)
 
 
 class Signature(Protocol):
-    """What the child process found out about a function's type hints."""
+    """The schemas that the child process made of a function's type hints."""
 
     @property
     def input_schema(self) -> dict[str, Any]: ...
@@ -73,13 +73,13 @@ class Signature(Protocol):
 
 
 class Inspect(Protocol):
-    """Finds the signature of function ``name`` in a source text, with these folders of packages to import from."""
+    """Inspects the signature of function ``name`` in a source; ``packages`` are folders to import from."""
 
     def __call__(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature: ...
 
 
 def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a declaration's fields; ``key_dependencies`` is BabyAGI's word for secrets."""
+    """Check the fields of a declaration. Raises :class:`Invalid`. ``key_dependencies`` (BabyAGI) means secrets."""
     given = dict(declared)
     if "key_dependencies" in given:
         keys = given.pop("key_dependencies")
@@ -162,7 +162,7 @@ def version_content(
     same: dict[str, Any] | None,
     signature: Signature | None,
 ) -> dict[str, Any]:
-    """The content of the next version: what is declared, else what the base had, else what was found."""
+    """The content of the next version: declared fields, else those of the base, else those found in the source."""
     own = dict(base["declared"]) if base else {}
     for side in ("input_schema", "output_schema"):
         if side in declared:
@@ -201,8 +201,10 @@ def version_content(
             if not same["declared"].get("output_schema"):
                 found["output_schema"] = same["output_schema"]
             text["warnings"] = [w for w in same["warnings"] if not w.startswith("the dependency ")]
-    # What may have been mended meanwhile is looked at anew.
-    text["warnings"] = [told for told in text["warnings"] if not told.startswith("the compensation ")]
+    # Warnings about the compensation are made anew: the compensation may exist by now.
+    text["warnings"] = [
+        warning for warning in text["warnings"] if not warning.startswith("the compensation ")
+    ]
     for side in ("input_schema", "output_schema"):
         if own.get(side):
             found[side] = declared.get(side, base[side] if base else found[side])
@@ -239,8 +241,11 @@ def version_content(
 
 
 def digest(made: Mapping[str, Any]) -> str:
-    """Equal content, equal hash. Whether a dependency exists yet is not content: else each saving
-    of a function with a missing dependency would make a new version once it is there."""
+    """The hash of a version's content.
+
+    The existence of a dependency is not part of it: a function does not get a new version because its missing
+    dependency was created.
+    """
     plain = dict(made) | {"dependencies": [[d["name"], d["pin"]] for d in made["dependencies"]]}
     return json_codec.digest(
         [plain[key] for key in CONTENT if key not in _LATER_FIELDS or plain[key] != _LATER_FIELDS[key]]

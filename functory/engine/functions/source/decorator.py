@@ -1,9 +1,8 @@
-"""What a function takes along from its file when it is registered with the decorator.
+"""Decorator source capture: the parts of a file that a function registered with the decorator needs.
 
-A stored source stands alone, so the imports, constants and classes of the file that the function uses are
-stored in front of it. Whatever cannot come along is refused now, with the place: it would be a NameError
-at run time. Names are resolved with the compiler's own symbol tables, so that a local variable is never
-mistaken for a name of the file.
+A stored source is complete: the imports, constants and classes that the function uses are stored in front of it. A
+statement that cannot be stored is refused with its line; it would be a NameError at run time. Names are resolved with
+the compiler's symbol tables, so a local variable is never taken for a name of the file.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from functory.engine.names import NAME
 
 
 def without_decorators(text: str, name: str) -> str:
-    """The source of a decorated function as it is stored: its own registration decorator removed.
+    """The source of a decorated function without its registration decorator.
 
-    Other decorators stay: they are part of what the function does.
+    Other decorators stay.
     """
     for node in parser.parse_tree(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
@@ -33,10 +32,10 @@ def without_decorators(text: str, name: str) -> str:
 
 
 def required_statements(module: str, name: str, dependencies: frozenset[str]) -> str:
-    """The statements of a file that its function ``name`` needs, in their order; without its ``dependencies``.
+    """The statements of a file that its function ``name`` needs, in their order, without its ``dependencies``.
 
-    Raises :class:`Invalid` when it needs another function of the file, or a name that the file binds in
-    another way than by an import, an assignment or a class.
+    Raises :class:`Invalid` when it needs another function of the file, or a name that is not bound by an import, an
+    assignment or a class.
     """
     body = parser.parse_tree(module).body
     target = next(
@@ -50,11 +49,11 @@ def required_statements(module: str, name: str, dependencies: frozenset[str]) ->
         for bound in _bound(statement):
             providers.setdefault(bound, []).append(statement)
     needed: list[ast.stmt] = []
-    waiting = _used(target)
+    pending = _used(target)
     seen = {name, *dependencies}
-    while waiting:
-        used = min(waiting)
-        waiting.discard(used)
+    while pending:
+        used = min(pending)
+        pending.discard(used)
         if used in seen:
             continue
         seen.add(used)
@@ -62,7 +61,7 @@ def required_statements(module: str, name: str, dependencies: frozenset[str]) ->
             _check(statement, name, used)
             if statement not in needed and not _is_future(statement):
                 needed.append(statement)
-                waiting |= _used(statement)
+                pending |= _used(statement)
     needed.sort(key=lambda statement: (statement.lineno, statement.col_offset))
     return "".join(f"{_segment(module, statement)}\n" for statement in needed)
 
@@ -84,7 +83,7 @@ def _check(statement: ast.stmt, name: str, used: str) -> None:
 
 
 def _segment(module: str, statement: ast.stmt) -> str:
-    """The text of a statement; Python's own helper leaves the decorators of a class out."""
+    """The text of a statement with its decorators, which ``ast.get_source_segment`` leaves out."""
     decorators = getattr(statement, "decorator_list", [])
     if not decorators:
         return ast.get_source_segment(module, statement) or ""
@@ -93,13 +92,13 @@ def _segment(module: str, statement: ast.stmt) -> str:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds in the file, not those inside of functions and classes."""
+    """The names that a statement binds in the file, without those inside functions and classes."""
     if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return {statement.name}
     names: set[str] = set()
-    waiting: list[ast.AST] = [statement]
-    while waiting:
-        node = waiting.pop()
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -107,19 +106,19 @@ def _bound(statement: ast.stmt) -> set[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
         elif not isinstance(node, ast.Lambda):
-            waiting.extend(ast.iter_child_nodes(node))
+            pending.extend(ast.iter_child_nodes(node))
     return names
 
 
 def _used(statement: ast.stmt) -> set[str]:
-    """The names of the file that a statement uses, also in annotations that are written as texts."""
+    """The names of the file that a statement uses, also in annotations that are strings."""
     table = symtable.symtable(ast.unparse(statement), "<file>", "exec")
     names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
-    waiting = list(table.get_children())
-    while waiting:
-        inner = waiting.pop()
+    pending = list(table.get_children())
+    while pending:
+        inner = pending.pop()
         names.update(symbol.get_name() for symbol in inner.get_symbols() if symbol.is_global())
-        waiting.extend(inner.get_children())
+        pending.extend(inner.get_children())
     for node in ast.walk(statement):
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             for part in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
@@ -129,7 +128,7 @@ def _used(statement: ast.stmt) -> set[str]:
 
 
 def _is_future(statement: ast.stmt) -> bool:
-    # Annotations are never evaluated before they are asked for: the import is implied.
+    # Stored sources never evaluate annotations at import: this import is implied.
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 

@@ -1,8 +1,8 @@
-"""Source text of a function: parsed and checked, never executed here.
+"""Parses and checks the source text of a function; never executes it.
 
 A source is a small module: imports, constants, classes, and exactly one top-level function whose
-name is the function's. :func:`parse` checks that and reads off what can be known without running
-it: parameters, whether it is async, the packages it imports.
+name is the function's. :func:`parse` checks this and reads everything that is known without running
+it: its parameters, whether it is async, the packages that it imports.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ MAX_BYTES = 1_048_576
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: ``kind`` is Python's (``positional_only``, ``positional``, ``var_positional``,
-    ``keyword``, ``var_keyword``)."""
+    """One parameter. ``kind``: ``positional_only``, ``positional``, ``var_positional``, ``keyword``,
+    ``var_keyword``.
+    """
 
     name: str
     kind: str
@@ -46,7 +47,7 @@ class Source:
 
 
 def parse(text: str, name: str | None = None) -> Source:
-    """Check ``text`` and read it. ``name``, when given, must be the function's.
+    """Parse and check ``text``. ``name``, when given, must be the name of its function.
 
     Raises :class:`Invalid` for a syntax error (with line and mark), no or several functions,
     another name, a reserved name, or statements that a source may not hold at its top level.
@@ -92,7 +93,7 @@ def parse(text: str, name: str | None = None) -> Source:
 
 
 def parse_tree(text: str) -> ast.Module:
-    """Parse a text. Raises :class:`Invalid` with the line and a mark below the place."""
+    """Parse a text. Raises :class:`Invalid` with the line and a mark below the error."""
     try:
         return ast.parse(text)
     except SyntaxError as error:
@@ -105,7 +106,7 @@ def parse_tree(text: str) -> ast.Module:
 
 
 def is_allowed_at_top_level(node: ast.stmt) -> bool:
-    """Whether a statement may stand at the top level of a source: it binds names and does nothing else."""
+    """True for a statement that is allowed at the top level of a source: it only binds names."""
     allowed = (
         ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign,
     )  # fmt: skip

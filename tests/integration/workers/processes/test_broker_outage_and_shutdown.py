@@ -150,7 +150,7 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
                 broker.open()
                 # Celery tries again after two seconds, then four, …
                 deadline = time.monotonic() + 90
-                while not any("messages come again" in line for line in worker.lines):
+                while not any("broker messages resumed" in line for line in worker.lines):
                     assert time.monotonic() < deadline, worker.output
                     assert functory.submit("add", 1, 1).result(30) == 2
                 assert counted(worker, "functory_degraded_claims_total") >= 4
@@ -250,7 +250,7 @@ def test_a_worker_that_gets_no_messages_ends_to_be_started_again(
                     "the execution",
                 )
             assert worker.wait() == 75
-            assert "no messages come although the broker answers" in worker.output
+            assert "no messages although the broker answers" in worker.output
             roles.start("worker", "--slots", "2")
             assert functory.submit("add", 2, 2).result(30) == 4
             assert functory.settle(30) is None
