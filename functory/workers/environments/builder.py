@@ -1,10 +1,10 @@
-"""A lock to a folder: ``<home>/environments/<key>/site-packages``, built once, then only read.
+"""Builds a lock into a folder: ``<home>/environments/<key>/site-packages``, written once, then only read.
 
     environments/
       <key>/site-packages/    read-only; appears by a rename, with environment.json in it from the start
-      locks/<key>             held by who builds that key
-      locks/cache             shared by all who run uv, so that nothing is taken from below them
-      tmp/<key>-<random>/     being built; what a killed builder leaves is removed by the next one
+      locks/<key>             held by the builder of that key
+      locks/cache             shared by all runs of uv, so that no file is removed during a run
+      tmp/<key>-<random>/     being built; the next builder removes the folder of a killed one
       cache/                  uv's; its files and those of the environments are hard links of each other
 
 Files of the cache, and with them of the environments, are never written again after the build.
@@ -39,7 +39,7 @@ _BLOCK = 4096
 class Builder:
     """The environments of one machine, below ``home``; safe for many threads and processes.
 
-    ``limit`` is the most that one environment may take of the disk, in bytes.
+    ``limit`` is the largest size of one environment on the disk, in bytes.
     """
 
     def __init__(self, home: Path, uv: Uv, limit: int) -> None:
@@ -48,18 +48,18 @@ class Builder:
         self._uv = uv
 
     def path(self, key: str) -> Path:
-        """Where the packages of an environment are once it is built."""
+        """The folder of a built environment's packages."""
         return self.home / key / SITE_PACKAGES
 
     def has(self, key: str) -> bool:
-        """Whether the environment is there and complete: one look at the disk."""
+        """True when the environment is complete on this disk; costs one system call."""
         return (self.home / key / MARKER).exists()
 
     def build(self, key: str, lock: str) -> Path:
-        """Install a canonical lock unless that was done before. Returns the folder of the packages.
+        """Install a canonical lock, once. Returns the folder of the packages.
 
         Raises :class:`Conflict` with uv's reason (a wrong hash, no wheel for this platform, too large), and
-        :class:`Unavailable` for what may be different next time.
+        :class:`Unavailable` for a failure that may pass.
         """
         if self.has(key):
             return self.path(key)
@@ -72,7 +72,7 @@ class Builder:
 
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:
-        """Alone with this key on this machine. Raises :class:`Unavailable` when others take too long."""
+        """Hold this machine's lock of the key. Raises :class:`Unavailable` when others hold it too long."""
         self._make(self.home / "locks")
         deadline = time.monotonic() + BUILD_SECONDS
         with self._lock_file(key).open("w") as file:
@@ -88,7 +88,7 @@ class Builder:
 
     @contextlib.contextmanager
     def scratch(self, key: str) -> Iterator[Path]:
-        """A folder for one run of uv, removed at the end; the key is locked by the caller."""
+        """A folder for one run of uv, removed at the end. The caller holds the lock of the key."""
         for folder in (self.home / "locks", self.home / "tmp", self._uv.cache):
             self._make(folder)
         self._sweep(key)
@@ -104,7 +104,7 @@ class Builder:
             remove(made)
 
     def clear_cache(self) -> bool:
-        """Remove what uv keeps, unless somebody runs it just now. True when that was done."""
+        """Remove uv's cache. False while a run of uv uses it."""
         self._make(self.home / "locks")
         with self._lock_file("cache").open("w") as file:
             if not _lock(file.fileno(), fcntl.LOCK_EX):
@@ -113,9 +113,9 @@ class Builder:
         return True
 
     def size_monitor(self, folder: Path) -> Callable[[], None]:
-        """A look at what a run of uv has put on the disk so far; raises :class:`TooLarge`.
+        """A check of the bytes that a run of uv has written so far; raises :class:`TooLarge`.
 
-        What is new in the cache may be others' as well: it is given twice the room.
+        Other runs may have written new files of the cache as well: its limit is twice as large.
         """
         known = set(_new(self._uv.cache, frozenset()))
 
@@ -129,7 +129,7 @@ class Builder:
         return look
 
     def remove(self, key: str, min_age_seconds: float) -> bool:
-        """Delete an environment that was built more than ``older`` seconds ago. False when it is left."""
+        """Delete an environment that was built more than ``min_age_seconds`` ago. False when it stays."""
         with self.locked(key):
             place = self.home / key
             try:
@@ -137,7 +137,7 @@ class Builder:
                     return False
             except FileNotFoundError:
                 return False
-            # Half an environment must never be taken for a whole one.
+            # Renamed away first: a half-deleted environment must never look complete.
             (self.home / "tmp").mkdir(parents=True, exist_ok=True)
             grave = Path(tempfile.mkdtemp(prefix=f"{key}-", dir=self.home / "tmp"))
             place.chmod(0o755)
@@ -146,7 +146,7 @@ class Builder:
         return True
 
     def sweep(self) -> None:
-        """Remove what killed builders have left behind."""
+        """Remove the folders of killed builders."""
         if (self.home / "tmp").is_dir():
             self._make(self.home / "locks")
             for key in {entry.name.rpartition("-")[0] for entry in (self.home / "tmp").iterdir()}:
@@ -155,13 +155,13 @@ class Builder:
                         self._sweep(key)
 
     def keys(self) -> list[str]:
-        """The environments that are built on this machine."""
+        """The keys of the environments on this machine."""
         if not self.home.is_dir():
             return []
         return sorted(entry.name for entry in self.home.iterdir() if (entry / MARKER).exists())
 
     def size(self, key: str) -> int:
-        """Bytes that an environment takes of the disk; files that it shares are counted in full."""
+        """The size of an environment in bytes; shared files count in full."""
         return _size(self.home / key)
 
     def _install(self, lock: str, folder: Path) -> None:
@@ -173,7 +173,7 @@ class Builder:
         arguments += ["--link-mode", "hardlink", "--compile-bytecode"]
         look = self.size_monitor(folder)
         self._uv.run(arguments, folder, seconds=BUILD_SECONDS, file_bytes=self.limit, monitor=look)
-        # Programs and uv's own lock file: nobody starts the ones, nobody waits for the other.
+        # Programs and uv's own lock file are not needed.
         remove(target / "bin")
         (target / ".lock").unlink(missing_ok=True)
         if _size(target) > self.limit:
@@ -187,7 +187,7 @@ class Builder:
             json.dump(marker, file)
         _sync_to_disk(made)
         place = self.home / key
-        # There without its marker: damaged by somebody's hand.
+        # A folder without its marker was changed from outside.
         remove(place)
         made.rename(place)
         _sync_to_disk(self.home)
@@ -220,7 +220,7 @@ class Builder:
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder, read-only or not; what is not there is no matter."""
+    """Delete a folder, read-only or not; does nothing without it."""
     if folder.is_symlink() or folder.is_file():
         folder.unlink()
         return
@@ -231,7 +231,7 @@ def remove(folder: Path) -> None:
 
 
 def _protect(folder: Path) -> None:
-    """Readable by all, writable by nobody. Raises :class:`Conflict` for what is no file and no folder."""
+    """Make a tree readable for all and read-only. Raises :class:`Conflict` for other than files and folders."""
     for root, folders, files in os.walk(folder, topdown=False):
         for name in (*files, *folders):
             path = Path(root, name)
@@ -246,7 +246,7 @@ def _protect(folder: Path) -> None:
 
 
 def _sync_to_disk(folder: Path) -> None:
-    """Everything below is on the disk when this returns: a folder that appears shall be whole after a power cut."""
+    """Flush a tree to the disk, so that the folder is complete after a power failure."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -257,7 +257,7 @@ def _sync_to_disk(folder: Path) -> None:
 
 
 def _size(place: Path, enough: int | None = None) -> int:
-    """Bytes in whole blocks, of a file or of everything below a folder; stops counting above ``enough``."""
+    """The size of a file or folder in bytes of whole blocks; stops counting above ``enough``."""
     total, waiting = 0, [place]
     while waiting and (enough is None or total <= enough):
         with contextlib.suppress(OSError):
@@ -270,7 +270,7 @@ def _size(place: Path, enough: int | None = None) -> int:
 
 
 def _new(cache: Path, known: Set[Path]) -> list[Path]:
-    """What uv unpacks into: entries of the cache's top and of its archives that are not ``known``."""
+    """New folders of uv: entries of the cache's top and of its archives that are not ``known``."""
     found: list[Path] = []
     with contextlib.suppress(OSError):
         for entry in cache.iterdir():

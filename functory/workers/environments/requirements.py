@@ -1,8 +1,8 @@
-"""What a function needs, read, normalised and judged. Pure: no process, no row, no file.
+"""Reads, normalises and checks the packages that a function needs. Pure: no process, no row, no file.
 
 A *requirement* is a name with versions, extras and markers (PEP 508) and nothing else: no URL, no path,
-no option. What it says is written anew from its parts before uv sees it, so that nothing else gets through.
-An *import* stands for the distribution that provides it.
+no option. It is written again from its parsed parts before uv reads it, so that nothing else gets through. An *import*
+means the distribution that provides it.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ DISTRIBUTIONS = {
     "zmq": "pyzmq",
 }
 
-# Functory's own module is there in every child; a distribution of that name must not stand in for it.
+# Every child has Functory's own module; a distribution of that name must not replace it.
 OWN = "functory"
 
-# What has a meaning of its own in a requirements file: a comment, a continued line, a variable of the environment.
+# Characters with a meaning in a requirements file: comment, continued line, environment variable.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f#$\\`]")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_]*[A-Za-z0-9])?")
 _LOCKED = re.compile(r"([a-z0-9][a-z0-9.-]*)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
@@ -65,7 +65,7 @@ _LOCKED = re.compile(r"([a-z0-9][a-z0-9.-]*)==(\S+)((?: --hash=sha256:[0-9a-f]{6
 
 @dataclass(frozen=True)
 class Policy:
-    """Which packages an environment may hold, and how many; names are normalised here."""
+    """The packages that an environment may hold, and their number; names are normalised here."""
 
     allow: frozenset[str] | None
     deny: frozenset[str]
@@ -80,7 +80,7 @@ class Policy:
         )
 
     def check(self, names: Sequence[str]) -> None:
-        """Raises :class:`Refused` for packages that may not be there; ``names`` are normalised."""
+        """Raise :class:`Refused` for packages that are not allowed; ``names`` are normalised."""
         denied = sorted(set(names) & self.deny)
         if denied:
             raise Refused(
@@ -102,9 +102,9 @@ class Policy:
 
 
 def normalize_needs(requirements: Iterable[str], imports: Iterable[Any]) -> tuple[str, ...]:
-    """The normalised requirements of both, sorted; a requirement says more than an import of its distribution.
+    """The normalised requirements of both, sorted; a requirement replaces an import of the same distribution.
 
-    Raises :class:`Invalid` for what is no requirement.
+    Raises :class:`Invalid` for a text that is no requirement.
     """
     asked = [_read(text) for text in requirements]
     named = {canonicalize_name(requirement.name) for requirement in asked}
@@ -128,7 +128,7 @@ def modules(imports: Iterable[Any]) -> tuple[str, ...]:
 
 
 def canonical(lock: str) -> str:
-    """uv's lock as one sorted line a package, ``name==version --hash=…``: equal packages, equal text.
+    """uv's lock with one sorted line a package, ``name==version --hash=…``: equal packages give equal text.
 
     Raises :class:`Refused` when it holds anything but pinned packages with hashes.
     """
@@ -186,18 +186,18 @@ def _distributions(item: Any) -> list[Requirement]:
     if isinstance(item, dict) and item.get("lib"):
         return [_read(item["lib"])] if any(map(_is_third_party, _modules(item))) else []
     tops = dict.fromkeys(module.partition(".")[0] for module in _modules(item) if _is_third_party(module))
-    # A module whose name cannot be a distribution's (_private) fails when the function runs, if it does.
+    # A module name that no distribution can have (_private) fails when the function imports it.
     return [_read(DISTRIBUTIONS.get(top, top)) for top in tops if _NAME.fullmatch(top)]
 
 
 def _modules(item: Any) -> list[str]:
-    """The modules that an import names, in any of its spellings; none for what is no import."""
+    """The modules that an import names, in any of its spellings; none for other texts."""
     text = item["name"] if isinstance(item, dict) else item
     statement = text if text.startswith(("import ", "from ")) else f"import {text}"
     try:
         nodes = ast.parse(statement).body
     except (SyntaxError, ValueError):
-        # It fails when the function runs, with Python's own words.
+        # It fails when the function runs, with Python's own error.
         return []
     found: list[str] = []
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Requirements to a lock: which versions, and the hashes of their wheels. The only place that asks what is newest."""
+"""Resolves requirements to a lock: versions and the hashes of their wheels. Only here newest versions are chosen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def python() -> str:
 
 
 def platform() -> str:
-    """This platform as wheels know it: ``linux-x86_64``, with ``-musl`` for the other C library."""
+    """This platform as wheels name it: ``linux-x86_64``, with ``-musl`` for that C library."""
     try:
         glibc = os.confstr("CS_GNU_LIBC_VERSION")
     except (ValueError, OSError):
@@ -40,7 +40,7 @@ def resolve(
     """The canonical lock for normalised requirements; ``folder`` is scratch.
 
     Wheels only: a source distribution would run its build here. Raises as :meth:`Uv.run`, and
-    :class:`Refused` for what is no pinned package of the index.
+    :class:`Refused` for anything but pinned packages of the index.
     """
     asked = folder / "requirements.in"
     asked.write_text("".join(f"{line}\n" for line in requirements))

@@ -1,8 +1,7 @@
-"""One run of uv: nothing of the user's environment or configuration, bounded in time, disk and output.
+"""Runs uv without the user's environment and configuration, bounded in time, disk and output.
 
-uv reads archives that strangers made and may be told to fetch anything, so it gets no credentials but the
-index's, in its environment and never among its arguments; it has no stdin, asks nothing, and runs in a
-process group of its own that is killed as a whole.
+uv reads archives of unknown authors. So it gets no credentials but those of the index, in its environment and never
+among its arguments. It has no stdin, and runs in its own process group, which is killed as a whole.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from functory.engine.errors import Conflict, Unavailable
 
 # A lock of the largest environment that settings allow, with a hundred hashes a package, is smaller.
 ANSWER_BYTES = 67_108_864
-# What a record keeps of uv's words.
+# A stored reason keeps this much of uv's output.
 MAX_REASON_CHARACTERS = 2000
 
-# How networks are reached here is for uv to know: proxies, and whom to trust.
+# The network settings of this machine that uv gets: proxies and certificate authorities.
 _PASSED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-# Between this process and uv: no file above the limit, and no uv without the one who watches it (prctl(2),
-# PR_SET_PDEATHSIG, which survives the exec). Not in a function after a fork: this process has threads.
+# Runs between this process and uv: it limits the file size and lets uv die with its parent (prctl(2),
+# PR_SET_PDEATHSIG, which survives the exec). It is no function after a fork, because this process has threads.
 _START = """
 import ctypes, os, resource, sys
 parent, size, *command = sys.argv[1:]
@@ -41,19 +40,19 @@ os.getppid() == int(parent) or sys.exit(1)
 os.execv(command[0], command)
 """
 
-# uv's status for an answer that will be the same next time (no solution, a wrong hash); and what it says with
-# this status, too, of a network that is away.
+# uv's exit status for a permanent failure (no solution, a wrong hash), and its messages about an unavailable network,
+# which have the same status.
 _REFUSED = 1
 _PASSING = re.compile(r"error sending request|error decoding response body|timed out|status code 5\d\d")
 _LEAST_WAIT = 0.02
 _LOOK_SECONDS = 0.2
-# Looking at the disk may take this share of the time.
+# Checks of the disk take at most this share of the time.
 _LOOK_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Uv:
-    """How to run uv here. ``index`` is the one index that packages come from, uv's default without it."""
+    """Runs uv. ``index`` is the only package index; without it, uv's default."""
 
     cache: Path
     index: SecretStr | None = None
@@ -69,16 +68,15 @@ class Uv:
     ) -> str:
         """Run in ``folder``, which is scratch, and return what uv wrote to stdout.
 
-        ``look`` is called now and then and may raise. Raises :class:`Conflict` with uv's own reason, and
-        :class:`Unavailable` for a network that is away, for uv that cannot be started or does not end within
-        ``seconds``.
+        ``monitor`` is called repeatedly and may raise. Raises :class:`Conflict` with uv's own reason, and
+        :class:`Unavailable` when the network is unavailable, uv cannot start, or does not end within ``seconds``.
         """
         out, err = folder / "stdout", folder / "stderr"
         command = [sys.executable, "-I", "-S", "-c", _START, str(os.getpid()), str(file_bytes), _executable()]
         command += ["--quiet", "--no-config", "--no-progress", "--color", "never", "--no-python-downloads"]
         command += arguments
         with out.open("wb") as stdout, err.open("wb") as stderr:
-            process = subprocess.Popen(  # noqa: S603 - a fixed program, arguments of ours
+            process = subprocess.Popen(  # noqa: S603 - a fixed program with known arguments
                 command,
                 cwd=folder,
                 env=self._environment(folder),
@@ -104,7 +102,7 @@ class Uv:
         raise Conflict("the packages cannot be had", told)
 
     def clean(self, text: str, folder: Path | None = None) -> str:
-        """What uv said, fit to be stored and shown: no escapes, no credentials, no index URL, no path of ours."""
+        """uv's output for storing and showing: without escapes, credentials, the index URL and local paths."""
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
         for secret, shown in self._secrets():
             text = text.replace(secret, shown)
@@ -124,7 +122,7 @@ class Uv:
             "TMPDIR": str(folder),
             "UV_CACHE_DIR": str(self.cache),
             "UV_KEYRING_PROVIDER": "disabled",
-            # A failure shall be told while its author waits; he can try again himself.
+            # No retries: the author waits for the result, and can try again.
             "UV_HTTP_RETRIES": "2",
         }
         for name in _PASSED:
@@ -136,7 +134,7 @@ class Uv:
         return made
 
     def _secrets(self) -> list[tuple[str, str]]:
-        """What must not be told, the longest first, with what is told instead."""
+        """The texts to hide, the longest first, each with its replacement."""
         found: dict[str, str] = {}
         urls = [
             os.environ[s] for n in _PASSED if n.endswith("PROXY") for s in (n, n.lower()) if s in os.environ
@@ -148,7 +146,7 @@ class Uv:
             found[without_credentials(url).rstrip("/")] = "<package_index>"
         for url in urls:
             parts = urlsplit(url)
-            # A user's name is a secret where it is a token.
+            # A user name can be a token.
             hidden = [
                 parts.password,
                 parts.username if not parts.password or len(parts.username or "") > 7 else None,
@@ -158,7 +156,7 @@ class Uv:
 
 
 class TooLarge(Conflict):
-    """Packages that take more of the disk than they may."""
+    """Packages that are larger than the limit."""
 
 
 def without_credentials(url: str) -> str:
@@ -179,7 +177,7 @@ def _executable() -> str:
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float, monitor: Callable[[], None]) -> int:
-    """The exit status. Short runs are seen to end at once; long ones are looked at now and then."""
+    """Wait for the exit status; the pause between two checks grows with the time of the run."""
     began = time.monotonic()
     wait, next_look = _LEAST_WAIT, began + _LOOK_SECONDS
     while True:
@@ -202,7 +200,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float, monitor: Callable[[]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the whole group: what uv started may outlive it."""
+    """Kill the process group: a process that uv started may outlive it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -217,5 +215,5 @@ def _tail(file: Path, size: int = 65_536) -> str:
 
 
 def interpreter() -> list[str]:
-    """The arguments that make uv resolve and install for this Python."""
+    """The arguments with which uv resolves and installs for this Python."""
     return ["--python", sys.executable]

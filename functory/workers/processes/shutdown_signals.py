@@ -101,7 +101,7 @@ class ShutdownSignals:
 
     def _run_shutdown(self, hard: bool) -> None:
         until = time.monotonic() + (HARD_SECONDS if hard else self._grace + LATE_SECONDS)
-        log.info("stopping", grace_seconds=0 if hard else self._grace)
+        log.info("worker stopping", grace_seconds=0 if hard else self._grace)
         grace = 0.0 if hard else self._grace
         threading.Thread(target=self._drain, args=(grace,), name="functory-draining", daemon=True).start()
         if hard:
@@ -110,7 +110,7 @@ class ShutdownSignals:
             leaving.join(HARD_SECONDS)
             os._exit(self.status)
         if not self._finished.wait(max(0.0, until - time.monotonic())):
-            _log_blocking_threads("did not end in time")
+            _log_blocking_threads("worker did not end in time")
             os._exit(self.status or 1)
         # The interpreter waits for threads of libraries, possibly for ever; the worker itself has closed everything.
         time.sleep(LATE_SECONDS)

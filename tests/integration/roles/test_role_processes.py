@@ -140,7 +140,7 @@ def test_logs_are_objects_when_asked_for(tmp_path: Path, redis_url: str) -> None
         assert worker.ready["role"] == "worker"
         assert worker.stop() == 0
         lines = [json.loads(line) for line in worker.lines]
-        assert {"ready", "stopping"} <= {line["event"] for line in lines}
+        assert {"ready", "worker stopping"} <= {line["event"] for line in lines}
         assert any(line.get("logger", "").startswith("celery.") for line in lines)
 
 

@@ -111,7 +111,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _used(statement: ast.stmt) -> set[str]:
-    """The names of the file that a statement uses, also in annotations that are strings."""
+    """The names of the file that a statement uses, also in string annotations."""
     table = symtable.symtable(ast.unparse(statement), "<file>", "exec")
     names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
     pending = list(table.get_children())
