@@ -33,7 +33,7 @@ from functory.engine.events.store import as_id
 from functory.engine.executions import cancellation, root_budget
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.flow_control import concurrency
-from functory.engine.functions import limits, registry, versions
+from functory.engine.functions import limits, versions
 from functory.engine.serialization import json_schema
 from functory.engine.settings import Settings
 
@@ -166,7 +166,7 @@ class Executions:
             found = versions.load(tx, function, version)
             if found is None:
                 raise (
-                    registry.Functions._missing(tx, function, version)
+                    versions.missing_error(tx, function, version)
                     if version or not _inactive(tx, function)
                     else (
                         Conflict(

@@ -17,7 +17,7 @@ OWN = ("broker",)
 PAUSE_SECONDS = 10.0
 
 # What a worker says when it takes its work out of the database itself.
-POLLING = "claiming by polling"
+POLLING = "polling instead"
 
 
 def redis_of(chaos: Chaos) -> Redis:

@@ -145,7 +145,7 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
                 3,
                 4,
             ]
-            worker.wait_for("claiming by polling")
+            worker.wait_for("polling instead")
             if pool == "threads":
                 broker.open()
                 # Celery tries again after two seconds, then four, …
