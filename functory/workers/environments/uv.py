@@ -94,12 +94,12 @@ class Uv:
         reason = self.clean(_tail(err), folder)
         if status == -signal.SIGXFSZ or "File too large" in reason:
             raise TooLarge("a package holds a file that is too large", f"packages_bytes is {file_bytes}")
-        told = reason or f"uv ended with status {status}"
+        message = reason or f"uv ended with status {status}"
         if status != _REFUSED or _PASSING.search(reason):
             raise Unavailable(
-                "the packages cannot be had now", told, "try it again when the index can be reached"
+                "the packages cannot be had now", message, "try it again when the index can be reached"
             )
-        raise Conflict("the packages cannot be had", told)
+        raise Conflict("the packages cannot be had", message)
 
     def clean(self, text: str, folder: Path | None = None) -> str:
         """uv's output for storing and showing: without escapes, credentials, the index URL and local paths."""

@@ -1,6 +1,6 @@
 """The checks behind ``functory.engine.functions.analysis.findings``: one pass over the nodes of a source.
 
-A check resolves a name to what it stands for (``functory.engine.functions.analysis.scopes``) and looks up its
+A check resolves a name to its dotted path (``functory.engine.functions.analysis.scopes``) and looks up its
 capability (``functory.engine.functions.analysis.capabilities``). So ``from os import system as s`` is seen, and a
 parameter called ``socket`` is not the module.
 """

@@ -99,7 +99,7 @@ def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """The kinds that a policy refuses; ``danger`` stands for all of that severity.
+    """The kinds that a policy refuses; ``danger`` means all of that severity.
 
     Raises :class:`Invalid` for an unknown one.
     """

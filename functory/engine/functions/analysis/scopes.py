@@ -2,7 +2,7 @@
 
 The rules are Python's: a name belongs to the innermost function, comprehension or module that binds it. The names
 of a class body are visible only in that body. ``global`` skips to the module. A name that is bound to another name
-(``run = os.system``) stands for the same thing. Nothing is executed and nothing recurses with the depth of the
+(``run = os.system``) means the same. Nothing is executed and nothing recurses with the depth of the
 source: a hostile source costs time in proportion to its length.
 """
 
@@ -172,7 +172,7 @@ class NameResolver:
         return not known and self.binding_scope(name, scope) is None
 
     def dotted_name(self, node: ast.AST, scope: Scope) -> str | None:
-        """The dotted name that an expression stands for: ``os.path.join``, ``builtins.open``.
+        """The dotted name of an expression: ``os.path.join``, ``builtins.open``.
 
         None for a value made in the source, a parameter, or an expression that is computed at run time.
         """
