@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from functory.client import Functory
 from tests.support.processes import Roles
+from tests.support.waiting import wait_for
 
 WAIT = 90.0
 # Six processes start at once.
@@ -20,6 +20,7 @@ READY = 120.0
 # Each begins by saying so; where it is to be killed, the first attempt then waits for that.
 _BEGIN = """
 from functory import call, emit, execution
+from tests.support.waiting import wait_for
 import time
 def {name}({parameters}):
     emit("begun.{name}", {{"attempt": execution.attempt}})
@@ -56,10 +57,7 @@ def seen(client: Functory, type_: str) -> list[dict[str, Any]]:
 
 def kill_who_runs(client: Functory, function: str) -> None:
     """Wait until the function is where it waits, and kill the process that runs it."""
-    deadline = time.monotonic() + WAIT
-    while not seen(client, f"ready.{function}"):
-        assert time.monotonic() < deadline, f"{function} did not get there"
-        time.sleep(0.05)
+    wait_for(lambda: seen(client, f"ready.{function}"), f"{function} waits", seconds=WAIT)
     (row,) = client.executions.list(function=function, state="running")
     os.kill(int(row["worker_id"].split(":")[1]), signal.SIGKILL)
 

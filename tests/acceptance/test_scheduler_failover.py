@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.database.connection import Database
 from tests.support.processes import Role, Roles
+from tests.support.waiting import wait_for
 
 SCHEDULES = 20
 SECONDS = 120.0
@@ -55,10 +56,7 @@ def count(database: Database) -> int:
 
 
 def wait_for_ticks(database: Database, least: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while count(database) < least:
-        assert time.monotonic() < deadline, f"{count(database)} ticks, not {least}"
-        time.sleep(0.05)
+    wait_for(lambda: count(database) >= least, f"{least} ticks", seconds=SECONDS)
 
 
 def check(database: Database) -> None:

@@ -210,6 +210,6 @@ def test_every_question_about_the_backlog_goes_through_its_indexes(ready: World)
                 said = " / ".join(str(row[3]) for row in plan)
                 steps = [str(row[3]) for row in plan if " execution" in str(row[3])]
                 assert steps and all(
-                    any(f"ix_execution_{name}" in step for name in ("due", "backlog", "sent", "running"))
+                    any(f"ix_execution_{name}" in step for name in ("due", "ready", "sent", "running"))
                     for step in steps
                 ), f"{said}\n{text}"

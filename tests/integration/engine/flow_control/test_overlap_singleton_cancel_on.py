@@ -16,6 +16,7 @@ from functory.engine.database import schema
 from functory.engine.errors import Invalid, Stale, Unavailable
 from functory.engine.events import routing_queue
 from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -420,10 +421,8 @@ def test_real_roles_run_a_line_in_the_order_of_its_events(engine: Functory) -> N
     engine.register_trigger("line", on=TICK, function="work", flow={"concurrency": {"limit": 1}})
     for n in range(8):
         engine.emit("tick", {"n": n})
-    deadline = time.monotonic() + 60
-    while len(done := engine.executions.list(state="succeeded")) < 8:
-        assert time.monotonic() < deadline, engine.lineage.open_work()
-        time.sleep(0.02)
+    wait_for(lambda: len(engine.executions.list(state="succeeded")) == 8, "all eight", seconds=60)
+    done = engine.executions.list(state="succeeded")
     rows = sorted(done, key=lambda row: row["started_at"])
     assert [row["result"] for row in rows] == list(range(8))
     assert all(a["finished_at"] <= b["started_at"] for a, b in pairwise(rows))

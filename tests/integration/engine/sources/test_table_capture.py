@@ -1,7 +1,6 @@
 """Rows of a user's table become events, in the user's own transaction and whatever the row holds."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from functory.engine.errors import Conflict, Invalid, Refused
 from functory.engine.sources import table_capture
 from functory.triggers.sources.tables import TableSource
 from tests.support.source_world import keeping
+from tests.support.waiting import wait_for
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -536,9 +536,8 @@ def test_ten_thousand_copied_rows_are_ten_thousand_events_in_their_order(shop: S
 def test_the_router_is_woken(shop: Shop, tmp_path: Path) -> None:
     shop.watch()
     shop.world.database.listen_for_wakeups()
-    listening = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-    while shop.connection.execute(listening).fetchone() is None:
-        threading.Event().wait(0.02)
+    listening = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+    wait_for(lambda: shop.connection.execute(listening).fetchone(), "a connection that listens")
     seen = shop.world.database.wakeup.generation("events")
     shop.sql("INSERT INTO shop.orders (id) VALUES (1)")
     assert shop.world.database.wakeup.wait("events", seen, 20) > seen

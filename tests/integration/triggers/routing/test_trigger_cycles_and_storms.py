@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from functory.client import Functory
+from tests.support.waiting import stays, wait_for
 
 pytest_plugins = ["tests.support.world"]
 
@@ -28,8 +29,7 @@ def idle(engine: Functory) -> None:
     """Nothing is left to do, and nothing new comes by itself."""
     engine.settle(60)
     before = engine.lineage.totals()
-    threading.Event().wait(0.3)
-    assert engine.lineage.totals() == before
+    stays(lambda: engine.lineage.totals() == before, 0.3)
 
 
 def test_a_storm_of_two_triggers_ends_at_the_bound_that_was_acknowledged(engine: Functory) -> None:
@@ -208,9 +208,6 @@ def test_a_function_that_updates_itself_writes_one_version_for_each_turn_that_is
 
 
 def wait_for_rate(engine: Functory) -> None:
-    pause = threading.Event()
-    for _ in range(600):
-        if any(row["reason"] == "rate" for row in engine.suppressions.list()):
-            return
-        pause.wait(0.05)
-    pytest.fail("the rate did not trip")
+    wait_for(
+        lambda: any(row["reason"] == "rate" for row in engine.suppressions.list()), "the rate guard trips"
+    )
