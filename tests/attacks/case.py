@@ -19,15 +19,16 @@ from tests.attacks import prelude
 SUCCEEDS = "succeeds"
 STOPPED = "stopped"
 CALM = {"wall_seconds": 15.0, "total_seconds": 30.0, "cpu_seconds": 10.0, "memory_bytes": 256 * 2**20}
-WORKER_BYTES = 64 * 2**20  # how much the worker may grow while somebody tries to make it grow
+WORKER_BYTES = 64 * 2**20  # how much the worker may grow during attacks on its memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What is known when an attack is over. ``outcome`` is the runner's, as a dict.
+    """The facts after an attack. ``outcome`` is the runner's, as a dict.
 
-    ``touched`` says what was seen from outside: each thing that the attack did to its prey. ``grown`` is by how
-    many bytes the worker's peak of memory rose, ``clean`` whether the next execution ran as if nothing had been.
+    ``touched`` lists the changes seen from outside: each effect of the attack on its targets. ``grown`` is
+    the number of bytes by which the worker's peak of memory rose, ``clean`` is True if the next execution ran
+    undisturbed.
     """
 
     outcome: dict[str, Any]
@@ -42,7 +43,7 @@ class Report:
 
     @property
     def found(self) -> dict[str, Any]:
-        """What the attack says about itself; it may lie."""
+        """The attack's own report; it may lie."""
         value = self.outcome["result"]
         return value if isinstance(value, dict) else {}
 
@@ -134,15 +135,15 @@ def attack(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function as attack ``id``.
 
-    ``without``: what happens with no sandbox: ``SUCCEEDS``, ``STOPPED`` (the process and the protocol are wall
-    enough), or a sentence on why that is not tried. ``trace``: words of what is then seen from outside.
-    ``tiers`` that can and must stop it. ``ends``: the statuses that an execution may end with. ``before`` and
-    ``beside`` name parts (see ``part``) that run in an execution of their own, before and during the attack.
-    ``planted`` names one that stands in a module of a package, which is imported while the sandbox starts; the
-    attack finds what it returned in ``planted.FOUND``. ``reuse``: in a process that serves many executions.
-    ``check`` says what else is wrong. ``machine``: the only architecture that has what is attacked. ``raw``: a
-    text that is stored instead of the function's, with no kit and no arguments.
-    The other keywords are limits of the job.
+    ``without``: the result with no sandbox: ``SUCCEEDS``, ``STOPPED`` (process and protocol alone stop it),
+    or a sentence on why that is not tried. ``trace``: words of the effect seen from outside. ``tiers`` that
+    can and must stop it. ``ends``: the statuses that an execution may end with. ``before`` and ``beside``
+    name parts (see ``part``) that run in an execution of their own, before and during the attack. ``planted``
+    names a part that is a module of a package, which is imported while the sandbox starts; the attack finds
+    its result in ``planted.FOUND``. ``reuse``: in a process that serves many executions. ``check`` names
+    further faults. ``machine``: the only architecture that has the attacked feature. ``raw``: a text that is
+    stored instead of the function's, with no prelude and no arguments. The other keywords are limits of the
+    job.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

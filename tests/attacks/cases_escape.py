@@ -283,7 +283,7 @@ def own_filter(d: dict[str, Any]) -> Any:
 
 @attack("A108", "Administering the machine", without=STOPPED)
 def administer(d: dict[str, Any]) -> Any:
-    # Each with arguments that would do nothing: only the rights are asked for.
+    # Each with arguments without effect: only the rights are tested.
     tries = Tries()
     nowhere = ctypes.c_char_p(b"/nonexistent")
 

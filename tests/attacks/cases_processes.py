@@ -142,7 +142,7 @@ def environment_of_the_first(d: dict[str, Any]) -> Any:
 @attack("A14", "Signals to the worker and to the zygote", without=SUCCEEDS, trace="signal SIGUSR")
 def signals(d: dict[str, Any]) -> Any:
     tries = Tries()
-    harmless = int(signal.SIGURG)  # ignored by who does not ask for it, and counted by the decoy
+    harmless = int(signal.SIGURG)  # ignored by processes that do not handle it, and counted by the decoy
     info = struct.pack("<iii116x", harmless, 0, -1)  # siginfo_t: signo, errno, code SI_QUEUE
     for pid in victims(d):
         tries.attempt(f"kill {pid}", os.kill, pid, harmless)
@@ -288,7 +288,7 @@ def start_program(d: dict[str, Any]) -> Any:
             path, lambda path=path: subprocess.run([path, "-c", "id"], capture_output=True, timeout=10)
         )
     if not tries.through:
-        # Only now: where this works nothing of this code is left to tell it.
+        # Only now: where this works, none of this code is left to report it.
         tries.attempt("execv", os.execv, "/bin/sh", ["sh", "-c", "sleep 0"])
         tries.attempt("itself", os.execv, "/proc/self/exe", ["python", "-c", "pass"])
     return tries.verdict()
@@ -363,7 +363,7 @@ def i386_call(d: dict[str, Any]) -> Any:
     "A107", "Signals to everybody it may signal", without="everybody of this user would get it", tiers="ABC"
 )
 def signal_to_all(d: dict[str, Any]) -> Any:
-    # SIGURG does nothing to who does not ask for it; the decoy counts it.
+    # SIGURG does nothing to a process that does not handle it; the decoy counts it.
     tries = Tries()
     tries.attempt("kill(-1)", os.kill, -1, signal.SIGURG, proof=lambda _: False)
     return tries.verdict()

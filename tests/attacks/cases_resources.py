@@ -210,7 +210,7 @@ def raise_own_limits(d: dict[str, Any]) -> Any:
         try:
             resource.setrlimit(kind, (hard + 1, hard + 1))
         except ValueError as error:
-            # CPython says so where the kernel said EPERM.
+            # CPython reports this where the kernel answered EPERM.
             raise PermissionError(1, str(error)) from None
 
     for name in ("AS", "CPU", "FSIZE", "NOFILE", "CORE"):

@@ -1,8 +1,10 @@
-"""The prey of the attacks: a process that looks like a worker, listeners, a secret file; and what was done to them.
+"""Targets of the attacks: a process that looks like a worker, listeners, a secret file; and the effects on
+them.
 
-``Decoys`` starts the process as the user of the worker, and ``touched`` says afterwards, from outside, all that
-has changed. Run as a program this module is that process: it keeps a secret in its environment and memory,
-listens on TCP and on two unix sockets, counts connections and signals, and reports when asked on stdin.
+``Decoys`` starts the process as the user of the worker, and ``touched`` lists afterwards, from outside, all
+that has changed. Run as a program this module is that process: it keeps a secret in its environment and
+memory, listens on TCP and on two unix sockets, counts connections and signals, and reports on request over
+stdin.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ class Decoys:
         self._secret_before = self._secret()
 
     def touched(self) -> list[str]:
-        """What happened to the prey since ``prepare``, in words; the traces are removed."""
+        """Return what happened to the targets since ``prepare``, in words; the traces are removed."""
         found = self._harm()
         report = self._report()
         found += [what for what in self._late if what not in found]
@@ -130,7 +132,7 @@ class Decoys:
         return found
 
     def _harm(self) -> list[str]:
-        """What is wrong with the process; it goes on running afterwards, if it lives."""
+        """Return what is wrong with the process; it keeps running afterwards, if it lives."""
         pid, found = self._process.pid, []
         if self._process.poll() is not None:
             return [f"the decoy was killed: {self._process.returncode}"]
@@ -273,7 +275,7 @@ def _properties(pid: int) -> dict[str, Any]:
 
 
 def main(folder: str) -> None:
-    """Be the prey until stdin closes."""
+    """Be the target until stdin closes."""
     counts: Counter[str] = Counter()
     for number in _COUNTED:
         signal.signal(number, lambda got, _: counts.update([f"signal {signal.Signals(got).name}"]))

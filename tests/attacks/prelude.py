@@ -1,8 +1,8 @@
-"""What the code of an attack has at hand inside the sandbox: this file's text stands above each attack.
+"""Names that an attack's code can use inside the sandbox: this file's text is put before each attack.
 
-An attack gets its targets in a ``dict`` and returns what it found out: ``through`` names the ways that
-worked, ``how`` says for each other one which error stopped it. Only an ``OSError`` counts as being stopped,
-so that a mistake in an attack's own code cannot pass for a wall.
+An attack gets its targets in a ``dict`` and returns its findings: ``through`` names the ways that worked,
+``how`` gives for each other way the error that stopped it. Only an ``OSError`` counts as being stopped, so
+that a mistake in an attack's own code cannot pass for a boundary.
 """
 
 import _socket
@@ -18,7 +18,7 @@ from typing import Any
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 
-# The numbers of the calls that the C library has no function for: x86-64 beside aarch64
+# The numbers of the calls that the C library has no function for: x86-64 and aarch64
 # (arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h).
 SYSCALLS = {
     "add_key": (248, 217),

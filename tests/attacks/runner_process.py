@@ -1,7 +1,7 @@
 """One tier's runner in a process of its own, which takes attacks by name and answers with reports.
 
-The tests start it as root or as an ordinary user, and speak with it in lines of JSON. It stands where a
-worker stands: it has a secret in its environment, the decoys run as its user, and the runner is its own.
+The tests start it as root or as an ordinary user, and talk to it in lines of JSON. It is in a worker's place:
+it has a secret in its environment, the decoys run as its user, and the runner is its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def runner_of(tier: Any) -> Runner:
 
 
 class World:
-    """A runner, its prey, and the view from outside."""
+    """A runner, its targets, and the view from outside."""
 
     def __init__(self, tier: str) -> None:
         self.runner = runner_of(tier)
@@ -85,7 +85,7 @@ class World:
         folder = self.decoys.folder.with_name(f"packages-{facts['mark']}")
         folder.mkdir(mode=0o755)
         facts["packages"] = str(folder)
-        # It must not carry the mark: it goes on living after the attack.
+        # It must not carry the mark: it keeps living after the attack.
         text = stored(PARTS[case.planted], "planted")
         (folder / "planted.py").write_text(f"{text}\nFOUND = {case.planted}({facts!r})\n")
         left = f"open('/tmp/{facts['mark']}', 'x')"
@@ -170,7 +170,7 @@ class Remote:
 
     def __init__(self, tier: str, ordinary: bool) -> None:
         self.lost = False
-        """It ended, or did not answer in time: what it says next may be about an attack of before."""
+        """It ended, or did not answer in time: its next answer may be about an earlier attack."""
         self._folder = Path(tempfile.mkdtemp(prefix="attacks-"))
         self._folder.chmod(0o1777)
         argv = [sys.executable, "-m", "tests.attacks.runner_process", tier]
@@ -232,7 +232,7 @@ def main(tier: str) -> None:
 
     try:
         if tier == "C" and os.geteuid() == 0:
-            # The runner of root runs functions as a user without rights, who must be able to read Python.
+            # The runner of root runs functions as a user without rights, which must be able to read Python.
             reveal()
         world = World(tier)
     except Exception as error:

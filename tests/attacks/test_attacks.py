@@ -42,7 +42,7 @@ def worlds() -> Iterator[dict[str, Remote]]:
 
 
 def attacked(worlds: dict[str, Remote], world: str, case_id: str) -> Report:
-    """The report of one attack; a skip that says why where it cannot be tried."""
+    """Return the report of one attack; skip with the reason where it cannot be tried."""
     tier, as_ordinary = WORLDS[world]
     case = CASES[case_id]
     if case.machine and case.machine != os.uname().machine:

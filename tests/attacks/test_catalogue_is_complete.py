@@ -1,4 +1,5 @@
-"""No attack of the list is forgotten: each is a case, a test elsewhere, or said to be open in the documentation."""
+"""Every attack of the list has a place: a case, a test elsewhere, or an entry in the documentation as an open
+risk."""
 
 from __future__ import annotations
 

@@ -183,17 +183,17 @@ def run_probe(step: str, work: Callable[[], None]) -> Probe:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        said = _ERRNO.pack(1)
+        result = _ERRNO.pack(1)
         try:
             os.close(reading)
             work()
-            said = b"+"
+            result = b"+"
         except BaseException as error:
             number = error.errno if isinstance(error, OSError) else None
             text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            said = _ERRNO.pack(number or 0) + (text or type(error).__name__).encode("utf-8", "replace")
+            result = _ERRNO.pack(number or 0) + (text or type(error).__name__).encode("utf-8", "replace")
         finally:
-            os.write(writing, said[:_MESSAGE_BYTES])
+            os.write(writing, result[:_MESSAGE_BYTES])
             os._exit(0)
     os.close(writing)
     answer = _read_answer(reading)

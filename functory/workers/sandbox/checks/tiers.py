@@ -193,11 +193,11 @@ def _gap(tier: Tier, facts: Facts) -> Gap | None:
             "run the workers on Linux, in a virtual machine or a container",
         )
     if facts.machine not in NUMBERS:
-        known = " and ".join(NUMBERS)
+        supported = " and ".join(NUMBERS)
         return Gap(
             tier,
             f"the numbers of system calls on {facts.machine} are not known, so they cannot be filtered",
-            f"run the workers on {known}",
+            f"run the workers on {supported}",
         )
     if tier == "A" and not facts.root:
         return Gap(

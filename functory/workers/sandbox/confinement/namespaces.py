@@ -140,10 +140,10 @@ class _Helper:
         """Let it work and wait for its end; OSError with its reason."""
         os.write(self._start, b"s")
         os.close(self._start)
-        said = os.read(self._answer, _ERRNO.size)
+        result = os.read(self._answer, _ERRNO.size)
         os.close(self._answer)
         os.waitpid(self._pid, 0)
-        number = _ERRNO.unpack(said)[0] if said else 1
+        number = _ERRNO.unpack(result)[0] if result else 1
         if number:
             raise OSError(number, f"{step}: {os.strerror(number)}")
 

@@ -263,8 +263,8 @@ class Logger:
         self._engine = engine
 
     def __call__(self, text: object, /, level: str = "info", **fields: Any) -> None:
-        told = "".join(f" {name}={value!r}" for name, value in fields.items())
-        self._engine.log(level, f"{text}{told}")
+        fields_text = "".join(f" {name}={value!r}" for name, value in fields.items())
+        self._engine.log(level, f"{text}{fields_text}")
 
     def debug(self, text: object, /, **fields: Any) -> None:
         self(text, level="debug", **fields)
@@ -351,17 +351,17 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         share = f"{done:g}" if total is None else f"{done:g}/{total:g}"
         log(f"{share} {text}".rstrip(), level="progress")
 
-    made = ModuleType("functory", make_module.__doc__)
+    module = ModuleType("functory", "The engine, as code inside an execution sees it.")
     contents = (call, acall, submit, gather, emit, secret, llm, progress, register_function, register_trigger)
     for function in contents:
-        setattr(made, function.__name__, function)
+        setattr(module, function.__name__, function)
     for kind in (*_ERRORS, CallFailed, Submitted):
-        kind.__module__ = made.__name__
-        setattr(made, kind.__name__, kind)
-    made.__dict__.update(
+        kind.__module__ = module.__name__
+        setattr(module, kind.__name__, kind)
+    module.__dict__.update(
         log=log, state=State(engine), functions=StoredFunctions(engine), execution=engine.execution
     )
-    return made
+    return module
 
 
 def register_function(*args: Any, **options: Any) -> Any:

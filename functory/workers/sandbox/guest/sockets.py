@@ -138,11 +138,11 @@ class _Network:
             raise OSError(errno.EISCONN, os.strerror(errno.EISCONN))
         host, port = _host_and_port(address)
         literal = _literal(host)
-        asked = host if literal is None else self._names.name_for(literal) or str(literal)
+        requested = host if literal is None else self._names.name_for(literal) or str(literal)
         timeout = sock.gettimeout()
         if timeout is None:
             timeout = _CONNECT_SECONDS
-        fd = self._ask(asked, port, timeout or _CONNECT_SECONDS_NONBLOCKING)
+        fd = self._ask(requested, port, timeout or _CONNECT_SECONDS_NONBLOCKING)
         try:
             os.dup2(fd, sock.fileno(), inheritable=False)
         finally:

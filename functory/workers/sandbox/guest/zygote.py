@@ -179,12 +179,12 @@ class Zygote:
         if self._plan.tier != "none":
             return
         for round_ in range(_SWEEP_ROUNDS):
-            strangers = [pid for pid in _own_children() if pid not in self._children]
-            if not strangers:
+            orphans = [pid for pid in _own_children() if pid not in self._children]
+            if not orphans:
                 return
             if round_:
                 time.sleep(_SWEEP_PAUSE_SECONDS)
-            for pid in strangers:
+            for pid in orphans:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):

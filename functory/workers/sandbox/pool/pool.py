@@ -380,18 +380,18 @@ class Pool:
         ending = self._ending
         while not ending.wait(_TIDY_SECONDS):
             now = self._monotonic()
-            tired: list[Child] = []
+            expired: list[Child] = []
             old: list[_PoolEntry] = []
             with self._lock:
                 for entry in list(self._entries.values()):
                     if now - entry.used > _SPARE_SECONDS:
-                        tired += _spares_of(entry)
+                        expired += _spares_of(entry)
                         entry.spares = {}
                     aged = entry.zygote is not None and now - entry.since > self._options.zygote_seconds
                     if aged and now - entry.used > _IDLE_SECONDS and _unused(entry):
                         del self._entries[entry.key]
                         old.append(entry)
-            for child in tired:
+            for child in expired:
                 self.reap(child)
             for entry in old:
                 self._end_entry(entry)

@@ -81,11 +81,15 @@ class WarmChildren:
     def _evict_stale(self) -> None:
         """End children that were not used again in time."""
         with self._lock:
-            tired = [child for idle in self._idle.values() for child in idle if not self._is_reusable(child)]
+            expired = [
+                child for idle in self._idle.values() for child in idle if not self._is_reusable(child)
+            ]
             self._idle = {
-                key: kept for key, idle in self._idle.items() if (kept := [c for c in idle if c not in tired])
+                key: kept
+                for key, idle in self._idle.items()
+                if (kept := [c for c in idle if c not in expired])
             }
-        for child in tired:
+        for child in expired:
             self._pool.reap(child)
 
     def _is_reusable(self, child: Child) -> bool:

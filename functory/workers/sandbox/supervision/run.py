@@ -196,11 +196,11 @@ def _error(info: ErrorInfo) -> dict[str, Any]:
 
 def with_traffic(outcome: Outcome, traffic: Traffic, most: int) -> Outcome:
     """Return the outcome with the connections that matter to its author, as lines of its log."""
-    told = [
+    messages = [
         f"the connection to {host}:{port} was refused: {reason}" for host, port, reason in traffic.refused
     ]
     if traffic.exhausted:
-        told.append(f"its connections were closed: they had carried more than {most} bytes")
+        messages.append(f"its connections were closed: they had carried more than {most} bytes")
     if traffic.violation:
         message = f"it sent the broker of connections something that is not a request: {traffic.violation}"
         verdict = Verdict("protocol_error", message, "protocol_error", type="ProtocolError")
@@ -215,6 +215,6 @@ def with_traffic(outcome: Outcome, traffic: Traffic, most: int) -> Outcome:
             text=escape_control_characters(text),
             offset_seconds=outcome.duration_seconds,
         )
-        for number, text in enumerate(told, 1)
+        for number, text in enumerate(messages, 1)
     ]
     return msgspec.structs.replace(outcome, logs=[*outcome.logs, *lines]) if lines else outcome
