@@ -139,7 +139,7 @@ def test_the_report_names_everything_and_why_it_stays_behind(shell: Shell, pack:
         ("rules/nightly.yaml", "left out", "by the clock"),
         ("rules/shell.yaml", "left out", "core.local"),
         ("rules/datastore.yaml", "left out", "st2kv"),
-        ("rules/twice.yaml", "left out", "stands twice"),
+        ("rules/twice.yaml", "left out", "occurs twice"),
         ("rules/backstop.yaml", "left out", "backstop"),
         ("sensors/scale.yaml", "left out", "run all the time"),
         ("aliases/order.yaml", "left out", "chat"),
@@ -229,7 +229,7 @@ class TestMistrust:
         [
             ("a: &a [x, x]\nb: [*a, *a]\n", "aliases"),
             ("[" * 5000 + "]" * 5000, "cannot be read"),
-            ("n: 1\nn: 2\n", "stands twice"),
+            ("n: 1\nn: 2\n", "occurs twice"),
             ("n: .nan\n", "cannot be read"),
             ("? [a]\n: b\n", "no text"),
             ("a: b: c\n", "line 1"),

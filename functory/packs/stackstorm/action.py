@@ -88,7 +88,7 @@ def read_action(
         _body(metadata, found.action_class, parameters, fixed),
     )
     if found.nested:
-        notes.append("its file does more than define classes, so all of it stands inside of the function")
+        notes.append("its file does more than define classes, so all of it is put inside the function")
     if "list_values" in found.attributes:
         raise LeftOut(
             "it lists values of the datastore", "keep what it lists in one value of functory's state"

@@ -11,7 +11,7 @@ import pprint
 from collections.abc import Mapping
 from typing import Any
 
-# The name under which it stands in the function's source.
+# Its name in the function's source.
 NAME = "StackStorm"
 
 _SOURCE = '''class StackStorm:
@@ -24,7 +24,7 @@ _SOURCE = '''class StackStorm:
         """The action's run() has returned (False, …)."""
 
     class Config(dict):
-        """The pack's configuration; it tells what is missing."""
+        """The pack's configuration; an error names a missing key."""
 
         def __missing__(self, key):
             raise KeyError(f"the pack's configuration has no {{key!r}}; it is CONFIG in this function's source")

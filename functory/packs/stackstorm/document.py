@@ -1,7 +1,7 @@
 """YAML as packs write it: plain data, and nothing that makes objects, grows or hides.
 
 The safe loader, with three more refusals: aliases (a few hundred bytes of them become gigabytes), a key that
-stands twice (StackStorm silently takes the last), and keys that are no text. Times stay texts.
+occurs twice (StackStorm silently takes the last), and keys that are no text. Times stay texts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(
                     None,
                     None,
-                    f"the key {key.value!r} stands twice; in criteria write {key.value}#2",
+                    f"the key {key.value!r} occurs twice; in criteria write {key.value}#2",
                     key.start_mark,
                 )
             seen.add(key.value)

@@ -51,7 +51,7 @@ class Folder:
                 "links and paths out of its folder are not followed",
                 "copy the file into the pack",
             )
-        # The listing and this are two moments: a link or a pipe that came in between is not opened either.
+        # The folder may change after it was listed: a new link or pipe is not opened either.
         try:
             handle = os.open(self.root / clean, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(handle, "rb") as stream:

@@ -4,7 +4,7 @@ What StackStorm's trigger types become here:
 
 - ``core.st2.generic.actiontrigger`` (an action has ended) becomes the end of an execution;
 - ``core.st2.webhook`` becomes events of the type ``stackstorm.webhook`` with the URL as subject;
-- a type that a pack declares for its sensors becomes an event type of the same name, for whoever emits it.
+- a type that a pack declares for its sensors becomes an event type of the same name, which any program may emit.
 
 The payload is the event's ``data`` in each case.
 """
@@ -189,7 +189,7 @@ def _in_data(steps: list[str | int]) -> list[str | int]:
 
 
 def _ended(criteria: Mapping[str, Any], find: Find) -> tuple[dict[str, Any], Mapping[str, Any], Rename]:
-    """An action's end: status and action, where they are plainly asked for, choose events; the rest is renamed."""
+    """An action's end: status and action choose events if compared with plain values; the rest is renamed."""
     types = list(_STATES.values())
     subjects: list[str] | None = None
     rest: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The Python files of an action as one source: its class, what it takes from files beside it, and no more.
 
 Nothing is run: the files are parsed, imports of the pack's own modules are replaced by these modules' text, and
-StackStorm's base class by ours (``packs.stackstorm.action_shim``). What cannot be told from the text is a
+StackStorm's base class by ours (``packs.stackstorm.action_shim``). What the text does not show is a
 reason to leave
 the action out.
 """

@@ -20,7 +20,7 @@ MISSING = object()
 
 # Above this, names are looked at one by one instead of remembered: an attacker makes up new ones.
 MAX_NAMES = 20_000
-# What Recall keeps: values a path, letters a text, and answers in all (about 100 bytes each).
+# Bounds of AnswerCache: values a path, characters a text, and answers in all (about 100 bytes each).
 MAX_VALUES = 1000
 MAX_CHARACTERS = 200
 MAX_ANSWERS = 100_000

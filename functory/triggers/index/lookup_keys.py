@@ -1,8 +1,8 @@
-"""Where a requirement can be looked up: from what is asked of a value to the keys of a table.
+"""Lookup keys of a requirement: where it is found in the buckets of its path.
 
-A slot is (probe, key). The probe says how a key is computed from an event's value (its first four characters,
-its network of 24 bits ...), so that one dictionary access finds all who asked for it. A slot that is *exact*
-leaves nothing to test; the others only narrow the search, and the requirement is tested afterwards.
+A lookup key is (probe, key). The probe defines how a key is computed from an event's value (its first four characters,
+its network of 24 bits ...), so that one dictionary access finds all requirements that it may satisfy. An *exact* lookup
+key leaves nothing to test; the others only narrow the search, and the requirement is tested afterwards.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from functory.triggers.patterns.ip_addresses import BITS, parse_address
 from functory.triggers.patterns.pattern import Requirement
 from functory.triggers.patterns.predicates import Predicate
 
-# (kind, *sizes), see KEYS
+# (kind, *sizes), see text_key and number_key
 Probe = tuple[str | int, ...]
 
-# Prefixes and suffixes are looked up by so many of their characters: each number in use costs every event an
+# Prefixes and suffixes are looked up by this many of their characters: each number in use costs every event an
 # access, and texts that people write have any length.
 AFFIX_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
@@ -38,12 +38,12 @@ class LookupKey(NamedTuple):
 
 
 def lookup_keys(requirement: Requirement) -> list[LookupKey]:
-    """Return the slots that together every event reaches that satisfies the requirement."""
+    """Lookup keys for a requirement. Every event that satisfies it is found under at least one of them."""
     found = [slot for predicate in requirement.predicates for slot in _keys_of(predicate)]
     if requirement.or_absent:
         found.append(LookupKey(ABSENT, None, False))
     if any(slot.probe == PRESENT for slot in found):
-        # Whoever is looked at for any value needs no further slots for certain values.
+        # A requirement under "any value" needs no lookup keys for certain values.
         exact = all(slot.exact for slot in found)
         found = [slot for slot in found if slot.probe == ABSENT] + [LookupKey(PRESENT, None, exact)]
     return list(dict.fromkeys(found))
@@ -77,7 +77,7 @@ def _keys_of(predicate: Predicate) -> list[LookupKey]:
 
 
 def _affix(kind: str, text: str, exact: bool) -> LookupKey:
-    """Return the slot of a prefix or suffix, by as many of its characters as SIZES has a number for."""
+    """The lookup key of a prefix or suffix: as many of its characters as AFFIX_SIZES has a number for."""
     if not text:
         return LookupKey(PRESENT, None, False)
     size = AFFIX_SIZES[bisect(AFFIX_SIZES, len(text)) - 1]
@@ -86,7 +86,7 @@ def _affix(kind: str, text: str, exact: bool) -> LookupKey:
 
 
 def _cells(low: float, _low_included: bool, high: float, _high_included: bool) -> list[LookupKey]:
-    """Return the slots of a range: cells of a grid at least as wide as the range, so that two hold it.
+    """The lookup keys of a range: cells of a grid at least as wide as the range, so that two hold it.
 
     The widths are powers of two: dividing by one is exact, and there are few of them however many ranges.
     """

@@ -22,7 +22,7 @@ from functory.triggers.patterns.flatten import FALSE, TRUE, FlatEvent, flatten
 from functory.triggers.patterns.paths import ROOT, Path
 from functory.triggers.patterns.pattern import Branch, Pattern, Requirement
 
-# Changes after which answers are dropped that may be for requirements that nobody has any more.
+# Changes after which cached answers are dropped: some are for requirements that no pattern has any more.
 CACHE_CLEAR_INTERVAL = 10_000
 
 
@@ -158,7 +158,7 @@ class Matcher:
     def _walk(self, event: dict[str, Any]) -> tuple[list[PostingList], list[tuple[dict[str, Any], _Node]]]:
         """Return the buckets that an event leads to, and the objects passed on the way.
 
-        Raises Unusual when the event must be flattened.
+        Raises NeedsFlattening when the event must be flattened.
         """
         found: list[PostingList] = []
         known = self._names.known

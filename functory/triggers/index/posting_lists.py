@@ -1,7 +1,7 @@
-"""The buckets of one path: which entries an event's value at that path leads to.
+"""The buckets of one path: the postings that an event's value at that path leads to.
 
-An entry is one branch of one pattern. A bucket is a list of entries under one slot; it is
-handed out as it is, to be read before the next change.
+A posting is one branch of one pattern. A bucket is the list of postings under one lookup key. It is returned without a
+copy, to be read before the next change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functory.triggers.patterns.pattern import Branch, Requirement
 
 
 class Posting(NamedTuple):
-    """A branch in a bucket: what is left to test, and whom it answers for."""
+    """A branch in a bucket: the requirements that are left to test, and the key of its pattern."""
 
     checks: tuple[Requirement, ...]
     key: Hashable

@@ -10,7 +10,7 @@ MAX_LENGTH = 60
 
 
 def format_value(value: Any) -> str:
-    """Return ``value`` as JSON of at most LONGEST characters; objects and lists are only named.
+    """Return ``value`` as JSON of at most MAX_LENGTH characters; objects and lists are only named.
 
     Never fails: a number of 5,000 digits and half a surrogate pair have a text too.
     """

@@ -1,7 +1,7 @@
 """Output patterns: an event pattern over an object, or a regular expression over a text.
 
-Installed as the entry point ``functory.outputs``; ``engine.functions.output_patterns`` says why. Expressions run with
-RE2, in time linear in the text, because both the expression and the text come from outside.
+Installed as the entry point ``functory.outputs``; see ``functory.engine.functions.output_patterns``. Expressions
+run with RE2, in time linear in the text, because both the expression and the text come from outside.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _text(output: str) -> str:
 @functools.lru_cache(maxsize=1024)
 def _expression(text: str) -> Any:
     if len(text) > MAX_EXPRESSION:
-        raise Invalid("the regular expression is too long", f"at most {MAX_EXPRESSION} letters")
+        raise Invalid("the regular expression is too long", f"at most {MAX_EXPRESSION} characters")
     options = re2.Options()
     options.log_errors = False
     try:

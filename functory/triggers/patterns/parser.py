@@ -1,8 +1,7 @@
-"""From a pattern as written to its branches, or to an error that says where it is wrong and how to mend it.
+"""Parses a pattern into branches, or reports what is wrong and how to correct it.
 
-``parse`` reads the JSON object and multiplies its ``$or`` out: each branch maps paths to what is asked there,
-and the pattern matches when one branch does. A path written twice in one branch counts as the later one has
-it (so does event-ruler); ``parse`` reports it as a warning.
+``parse`` expands ``$or``: each branch maps paths to accepted values, and the pattern matches when one branch does. When
+a path occurs twice in a branch, the later one counts (as in event-ruler), and ``parse`` reports a warning.
 """
 
 from __future__ import annotations

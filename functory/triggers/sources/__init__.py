@@ -1,1 +1,1 @@
-"""Where events come from: a plug-in for each kind of source, and what runs them."""
+"""Sources of events: one plug-in for each kind of source, and the supervisor that runs them."""

@@ -1,16 +1,17 @@
-"""The contract of a kind of source: what a plug-in has to be, and what it is given.
+"""The contract of a source plug-in: its class, and the context that it runs with.
 
-A kind is a subclass of :class:`Kind`, named by an entry point of the group ``functory.sources`` whose name is the
-kind's. It says which events it writes and what a configuration looks like; the rest has defaults:
+Authors import it from :mod:`functory.sources`. A plug-in is a subclass of :class:`SourcePlugin`, named by an entry
+point of the group ``functory.sources`` whose name is the plug-in's ``kind``. It names the events that it writes and
+the shape of its configuration. The other members have defaults:
 
-- ``check`` refuses a configuration that cannot work (beyond what ``Config`` says);
-- ``saved`` and ``gone`` run in the transaction that saves, resumes, pauses or deletes a source, for what the kind
-  keeps in the database;
-- ``run`` is called in a thread of its own, in one process at a time, and returns when ``desk.ending`` is set.
-  Whatever it raises is noted as the source's problem, and it is started again after a pause that grows.
+- ``check`` refuses a configuration that cannot work, beyond the rules of ``Config``;
+- ``on_enabled`` and ``on_disabled`` run in the transaction that saves, resumes, pauses or deletes a source, for rows
+  of the plug-in's own;
+- ``run`` is called in a thread of its own, in one process at a time, and returns when ``context.stop_event`` is set.
+  An exception is stored as the source's problem, and ``run`` is called again after a pause that grows.
 
-The promise of a source: an arrival becomes one event, however often it is heard of and whoever is killed. The
-natural key of the arrival (:class:`functory.engine.events.receipts.Arrival`) is what keeps it.
+The promise of a source: an incoming event is written once, even if it is delivered several times or a process is
+killed. Its natural key (:class:`functory.engine.events.receipts.IncomingEvent`) ensures that.
 """
 
 from __future__ import annotations
@@ -31,72 +32,74 @@ T = TypeVar("T")
 
 
 class SourceConfig(BaseModel):
-    """The base of a kind's configuration: unknown fields are refused, values in errors are not shown."""
+    """The base of a plug-in's configuration. Unknown fields are refused; errors do not show values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class SourceContext(Protocol):
-    """What a running source is given: the way in for its events."""
+    """What ``run`` works with: the configuration, the cursor, and the way to write events."""
 
     name: str
-    config: Any  # of the kind's Config
-    cursor: Any  # what was last put down as how far it has read; None at first
-    since: datetime  # when it was saved or resumed last
+    config: Any  # an instance of the plug-in's Config
+    cursor: Any  # the position that the last ``put`` stored; None at first
+    since: datetime  # when the source was last saved or resumed
     stop_event: threading.Event
-    max_bytes: int  # the largest data of an event that is taken
+    max_bytes: int  # the largest data of an event, in bytes
     broker: str  # the URL of Functory's own broker; it may hold a password: never log it
-    exchange: str  # the exchange there that Functory's own events go onto
+    exchange: str  # the exchange of Functory's own events on that broker
     log: structlog.typing.FilteringBoundLogger
 
     def put(
-        self, arrivals: Sequence[IncomingEvent], *, cursor: Any = KEEP_CURSOR, also: Hook | None = None
+        self, events: Sequence[IncomingEvent], *, cursor: Any = KEEP_CURSOR, also: Hook | None = None
     ) -> Sequence[str | None]:
-        """Write events, and how far the source has read, in one transaction. An event id each, None for what had
-        arrived before. ``also`` writes rows of the kind's own in the same transaction; it gets the source's row.
-        Raises :class:`Invalid` for an arrival that cannot become an event (its type is none of the kind's, its data
-        are too large); nothing is written then. Raises :class:`Stale` when the source was changed, paused or
-        deleted, or another process runs it, :class:`Unavailable` without a database: let both through."""
+        """Write events, and the position that the source has read to, in one transaction.
+
+        Returns one event id for each, None for an event that was written before. ``also`` gets the transaction and
+        the source's row, and may write rows of the plug-in's own. Raises :class:`Invalid` for an event that cannot be
+        written (a type that the plug-in does not have, data that are too large); nothing is written then. Raises
+        :class:`Stale` when the source was changed, paused or deleted, or when another process runs it, and
+        :class:`Unavailable` without a database: let both through."""
         ...
 
-    def read(self, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
-        """What ``look`` finds in the database, given the source's row. Raises :class:`Unavailable`."""
+    def read(self, query: Callable[[Tx, Mapping[str, Any]], T]) -> T:
+        """The result of ``query(tx, row)``; ``row`` is the source's. Raises :class:`Unavailable`."""
         ...
 
     def secret(self, name: str) -> str:
-        """A stored secret. Raises :class:`NotFound`. Never log it, never put it into an error."""
+        """The value of a stored secret. Never log it, never put it into an error. Raises :class:`NotFound`."""
         ...
 
     def report_problem(self, problem: str) -> None:
-        """Note what keeps the source from working, for ``functory source list``; it goes on."""
+        """Store why the source does not work, for ``functory source list``. The source keeps running."""
         ...
 
     def clear_problem(self) -> None:
-        """It works (again)."""
+        """Remove the stored problem."""
         ...
 
 
 class SourcePlugin:
-    """One kind of source. See the module's text for what a subclass gives."""
+    """One kind of source. The module's text lists what a subclass defines."""
 
     kind: ClassVar[str]
     summary: ClassVar[str]  # a line for ``functory source kinds``
-    types: ClassVar[tuple[str, ...]]  # the events that it writes; ``*`` when the configuration says
+    types: ClassVar[tuple[str, ...]]  # the event types that it writes; ``*`` when the configuration decides
     Config: ClassVar[type[SourceConfig]]
-    runs: ClassVar[bool] = False  # whether there is a ``run``
+    runs: ClassVar[bool] = False  # True if ``run`` is to be called
 
     def check(self, config: Any) -> None:
         """Raise :class:`Invalid` when the configuration cannot work."""
 
     def on_enabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
-        """In the transaction in which a source was saved or resumed."""
+        """Called in the transaction that saves or resumes a source."""
 
     def on_disabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
-        """In the transaction in which a source was paused or deleted (``row["state"]`` says which).
+        """Called in the transaction that pauses or deletes a source; ``row["state"]`` is the new state.
 
-        ``config`` is None when what is stored is no configuration of this release any more.
+        ``config`` is None when this release cannot read the stored configuration.
         """
 
     def run(self, context: SourceContext) -> None:
-        """Take events in until ``desk.ending`` is set."""
+        """Write events until ``context.stop_event`` is set."""
         raise NotImplementedError

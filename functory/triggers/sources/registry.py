@@ -1,4 +1,4 @@
-"""The kinds of sources that are installed, and the sources that are stored."""
+"""The installed source plug-ins, and the stored sources."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ GROUP = "functory.sources"
 
 @cache
 def installed_plugins() -> Mapping[str, SourcePlugin]:
-    """The kinds by name, each made once. One that cannot be loaded raises when it is asked for, not here."""
+    """The plug-ins by kind. One that cannot be loaded raises when it is looked up, not here."""
     return _InstalledPlugins({entry.name: entry for entry in entry_points(group=GROUP)})
 
 
 class _InstalledPlugins(Mapping[str, SourcePlugin]):
-    """Kinds, loaded at their first use: most commands need none, and a broken one must not stop the others."""
+    """Plug-ins, loaded at their first use: most commands need none, and a broken one must not stop the others."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self._entries = entries
@@ -58,7 +58,7 @@ class _InstalledPlugins(Mapping[str, SourcePlugin]):
 
 
 class Registry:
-    """Sources of every kind, checked by their kinds before they are stored."""
+    """Sources of every kind, checked by their plug-ins before they are stored."""
 
     def __init__(self, database: Database) -> None:
         self.store = Sources(database)
@@ -94,19 +94,19 @@ class Registry:
         return self.store.list(kind)
 
     def pause(self, kind: str, name: str, *, note: str = "", author: str = "") -> None:
-        """Take nothing more in from it, until it is resumed. Raises :class:`NotFound`."""
+        """Write no more events of a source until it is resumed. Raises :class:`NotFound`."""
         self.store.pause(kind, name, note=note, author=author, hook=self._disable_hook(kind))
 
     def resume(self, kind: str, name: str, *, author: str = "") -> None:
-        """Take it up again. Raises :class:`NotFound`."""
+        """Run a paused source again. Raises :class:`NotFound`."""
         self.store.resume(kind, name, author=author, hook=self._hook(find_plugin(kind)))
 
     def delete(self, kind: str, name: str, *, author: str = "") -> None:
-        """Delete it; its events stay. Raises :class:`NotFound`."""
+        """Delete a source; its events stay. Raises :class:`NotFound`."""
         self.store.delete(kind, name, author=author, hook=self._disable_hook(kind))
 
     def _disable_hook(self, kind: str) -> Hook | None:
-        """The hook that pauses or deletes. A source whose plug-in is gone can still be got rid of."""
+        """The hook for pause and delete; None without the plug-in, so that its sources can still be deleted."""
         try:
             return self._hook(find_plugin(kind))
         except (NotFound, Invalid):
@@ -121,7 +121,7 @@ class Registry:
             try:
                 config = parse_config(plugin, row["config"])
             except Invalid:
-                # Fine when it was saved, by another release or on another machine. It can still be got rid of.
+                # It was valid for another release or on another machine. It can still be deleted.
                 config = None
             plugin.on_disabled(tx, row, config)
 
@@ -129,7 +129,7 @@ class Registry:
 
 
 def find_plugin(kind: str) -> SourcePlugin:
-    """A kind by its name. Raises :class:`NotFound`."""
+    """A plug-in by its kind. Raises :class:`NotFound`."""
     known = installed_plugins()
     if kind not in known:
         raise NotFound(f"there is no kind of source {kind!r}", f"known are {', '.join(known)}")
@@ -137,12 +137,12 @@ def find_plugin(kind: str) -> SourcePlugin:
 
 
 def parse_config(plugin: SourcePlugin, config: Mapping[str, Any]) -> Any:
-    """A configuration as the kind's model. Raises :class:`Invalid` that names each wrong field."""
+    """A configuration as the plug-in's model. Raises :class:`Invalid` that names each wrong field."""
     try:
         return plugin.Config.model_validate(dict(config))
     except ValidationError as error:
         faults = [
-            # What is wrong with several fields together has no place of its own.
+            # An error about several fields together has no location.
             ": ".join(
                 filter(
                     None,

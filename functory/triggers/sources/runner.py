@@ -1,4 +1,4 @@
-"""One source at work in this process: its thread, its desk, and what becomes of it when it fails."""
+"""One source that runs in this process: its thread, its context, and its restarts after a failure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ log = structlog.get_logger("functory.source")
 
 T = TypeVar("T")
 
-# The pause before a failed source is started again doubles up to this: a server that is away is asked once a minute.
+# The pause before a restart doubles up to this: an unreachable server is tried once a minute.
 FIRST_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 60.0
-# A source that has run this long since it failed works again, even if nothing has arrived.
+# A source that has run this long since its failure counts as working, even if no event came.
 STEADY_SECONDS = 5.0
 
 
@@ -40,7 +40,7 @@ def retry_delay(failures: int, rng: random.Random) -> float:
 
 
 class SourceRunner(threading.Thread):
-    """Runs one held source until ``ending`` is set; it is started again whenever it fails or just returns."""
+    """Runs one claimed source until ``stop_event`` is set. Restarts it when it fails or returns."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SourceRunner(threading.Thread):
         super().__init__(name=f"functory-{held.row['kind']}-{held.row['name']}", daemon=True)
         self.held = held
         self.stop_event = threading.Event()
-        # On the monotonic clock: until when this process may run it without hearing of its lease.
+        # Monotonic time until which this process may run the source without a renewed lease.
         self.deadline = 0.0
         self._load = load
         self._monotonic = monotonic
@@ -76,9 +76,10 @@ class SourceRunner(threading.Thread):
                 except Stale:
                     return
                 except Unavailable as error:
-                    # The database is away, for everybody: no fault of the source, and nowhere to note it.
+                    # Without the database there is nowhere to store a problem, and the source did not cause it.
                     self._source_context.log.warning(
-                        "source waits", why=self._source_context.redact(describe_error(error))
+                        "database unavailable, source waits",
+                        reason=self._source_context.redact(describe_error(error)),
                     )
                 except (Exception, SystemExit) as error:
                     self._source_context.report_failure(error)
@@ -86,7 +87,7 @@ class SourceRunner(threading.Thread):
                     if self.stop_event.is_set():
                         return
                     self._source_context.report_failure(
-                        RuntimeError("it ended by itself; it is started again")
+                        RuntimeError("it returned by itself; it is started again")
                     )
                 if self._monotonic() - self._started_at > MAX_RETRY_SECONDS:
                     failures = 0
@@ -97,7 +98,7 @@ class SourceRunner(threading.Thread):
             self._on_end()
 
     def clear_old_failure(self) -> None:
-        """Take back the problem of an earlier failure once the source has run for a while."""
+        """Remove the problem of an earlier failure once the source has run for a while."""
         begun = self._started_at
         if begun is not None and self._monotonic() - begun > STEADY_SECONDS:
             self._source_context.clear_failure()
@@ -111,7 +112,7 @@ class SourceRunner(threading.Thread):
 
 
 class _RunnerContext:
-    """The desk of a running source (:class:`functory.triggers.sources.plugin.Desk`)."""
+    """The context of a running source (:class:`functory.triggers.sources.plugin.SourceContext`)."""
 
     def __init__(self, running: SourceRunner, rows: Sources, secrets: Secrets, settings: Settings) -> None:
         row = running.held.row
@@ -128,21 +129,21 @@ class _RunnerContext:
         self.max_bytes: int = settings.max_event_bytes
         self.broker: str = settings.broker
         self.exchange: str = topic_exchange(settings.namespace).name
-        self._redacted_texts: set[str] = _forms(settings.broker) - {settings.broker}
+        self._secret_texts: set[str] = _forms(settings.broker) - {settings.broker}
         self._lock = threading.Lock()
         self._problem: str | None = row["problem"]
-        # Whether the problem is a failure that the next success disproves; what the source told, it takes back itself.
+        # True for the problem of a failure, which the next success removes. A problem that the source reported stays.
         self._failed = self._problem is not None
 
     def put(
-        self, arrivals: Sequence[IncomingEvent], *, cursor: Any = KEEP_CURSOR, also: Hook | None = None
+        self, events: Sequence[IncomingEvent], *, cursor: Any = KEEP_CURSOR, also: Hook | None = None
     ) -> Sequence[str | None]:
-        for one in arrivals:
+        for one in events:
             self._check(one)
         try:
-            taken = self._store.ingest(self._runner.held, arrivals, cursor=cursor, also=also)
+            taken = self._store.ingest(self._runner.held, events, cursor=cursor, also=also)
         except Stale:
-            # A source that catches everything would go on for ever.
+            # A source that catches every exception would continue forever.
             self.stop_event.set()
             raise
         if cursor is not KEEP_CURSOR:
@@ -150,8 +151,8 @@ class _RunnerContext:
         self.clear_failure()
         return taken
 
-    def read(self, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
-        return self._store.read(self._runner.held, look)
+    def read(self, query: Callable[[Tx, Mapping[str, Any]], T]) -> T:
+        return self._store.read(self._runner.held, query)
 
     def secret(self, name: str) -> str:
         try:
@@ -159,7 +160,7 @@ class _RunnerContext:
         except NotFound as error:
             kind = self._runner.held.row["kind"]
             raise NotFound(error.what, f"the {kind} {self.name} names it", error.try_) from None
-        self._redacted_texts |= _forms(value)
+        self._secret_texts |= _forms(value)
         return value
 
     def report_problem(self, problem: str) -> None:
@@ -169,20 +170,22 @@ class _RunnerContext:
         self._set_problem(None, failed=False)
 
     def report_failure(self, error: BaseException) -> None:
-        """Note what ended the source."""
+        """Store why the source failed."""
         problem = self.redact(describe_error(error))
         self.log.warning("source failed", problem=problem)
-        self.log.debug("where it failed", trace=self.redact("".join(traceback.format_exception(error))))
+        self.log.debug(
+            "source failed, traceback", trace=self.redact("".join(traceback.format_exception(error)))
+        )
         self._set_problem(problem, failed=True)
 
     def clear_failure(self) -> None:
-        """A success after a failure: the failure is history."""
+        """Remove the problem of a failure after a success."""
         if self._failed:
             self.clear_problem()
 
     def redact(self, text: str) -> str:
-        """``text`` without the secrets that the source was given: drivers put addresses into their errors."""
-        for secret in sorted(self._redacted_texts, key=len, reverse=True):
+        """``text`` without the secrets that the source has read: drivers put URLs into their errors."""
+        for secret in sorted(self._secret_texts, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 
@@ -192,8 +195,8 @@ class _RunnerContext:
                 try:
                     self._store.set_problem(self._runner.held, problem)
                 except FunctoryError as error:
-                    # It goes on all the same; the same is noted the next time.
-                    self.log.warning("the problem could not be noted", problem=problem, why=error.what)
+                    # The source continues; the next report tries again.
+                    self.log.warning("source problem not stored", problem=problem, reason=error.what)
                     return
             self._problem, self._failed = problem, failed
 
@@ -201,9 +204,9 @@ class _RunnerContext:
         if one.type not in self.types:
             if "*" not in self.types:
                 raise Invalid(
-                    f"the event type {one.type} is none of this source's",
+                    f"the event type {one.type} does not belong to this source",
                     f"it writes {', '.join(self.types)}",
-                    "add it to the kind's types",
+                    "add it to the plug-in's types",
                 )
             event_store.check_type(one.type)
         event_store.check_data(one.data, self.max_bytes)
@@ -211,14 +214,14 @@ class _RunnerContext:
 
 
 def describe_error(error: BaseException) -> str:
-    """What an error says, in one paragraph."""
+    """The text of an error, in one paragraph."""
     if isinstance(error, FunctoryError):
         return " / ".join(part for part in (error.what, error.why, error.try_) if part)
     return f"{type(error).__name__}: {error}".strip(": ")[:1000]
 
 
 def _forms(secret: str) -> set[str]:
-    """A secret and, when it is an address, the password in it as drivers show it."""
+    """A secret and, if it is a URL, the password in it as drivers show it."""
     forms = {secret}
     try:
         password = urlsplit(secret).password

@@ -1,10 +1,10 @@
-"""Runs the sources that have something to run (files, queues, plug-ins): each in one process at a time.
+"""Runs the sources that have a ``run`` method (files, queues, plug-ins): each in one process at a time.
 
-A keeper claims enabled sources that nobody runs, gives each a thread, and renews their leases every third of
-``lease_seconds``. Keepers know nothing of each other: run as many as you like. When one is killed, another takes
-its sources over once their leases have ended; what the dead one had in hand is heard of again and is one event
-all the same, by its key. A keeper that cannot renew in time (its database is away) stops its sources before
-their leases end, so that two processes never read the same mailbox or folder at once.
+A supervisor claims enabled sources that no process runs, gives each a thread, and renews their leases every third of
+``lease_seconds``. Supervisors know nothing of each other: run as many as you like. When one is killed, another takes
+over its sources once their leases have ended. Events that the killed one had not acknowledged are delivered again, and
+are still written once, by their keys. A supervisor that cannot renew in time (its database is away) stops its sources
+before their leases end, so that two processes never read the same mailbox or folder at once.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from functory.triggers.sources.plugin import SourcePlugin
 from functory.triggers.sources.registry import installed_plugins
 from functory.triggers.sources.runner import SourceRunner
 
-log = structlog.get_logger("functory.keeper")
+log = structlog.get_logger("functory.sources")
 
-# Leases are renewed when this part of them is over: two renewals may fail before one is lost.
+# Part of a lease after which it is renewed: two renewals may fail before the lease is lost.
 RENEW_AT = 1 / 3
-# Sources are stopped when this part of their lease is over: the rest is for them to notice.
+# Part of a lease after which its source is stopped: the rest is the time to stop in.
 STOP_AT = 0.8
-# How long :meth:`Keeper.close` waits for sources to end. Roles have 10 s for it.
+# How long :meth:`SourceSupervisor.close` waits for sources to stop. Roles have 10 s for it.
 CLOSE_SECONDS = 8.0
 CLAIMED_AT_ONCE = 100
 
 
 class SourceSupervisor(Service):
-    """Claims sources, runs each in a thread, renews their leases, and starts again what has failed.
+    """Claims sources, runs each in a thread, renews their leases, and restarts failed ones.
 
-    ``installed`` gives the kinds by name (the entry points, without it); ``monotonic`` and ``rng`` are time and
-    chance of leases and pauses.
+    ``plugins`` are the plug-ins by kind (default: the entry points). ``monotonic`` and ``rng`` give the time of leases
+    and the spread of pauses.
     """
 
     name, topic = "source_supervisor", "sources"
@@ -84,7 +84,7 @@ class SourceSupervisor(Service):
         )
 
     def run_once(self) -> bool:
-        """One round: end, renew, start. True when there may be more at once. Raises :class:`Unavailable`."""
+        """Stop, renew and start sources once. True when more sources may be waiting. Raises :class:`Unavailable`."""
         self._stop_late()
         self._release_ended()
         self._renew()
@@ -97,7 +97,7 @@ class SourceSupervisor(Service):
         return self._settings.lease_seconds / 10
 
     def close(self) -> None:
-        """End every source and let go of it."""
+        """Stop every source and release its lease."""
         self._closing.set()
         for one in self._runners:
             one.stop_event.set()
@@ -108,19 +108,19 @@ class SourceSupervisor(Service):
             self._release_ended()
         for one in self._runners:
             log.warning(
-                "source did not end; its lease runs out",
+                "source did not stop; its lease expires",
                 kind=one.held.row["kind"],
                 source=one.held.row["name"],
             )
 
     def _release_ended(self) -> None:
-        """Release what has ended, so that whoever looks next may run it."""
+        """Release sources whose thread has ended, so that another process may claim them."""
         for one in [one for one in self._runners if not one.is_alive()]:
             self._store.release(one.held)
             self._runners.remove(one)
 
     def _renew(self) -> None:
-        """Find what was changed, paused, deleted or lost, and end it; renew the leases when it is time."""
+        """Stop sources that were changed, paused, deleted or lost; renew the leases when it is time."""
         held = [one.held for one in self._runners if not one.stop_event.is_set()]
         if not held:
             return
@@ -153,11 +153,11 @@ class SourceSupervisor(Service):
         return len(claimed) >= CLAIMED_AT_ONCE
 
     def _has_run(self, name: str) -> bool:
-        """Whether the kind's sources are to be claimed: they run, or it has to be told why they cannot."""
+        """True if the kind's sources are to be claimed: they run, or the reason why they cannot has to be stored."""
         try:
             runs = self._plugins[name].runs
         except (Exception, SystemExit):
-            # Its sources are claimed and fail with what the plug-in says.
+            # Its sources are claimed, and fail with the plug-in's error.
             return True
         if not runs:
             self._idle.add(name)
@@ -177,16 +177,16 @@ class SourceSupervisor(Service):
         one.deadline = now + self._settings.lease_seconds * STOP_AT
         self._runners.append(one)
         if len(self._runners) == 1:
-            # Renewed now: the next renewal is a third of a lease away.
+            # The claim counts as a renewal: the next one is a third of a lease away.
             self._renewed = now
-        log.info("source runs here", kind=held.row["kind"], source=held.row["name"], fence=held.fence)
+        log.info("source started", kind=held.row["kind"], source=held.row["name"], fence=held.fence)
         one.start()
         if self._guard is None:
             self._guard = threading.Thread(target=self._watch, name="functory-source-guard", daemon=True)
             self._guard.start()
 
     def _stop_late(self) -> None:
-        """End the sources whose lease could not be renewed in time."""
+        """Stop the sources whose lease could not be renewed in time."""
         now = self._monotonic()
         for one in list(self._runners):
             if now >= one.deadline and not one.stop_event.is_set():
@@ -198,7 +198,7 @@ class SourceSupervisor(Service):
                 one.stop_event.set()
 
     def _watch(self) -> None:
-        # Beside the rounds: one of them may wait for a database that does not answer for longer than a lease.
+        # In a thread of its own: run_once may wait longer than a lease for a database that does not answer.
         pause = min(1.0, self._settings.lease_seconds / 20)
         while not self._closing.wait(pause):
             self._stop_late()

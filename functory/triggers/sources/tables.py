@@ -1,9 +1,8 @@
 """Rows of a PostgreSQL table: ``row.inserted``, ``row.updated`` and ``row.deleted``, written in the user's transaction.
 
-Saving a source of this kind installs a trigger on the table (:mod:`engine.sources.table_capture`); pausing
-or deleting it takes
-the trigger away. Nothing has to run for the events to be written; what runs only looks whether the trigger still
-is where it was put.
+Saving a table source installs a trigger on the table (:mod:`functory.engine.sources.table_capture`). Pausing or
+deleting the source removes it. No process is needed to write the events; ``run`` only checks that the trigger is
+still installed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from functory.engine.sources.table_capture import EVENTS, TableCapture
 from functory.triggers.sources import plugin
 from functory.triggers.sources.plugin import SourceContext, SourcePlugin
 
-# Seconds between two looks at the trigger: a table is dropped seldom, and the look is one short query.
+# Seconds between two checks of the trigger: a table is seldom dropped, and the check is one short query.
 CHECK_SECONDS = 30.0
 
 Column = Annotated[str, Field(min_length=1, max_length=63)]
@@ -33,17 +32,17 @@ class TableConfig(plugin.SourceConfig):
     )
     events: tuple[str, ...] = Field(EVENTS, description="some of insert, update, delete")
     columns: tuple[Column, ...] | None = Field(
-        None, min_length=1, description="the only columns that are shown"
+        None, min_length=1, description="the only columns that events show"
     )
-    exclude: tuple[Column, ...] = Field((), description="columns that are never shown")
+    exclude: tuple[Column, ...] = Field((), description="columns that events never show")
     key: tuple[Column, ...] | None = Field(
         None, min_length=1, description="columns that name a row, instead of the primary key"
     )
     max_bytes: int = Field(
-        1_048_576, ge=1024, le=16_777_216, description="larger rows are told of without their values"
+        1_048_576, ge=1024, le=16_777_216, description="larger rows are recorded without their values"
     )
     wake: bool = Field(
-        True, description="wake the router at once (NOTIFY); else it finds the event at its next look"
+        True, description="wake the router at once (NOTIFY); otherwise it finds the event at its next poll"
     )
 
     @field_validator("events")
@@ -67,7 +66,7 @@ class TableConfig(plugin.SourceConfig):
         return self
 
     def feed(self) -> TableCapture:
-        """What the engine is asked to install."""
+        """The trigger that the engine installs."""
         return TableCapture(
             self.table, self.events, self.columns, self.exclude, self.key, self.max_bytes, self.wake
         )
@@ -89,7 +88,7 @@ class TableSource(SourcePlugin):
         table_capture.remove(tx, row)
 
     def run(self, context: SourceContext) -> None:
-        """Tell when the table or its trigger is gone."""
+        """Report when the table or its trigger is gone."""
         feed: TableCapture = context.config.feed()
         while True:
             problem = context.read(lambda tx, row: table_capture.problem(tx, row, feed))

@@ -1,17 +1,18 @@
 """Criteria: the conditions of a StackStorm rule, as a second spelling beside ``when``.
 
-For people who come from there, and for the importer of packs. Criteria are an object; each member asks one
-thing about the event's payload, and all must hold::
+For imported packs, and for users of StackStorm. Criteria are an object; each member tests one value of the event's
+payload, and all must be satisfied::
 
     {"trigger.body.action": {"type": "equals", "pattern": "opened"},
      "trigger.body.size":   {"type": "gt", "pattern": 10},
      "trigger.body.size#2": {"type": "lt", "pattern": 100}}
 
-The key is a path, ``trigger`` being the payload; what follows ``#`` only keeps two keys apart. ``type`` is
+The key is a path, ``trigger`` is the payload; the text after ``#`` only keeps two keys apart. ``type`` is
 one of 24 operators under 33 names, ``pattern`` its operand: a value, or a text with ``{{ trigger.x }}``.
 
-What can be said as an event pattern is said as one, so that the router's index knows it (``.pattern``). For
-the events that are left, ``.holds`` decides, with a budget and without any exception.
+Criteria are translated into an event pattern as far as possible, for the router's index (``.pattern``). For the events
+that match it, ``.evaluate`` decides, with a budget and without exceptions. The triggers load
+:func:`compile_criteria` through the entry point ``functory.criteria``.
 
 The operators mean what StackStorm's unit tests say (``tests/data/st2_operator_cases.json`` holds 233 facts of
 them). Where they differ on purpose: ``timediff`` counts whole seconds where StackStorm forgets whole days;

@@ -28,9 +28,9 @@ MAX_CRITERIA = 100
 MAX_BYTES = 65_536
 # Searches within searches.
 MAX_DEPTH = 3
-# Letters and elements that one evaluation may look at: some tenths of a second at the worst.
+# Characters and elements that one evaluation may read: some tenths of a second at the worst.
 MAX_WORK = 20_000_000
-# To ask a criterion costs as much as to look at this many letters.
+# The cost of a criterion, in characters.
 CRITERION_COST = 50
 
 SEARCHES = ("any", "all", "any2any", "all2any")
@@ -44,7 +44,7 @@ class _Spent(Exception):
 
 @dataclass(frozen=True)
 class Criterion:
-    """One member of criteria: what is asked at ``key``.
+    """One member of criteria: the test of the value at ``key``.
 
     ``operator`` is the name in full, ``operand`` as written.
     """
@@ -59,13 +59,16 @@ class Criterion:
 
     @property
     def text(self) -> str:
-        """What is asked, for people."""
+        """The test, for people."""
         if self.operator in ("exists", "nexists"):
             return self.operator
         return f"{self.operator} {self.search.condition if self.search else format_value(self.operand)}"
 
     def matches(self, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
-        """Whether it holds. Raises :class:`Unfit`, Invalid (an operand that came from the event), _Spent."""
+        """True if the criterion is satisfied.
+
+        Raises :class:`NotApplicable`, :class:`Invalid` (an operand that came from the event), _Spent.
+        """
         value = self.key.value(context)
         test, weight = self.test, self.weight
         if self.dynamic is not None:
@@ -112,7 +115,7 @@ class _Search:
         try:
             return criterion.matches({**context, "item": item}, now, budget)
         except (NotApplicable, Invalid):
-            # An item that a criterion cannot be asked about does not satisfy it; the others still count.
+            # An item of the wrong type does not satisfy the criterion; the others still count.
             return False
 
 
@@ -120,9 +123,9 @@ class Criteria:
     """Compiled criteria. Immutable; may be used from any thread.
 
     ``pattern``: what an event must match to satisfy them, as an event pattern; None when that says nothing.
-    ``residual``: the criteria that the pattern says nothing about; each is an evaluation at every event that
-    the pattern takes. ``warnings``: for the author.
-    ``reads``: names other than the payload's that operands or keys need in ``vars``.
+    ``residual``: the criteria that the pattern cannot express; each is evaluated at every event that matches
+    the pattern. ``warnings``: for the author.
+    ``required_names``: names other than the payload's that operands or keys need in ``vars``.
     """
 
     __slots__ = ("_root", "all", "pattern", "required_names", "residual", "source", "warnings")
@@ -159,7 +162,7 @@ class Criteria:
         budget = [MAX_WORK]
         if context is None:
             return ConditionResult(False)
-        # A pattern also takes a list that holds such a value: it is the last word on none of them.
+        # A pattern also matches a list that contains the value, so it replaces no criterion.
         for criterion in self.all:
             verdict = _verdict(criterion, context, now, budget)
             if not verdict.matched:
@@ -286,7 +289,7 @@ def _verdict(
         return ConditionResult(criterion.matches(context, now, budget))
     except _Spent:
         return ConditionResult(
-            False, f"the criteria look at more than {MAX_WORK:,} letters for this event", "budget"
+            False, f"the criteria look at more than {MAX_WORK:,} characters for this event", "budget"
         )
     except NotApplicable as error:
         return ConditionResult(False, f"{place}: {error}", "error")

@@ -1,11 +1,11 @@
-"""StackStorm's operators: 24 under 33 names, each a question about one value.
+"""StackStorm's operators: 24 under 33 names, each a test of one value.
 
 ``compile_test`` makes the test for an operand once; the test is then asked about many values. Names are
 case-insensitive. An operand of null makes all but ``nequals``, ``exists`` and ``nexists`` answer no. A value
-that an operator cannot be asked about (a number that should start with a text) raises :class:`Unfit`; a value
+that an operator cannot be asked about (a number that should start with a text) raises :class:`NotApplicable`; a value
 that is absent or null is an ordinary no.
 
-Equality and order are Python's, as they are there: ``true`` equals 1, and texts are ordered by their letters.
+Equality and order are Python's, as they are there: ``true`` equals 1, and texts are ordered by their characters.
 ``search`` is not here: it needs criteria of its own (``functory.packs.stackstorm.criteria.criteria``).
 """
 
@@ -35,18 +35,18 @@ ALIASES = {
     "nin": "ninside",
 }
 
-# What these do with a null operand, and with an absent value, is their own business.
+# Operators with their own rules for a null operand, and for an absent value.
 NULL_OPERANDS = frozenset({"nequals", "exists", "nexists"})
 NULL_VALUES = frozenset({"equals", "nequals", "exists", "nexists", "inside", "ninside"})
 
-# Instructions of RE2 that take about as long as the look at one letter elsewhere.
+# Instructions of RE2 that take about as long as one character of another operator.
 PROGRAM = 256
 
 _KELVIN, _DOTTED = "\u212a", "\u0130"
 
 
 class NotApplicable(Exception):
-    """This operator cannot be asked of this value: no match, with the reason."""
+    """The operator cannot test this value: no match, with the reason."""
 
 
 def operator_name(written: Any) -> str:
@@ -74,7 +74,7 @@ def compile_test(name: str, operand: Any) -> Test:
 
 
 def cost_per_character(name: str, operand: Any) -> int:
-    """What the test costs for each letter of a value: 1, and more for expressions, by the size of their program
+    """The cost of the test for each character of a value: 1, and more for expressions, by the size of their program
     (RE2 may have to look at all of it for each letter)."""
     if name not in _EXPRESSIONS or not isinstance(operand, str):
         return 1
@@ -82,7 +82,7 @@ def cost_per_character(name: str, operand: Any) -> int:
 
 
 def fold(text: str) -> str:
-    """``text`` in lower case. Two letters beyond ASCII whose lower case begins with an ASCII one stay as they
+    """``text`` in lower case. Two characters beyond ASCII whose lower case begins with an ASCII one stay as they
     are, so that comparing says the same as a pattern that ignores the case."""
     if text.isascii():
         return text.lower()
@@ -235,8 +235,8 @@ def _parse_timestamp(value: Any) -> datetime:
         ) from None
 
 
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _aware(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 _MAKERS: dict[str, Callable[[Any], Test]] = {

@@ -54,7 +54,7 @@ def parse_payload_path(text: str) -> PayloadPath:
     """Read a key. Raises :class:`Invalid` that shows where it goes wrong."""
     if not isinstance(text, str) or len(text) > MAX_KEY:
         raise Invalid(
-            f"wrong key of criteria: {format_value(text)}", f"it is a text of at most {MAX_KEY} letters"
+            f"wrong key of criteria: {format_value(text)}", f"it is a text of at most {MAX_KEY} characters"
         )
     begin = _NAME.match(text)
     at = begin.end() if begin else 0

@@ -63,7 +63,9 @@ _MULTILINE = re.compile(r"\(\?[a-z]*m")
 def compile_expression(text: str, *, ignore_case: bool = False, dot_all: bool = False) -> Any:
     """The compiled expression, with ``search`` and ``match``. Raises :class:`Invalid` with RE2's reason."""
     if len(text) > MAX_EXPRESSION:
-        raise Invalid("the regular expression is too long", f"at most {MAX_EXPRESSION} letters are taken")
+        raise Invalid(
+            "the regular expression is too long", f"at most {MAX_EXPRESSION} characters are allowed"
+        )
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not ignore_case

@@ -1,10 +1,11 @@
-"""Watches of files: what changes below a folder becomes ``file.created``, ``modified``, ``deleted`` and ``moved``.
+"""File watches: changes below a folder become ``file.created``, ``modified``, ``deleted`` and ``moved``.
 
-:mod:`kind` is the plug-in and its configuration. A watch hears of paths (``notices``, from the kernel) and looks for
-them itself (``scan``, against what it knows); a path of which something was heard waits until it rests (``settling``);
-then it is read (``look``), compared with what is known (``decide``) and told (``telling``). ``watching`` turns the
-wheel. What the kernel says is only a hint where to look: an event is told because the content differs from what
-the database knows, so that lost, doubled and late notices make no difference.
+:mod:`plugin` is the source plug-in, :mod:`config` its configuration. The watcher gets paths from the kernel
+(:mod:`inotify`) and from scans that compare the folder with the database (:mod:`rescan`). A changed path waits until
+it is no longer written (:mod:`write_settling`). Then its content is read (:mod:`file_facts`), compared with the known
+file (:mod:`change_detection`) and written as an event (:mod:`file_events`, :mod:`ingest`). A notification of the kernel
+is only a hint where to look: an event is written because the content differs from the known content, so lost, doubled
+and late notifications make no difference.
 """
 
 from functory.triggers.sources.files.config import FileWatchConfig

@@ -1,8 +1,8 @@
-"""What is to be told: the files as they are, against the files as they are known. Pure.
+"""Compares files with their known state and lists the changes. Pure.
 
-Content decides: a file that was only touched, or written anew with the same bytes, tells nothing. A file that is new
-is one that was moved when a known file with its inode is gone and either content and time are the same or the kernel
-said that it was moved from there; a file in another's place is a modification of that one.
+Content decides: a file that was only touched, or written again with the same bytes, has not changed. A new file counts
+as moved when a known file with its inode is gone, and either content and time are the same or the kernel reported the
+move. A file in another file's place is a modification of that one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Change:
 
 @dataclass
 class ChangeSet:
-    """What to tell, what to know from now on, what to know no longer, and what to look at again later."""
+    """Changes to report, files to store, paths to remove, and paths to check again later."""
 
     changes: list[Change] = field(default_factory=list)
     known: list[KnownFile] = field(default_factory=list)
@@ -43,11 +43,11 @@ def detect_changes(
 ) -> ChangeSet:
     """Compare ``found`` (None: no such file) with ``known``.
 
-    ``homeless`` are known files elsewhere of which nothing is left in their place, ``moved_from`` what the kernel said
-    of moves, new path to old one, ``expected`` inodes that are on their way: a known file with one of them is
-    not told as deleted yet.
+    ``missing`` are known files at other paths that are gone. ``moved_from`` are the moves that the kernel reported,
+    from new path to old one. ``expected`` are inodes that are being moved: a known file with one of them is not
+    reported as deleted yet.
     """
-    verdict = ChangeSet()
+    result = ChangeSet()
     hints = moved_from or {}
     left = {seen.path: seen for path, seen in known.items() if path in found and found[path] is None}
     left |= {seen.path: seen for seen in missing if found.get(seen.path) is None}
@@ -58,41 +58,41 @@ def detect_changes(
         before = known.get(path)
         origin = None if before is not None else origins.match(now, hints.get(path))
         if before is not None:
-            _compare(verdict, before, now)
+            _compare(result, before, now)
         elif origin is not None:
-            verdict.removed.append(origin.path)
+            result.removed.append(origin.path)
             same = _equal(origin, now)
             kept = _kept(origin, now) if same else now
-            verdict.changes.append(Change("moved", kept, origin))
+            result.changes.append(Change("moved", kept, origin))
             if not same:
-                verdict.changes.append(Change("modified", kept, origin))
-            verdict.known.append(kept)
+                result.changes.append(Change("modified", kept, origin))
+            result.known.append(kept)
         else:
-            verdict.changes.append(Change("created", now))
-            verdict.known.append(now)
+            result.changes.append(Change("created", now))
+            result.known.append(now)
     for path, now in found.items():
         if now is None and path in left and path not in origins.taken:
             if left[path].inode in expected:
-                verdict.recheck.append(path)
+                result.recheck.append(path)
             else:
-                verdict.changes.append(Change("deleted", left[path], left[path]))
-                verdict.removed.append(path)
-    return verdict
+                result.changes.append(Change("deleted", left[path], left[path]))
+                result.removed.append(path)
+    return result
 
 
 def select_changes(changes: Sequence[Change], types: Collection[str]) -> list[Change]:
-    """The changes of these types; a move that is not told as one is a deletion and a creation."""
-    told: list[Change] = []
+    """The changes of these types. Without the type ``moved``, a move is a deletion and a creation."""
+    selected: list[Change] = []
     for change in changes:
         if change.type == "moved" and "moved" not in types and change.before is not None:
-            told += [Change("deleted", change.before, change.before), Change("created", change.file)]
+            selected += [Change("deleted", change.before, change.before), Change("created", change.file)]
         else:
-            told.append(change)
-    return [change for change in told if change.type in types]
+            selected.append(change)
+    return [change for change in selected if change.type in types]
 
 
 class _MoveCandidates:
-    """Known files that are no longer in their places, each of which may have become one other file."""
+    """Known files that are gone from their paths. Each may have been moved to one new path."""
 
     def __init__(self, left: Mapping[bytes, KnownFile]) -> None:
         self._left = left
@@ -103,7 +103,7 @@ class _MoveCandidates:
 
     def match(self, now: KnownFile, hint: bytes | None) -> KnownFile | None:
         for seen in self._by_inode.get(now.inode, ()):
-            # A deleted file's inode may be another file's at once; its time is not.
+            # A deleted file's inode may be reused at once; its time is not.
             same = seen.mtime_ns == now.mtime_ns and _equal(seen, now)
             if seen.path not in self.taken and (same or seen.path == hint):
                 self.taken.add(seen.path)
@@ -111,27 +111,27 @@ class _MoveCandidates:
         return None
 
 
-def _compare(verdict: ChangeSet, before: KnownFile, now: KnownFile) -> None:
+def _compare(result: ChangeSet, before: KnownFile, now: KnownFile) -> None:
     if _equal(before, now):
         kept = _kept(before, now)
         if kept != before:
-            verdict.known.append(kept)
+            result.known.append(kept)
         return
-    verdict.changes.append(Change("modified", now, before))
-    verdict.known.append(now)
+    result.changes.append(Change("modified", now, before))
+    result.known.append(now)
 
 
 def _equal(before: KnownFile, now: KnownFile) -> bool:
     if before.sha256 is not None and now.sha256 is not None:
         return before.sha256 == now.sha256
     if before.problem is not None and now.problem is None:
-        # What could not be read can be now.
+        # The file could not be read before and can be read now.
         return False
     return (before.size, before.mtime_ns) == (now.size, now.mtime_ns)
 
 
 def _kept(before: KnownFile, now: KnownFile) -> KnownFile:
-    """``now`` with the hash that is known: one that cannot be read at present has not lost its content."""
+    """``now`` with the known hash: a file that cannot be read at present has not lost its content."""
     if now.sha256 is not None or before.sha256 is None:
         return now
     return KnownFile(now.path, now.size, now.mtime_ns, now.ctime_ns, now.inode, before.sha256, now.problem)

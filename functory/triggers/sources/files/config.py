@@ -14,15 +14,15 @@ from functory.triggers.sources.files.change_detection import TYPES
 from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE, MAX_PATTERN_LENGTH, MAX_PATTERNS
 from functory.triggers.sources.plugin import SourceConfig
 
-# The kernel's own trees: what is in them are no files that change.
+# The kernel's own trees: their entries are not files that change.
 _KERNEL = ("/proc", "/sys", "/dev")
-_PATH_LETTERS = 4096
+_MAX_PATH = 4096
 
 Globs = Annotated[tuple[str, ...], Field(max_length=MAX_PATTERNS)]
 
 
 class FileWatchConfig(SourceConfig):
-    """What a watch looks at. ``settle`` is in seconds, or a text such as ``300ms``."""
+    """The configuration of a watch. ``settle`` is in seconds, or a text such as ``300ms``."""
 
     path: str
     patterns: Globs = ("*",)
@@ -41,9 +41,9 @@ class FileWatchConfig(SourceConfig):
     def _plain(cls, path: str) -> str:
         if not path.startswith("/"):
             raise ValueError("it is not absolute; a watch may run on another machine or in another folder")
-        if len(path) > _PATH_LETTERS or any(not _is_plain(letter) for letter in path):
+        if len(path) > _MAX_PATH or any(not _is_plain(character) for character in path):
             raise ValueError(
-                f"it is at most {_PATH_LETTERS} letters, no control characters or lone surrogates"
+                f"it is at most {_MAX_PATH} characters, without control characters or lone surrogates"
             )
         if ".." in path.split("/"):
             raise ValueError("it goes up by ..; write the folder that is meant")
@@ -84,5 +84,5 @@ class FileWatchConfig(SourceConfig):
             raise ValueError(" / ".join(part for part in (error.why, error.try_) if part)) from None
 
 
-def _is_plain(letter: str) -> bool:
-    return letter >= " " and letter != "\x7f" and not "\ud800" <= letter <= "\udfff"
+def _is_plain(character: str) -> bool:
+    return character >= " " and character != "\x7f" and not "\ud800" <= character <= "\udfff"

@@ -1,7 +1,6 @@
-"""A walk over everything below a root, a folder's entry at a time: its memory does not grow with the tree.
+"""Walks everything below a root, one directory entry at a time, so that memory does not grow with the tree.
 
-What cannot be read on the way (a folder without permission, one that vanished) is left out and counted; only the root
-itself is necessary.
+Folders that cannot be read (no permission, or just deleted) are left out and counted. Only the root itself must exist.
 """
 
 from __future__ import annotations

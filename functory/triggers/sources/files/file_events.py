@@ -1,7 +1,7 @@
-"""A change as an event: what ``file.created``, ``modified``, ``deleted`` and ``moved`` say.
+"""Turns a change into an event: ``file.created``, ``modified``, ``deleted`` or ``moved``.
 
-Paths in events are those of the configuration, not what links in it lead to. A name whose bytes are no UTF-8 is
-readable as ``\\xff``, and exact beside it, in base64.
+Paths in events are those of the configuration, not the targets of links in it. A name whose bytes are not UTF-8 is
+shown as ``\\xff``, with the exact bytes beside it in base64.
 """
 
 from __future__ import annotations

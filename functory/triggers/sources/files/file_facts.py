@@ -1,7 +1,7 @@
-"""What a file is at this moment: its facts from the file system, and its content.
+"""Facts of a file from the file system, and its content hash.
 
-File names come from outside, and so do the files: none is opened that is no regular file, none through a symbolic
-link that is not to be followed, and none is waited for (a pipe that was put in a file's place).
+File names and files come from outside. Only regular files are opened, symbolic links are followed only if configured,
+and no open waits (for a pipe that was put in a file's place).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FileChanging(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What the file system says of a regular file."""
+    """Facts of a regular file from the file system."""
 
     size: int
     mtime_ns: int
@@ -33,14 +33,14 @@ class FileFacts:
 
     @classmethod
     def from_stat(cls, found: os.stat_result) -> FileFacts | None:
-        """None for what is no regular file."""
+        """The facts; None for anything but a regular file."""
         if not stat.S_ISREG(found.st_mode):
             return None
         inode = f"{found.st_dev}:{found.st_ino}"
         return cls(found.st_size, _bounded(found.st_mtime_ns), _bounded(found.st_ctime_ns), inode)
 
     def unchanged_since(self, seen: KnownFile) -> bool:
-        """Whether the file cannot have changed since it was seen."""
+        """True if the file cannot have changed since ``seen`` was stored."""
         return (self.size, self.mtime_ns, self.ctime_ns, self.inode) == (
             seen.size,
             seen.mtime_ns,
@@ -102,7 +102,7 @@ def _is_at(descriptor: int, path: bytes) -> bool:
     try:
         return os.readlink(b"/proc/self/fd/%d" % descriptor) == path
     except FileNotFoundError:
-        # Without /proc nobody can tell.
+        # Without /proc it cannot be checked.
         return True
 
 

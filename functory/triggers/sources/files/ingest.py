@@ -1,9 +1,9 @@
-"""Takes in what is at rest: reads it, compares it with what is known, and writes events and knowledge at once.
+"""Reads files that are no longer written, compares them with the known files, and writes events and known files in one
+transaction.
 
-What an execution left is told with that execution as its cause, so that lineage goes through the file and the guards
-see a loop. An execution is known by what it noted when it ended (``engine.sources.file_watches``); a file in
-a place that a running
-one may write to is waited for, therefore, until that one has ended.
+A file that an execution wrote gets that execution as its cause, so that lineage goes through the file and the guards
+see a loop. Executions record the files that they wrote when they end (``functory.engine.executions.file_writes``). A
+file where a running execution may write therefore waits until that execution has ended.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from functory.triggers.sources.files.watch_root import WatchRoot
 from functory.triggers.sources.files.write_settling import SettlingPath, WriteSettling
 from functory.triggers.sources.plugin import SourceContext
 
-# Files are read up to so many bytes for one transaction; the others wait for the next.
+# The largest number of bytes that are read for one transaction.
 BATCH_BYTES = 64 * 1024 * 1024
-# How long a file waits for an execution that may be writing it, and how often that is asked.
+# How long a file waits for an execution that may be writing it, and how often it is checked again.
 WRITER_SECONDS = 300.0
 WRITER_PAUSE = 0.2
 # The clocks of database and file system may differ by this much without harm.
 CLOCK_SLACK = timedelta(seconds=1)
-# How long a deletion waits for a file that is on its way and has the same inode.
+# How long a deletion waits for a new file with the same inode.
 MOVE_SECONDS = 10.0
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass
 class FileIngest:
-    """Takes in the files of one watch at one root. ``config`` is the kind's."""
+    """Writes the events of one watch at one root."""
 
     context: SourceContext
     config: FileWatchConfig
@@ -53,7 +53,7 @@ class FileIngest:
     settling: WriteSettling
 
     def ingest(self, rested: Mapping[bytes, SettlingPath], now: float) -> bool:
-        """Tell of what has changed. False when the root is gone: then nothing was told.
+        """Write the events of changed files. False when the root is gone: then nothing was written.
 
         Raises :class:`Stale`, :class:`Unavailable`.
         """
@@ -66,26 +66,26 @@ class FileIngest:
         ]:
             del found[path]
             self.settling.put_back(path, rested[path], now, WRITER_PAUSE)
-        homeless = [seen for seen in moved if seen.path not in found and self._is_gone(seen.path)]
-        # After the looks: with the root, everything in it would seem to be deleted.
+        missing = [seen for seen in moved if seen.path not in found and self._is_gone(seen.path)]
+        # Checked after the files: without the root, all of them would seem to be deleted.
         if not self.root.is_unchanged():
             return False
-        verdict = detect_changes(
+        changes_found = detect_changes(
             found,
             known,
-            homeless,
+            missing,
             {path: entry.moved_from for path, entry in rested.items() if entry.moved_from is not None},
             self._expected(known, rested, now),
         )
-        for path in verdict.recheck:
+        for path in changes_found.recheck:
             entry = rested[path]
             entry.waiting_since = now if entry.waiting_since is None else entry.waiting_since
             self.settling.put_back(path, entry, now, WRITER_PAUSE)
-        self._write(verdict)
+        self._write(changes_found)
         return True
 
     def record_silently(self, paths_: Sequence[bytes]) -> None:
-        """Know these files without telling of them: they were there before the watch."""
+        """Store these files as known without events: they existed before the watch."""
         seen: list[KnownFile] = []
         spent = 0
         for path in paths_:
@@ -96,7 +96,7 @@ class FileIngest:
                     self.root.folder, path, self.config.max_hash_bytes, follow=self.config.follow_symlinks
                 )
             except (OSError, FileChanging):
-                # It is being written, or cannot be looked at: it is heard of again.
+                # It is being written, or cannot be read: another notification or scan brings it again.
                 continue
             if one is not None:
                 seen.append(one)
@@ -107,7 +107,7 @@ class FileIngest:
         self._commit([], seen, [])
 
     def forget(self, paths_: Sequence[bytes]) -> None:
-        """Know these no longer, without telling of it: they are no files of the watch any more."""
+        """Remove these known files without events: the watch no longer includes them."""
         self._commit([], [], paths_)
 
     def _read(self, rested: Mapping[bytes, SettlingPath], now: float) -> dict[bytes, KnownFile | None]:
@@ -125,14 +125,14 @@ class FileIngest:
                 self.settling.put_back(path, entry, now, self.config.settle)
                 continue
             except OSError:
-                # Whether it is there cannot be told at present; the next scan asks again.
+                # It cannot be read at present; the next scan tries again.
                 continue
             found[path] = seen
             spent += seen.size if seen and seen.sha256 else 0
         return found
 
     def _waits(self, seen: KnownFile, entry: SettlingPath, writers: Sequence[FileWriter], now: float) -> bool:
-        """Whether an execution that runs may be writing the file."""
+        """True if a running execution may be writing the file."""
         if not writers:
             return False
         path = os.fsdecode(self._real(seen.path))
@@ -149,7 +149,7 @@ class FileIngest:
     def _expected(
         self, known: Mapping[bytes, KnownFile], rested: Mapping[bytes, SettlingPath], now: float
     ) -> set[str]:
-        """The inodes of deleted files that are waited for in another place."""
+        """Inodes of deleted files that are settling at another path."""
         waited = self.settling.inodes
         return {
             known[path].inode
@@ -166,13 +166,13 @@ class FileIngest:
             return False
 
     def _real(self, path: bytes) -> bytes:
-        """Where a file really is, as executions note it."""
+        """The real path of a file, as executions record it."""
         whole = self.root.path(path)
         return os.path.realpath(whole) if self.config.follow_symlinks else whole
 
-    def _write(self, verdict: ChangeSet) -> None:
-        told = select_changes(verdict.changes, self.config.events)
-        found = self._causes([change for change in told if change.type != "deleted"])
+    def _write(self, changes_found: ChangeSet) -> None:
+        selected = select_changes(changes_found.changes, self.config.events)
+        found = self._causes([change for change in selected if change.type != "deleted"])
         single = self.root.file_name is not None
         arrivals = [
             file_events.file_event(
@@ -182,14 +182,14 @@ class FileIngest:
                 single,
                 None if change.type == "deleted" else found.get(change.file.path),
             )
-            for change in told
+            for change in selected
         ]
-        self._commit(arrivals, verdict.known, verdict.removed)
-        for change in told:
+        self._commit(arrivals, changes_found.known, changes_found.removed)
+        for change in selected:
             metrics.file_events.labels(change.type).inc()
 
     def _causes(self, changes: Sequence[Change]) -> dict[bytes, Cause]:
-        """The executions whose work these changes are, by relative path."""
+        """The executions that made these changes, by relative path."""
         places = {self._real(change.file.path): change.file for change in changes}
         if not places:
             return {}
@@ -216,9 +216,9 @@ _KnownFiles = tuple[dict[bytes, KnownFile], list[KnownFile], list[FileWriter]]
 
 
 def _query_known(tx: Tx, source_id: str, found: Mapping[bytes, KnownFile | None]) -> _KnownFiles:
-    """What is known of these paths, known files that the new ones among them may have been, and who may be writing.
+    """Known files at these paths, known files with the inodes of new ones, and running executions that may write.
 
-    Who runs is asked before who wrote: between the two an execution can only end, and then its note is there.
+    Running executions are read before recorded writes: an execution that ends in between has its record.
     """
     known = file_watches.load_known(tx, source_id, list(found))
     new = [seen.inode for path, seen in found.items() if seen is not None and path not in known]

@@ -1,9 +1,8 @@
-"""What the kernel says of a folder (inotify, by way of watchdog): paths to look at, in a queue that is bounded.
+"""Listens to the kernel (inotify, through watchdog) and puts changed paths into a bounded queue.
 
-The observer's thread does nothing but put paths into the queue. When that is full, when the kernel's own queue has
-overflowed, or when something happened to a folder as a whole, the queue asks for a scan instead: what was not heard
-is found there. Reading is no change, and neither are opening and closing: only creations, modifications, moves and
-deletions are listened to.
+The observer's thread only fills the queue. When the queue is full, when the kernel's own queue overflowed, or when
+something happened to a whole folder, the queue requests a scan, which finds the missed changes. Only creations,
+modifications, moves and deletions are listened to; reading, opening and closing are no changes.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from watchdog.observers.api import BaseObserver
 from watchdog.observers.inotify import InotifyEmitter
 from watchdog.observers.inotify_c import InotifyFD
 
-# A folder that is made while it is listened to is found by the walk and by the kernel's word; watchdog warns of the
-# second, which changes nothing.
+# A folder that is created meanwhile is found by the walk and reported by the kernel. watchdog warns of the second,
+# which changes nothing.
 warnings.filterwarnings("ignore", message="Callback with id", category=RuntimeWarning)
 
 _HEARD: list[type[FileSystemEvent]] = [
@@ -43,14 +42,14 @@ _HEARD: list[type[FileSystemEvent]] = [
 
 @dataclass(frozen=True, slots=True)
 class PathNotification:
-    """Something happened to an absolute path; ``moved_from`` is where its file was."""
+    """A change at an absolute path. ``moved_from`` is the file's old path."""
 
     path: bytes
     moved_from: bytes | None = None
 
 
 class NotificationQueue:
-    """A bounded queue of notices, and the reasons for a scan."""
+    """A bounded queue of notifications, and the reasons for a scan."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -60,29 +59,29 @@ class NotificationQueue:
         self._lock = threading.Lock()
         self._news = threading.Event()
 
-    def put(self, notice: PathNotification) -> None:
-        """Put one in; when there is no room, a scan is asked for instead. Never waits."""
+    def put(self, notification: PathNotification) -> None:
+        """Add a notification; without room, request a scan instead. Never waits."""
         with self._lock:
             if len(self._queue) < self._most:
-                self._queue.append(notice)
+                self._queue.append(notification)
             else:
                 self._reasons.add("overflow")
         self._news.set()
 
     def request_rescan(self, reason: str) -> None:
-        """Ask for a scan."""
+        """Request a scan."""
         with self._lock:
             self._reasons.add(reason)
         self._news.set()
 
     def set_limit_problem(self, problem: str) -> None:
-        """A limit of inotify was reached: not everything is listened to."""
+        """Record that a limit of inotify was reached: some folders are not listened to."""
         with self._lock:
             self._limit_problem = problem
         self._news.set()
 
     def take(self, limit: int) -> list[PathNotification]:
-        """Up to ``limit`` notices, the oldest first."""
+        """Remove and return up to ``limit`` notifications, oldest first."""
         with self._lock:
             self._news.clear()
             taken = [self._queue.popleft() for _ in range(min(limit, len(self._queue)))]
@@ -91,18 +90,18 @@ class NotificationQueue:
         return taken
 
     def take_rescan_reasons(self) -> set[str]:
-        """Why a scan was asked for since the last question: ``overflow``, ``folder``."""
+        """Reasons for a scan since the last call: ``overflow``, ``folder``."""
         with self._lock:
             taken, self._reasons = self._reasons, set()
         return taken
 
     @property
     def limit_problem(self) -> str | None:
-        """The limit of inotify that was reached; None when everything is listened to."""
+        """The limit of inotify that was reached; None when all folders are listened to."""
         return self._limit_problem
 
     def wait(self, seconds: float) -> None:
-        """Until there is something, at most so long."""
+        """Wait until there is a notification, at most ``seconds``."""
         self._news.wait(seconds)
 
     def wake(self) -> None:
@@ -111,15 +110,15 @@ class NotificationQueue:
 
 
 class InotifyListener:
-    """Listens to a folder, and below it when ``recursive``. Raises OSError when it cannot be listened to."""
+    """Listens to a folder, and below it when ``recursive``. Raises OSError when that is not possible."""
 
-    def __init__(self, folder: bytes, notices: NotificationQueue, *, recursive: bool) -> None:
-        self._inotify = _Inotify(notices)
+    def __init__(self, folder: bytes, queue: NotificationQueue, *, recursive: bool) -> None:
+        self._inotify = _Inotify(queue)
         self._observer = BaseObserver(InotifyEmitter, inotify_fd=self._inotify)
         self._inotify.start()
         try:
             self._observer.schedule(
-                _Handler(notices), os.fsdecode(folder), recursive=recursive, event_filter=_HEARD
+                _Handler(queue), os.fsdecode(folder), recursive=recursive, event_filter=_HEARD
             )
             self._observer.start()
         except BaseException:
@@ -129,7 +128,7 @@ class InotifyListener:
 
     @property
     def alive(self) -> bool:
-        """Whether it still hears: it is deaf when its folder is gone."""
+        """False once the folder is gone: then no notifications come."""
         return self._observer.is_alive() and all(emitter.is_alive() for emitter in self._observer.emitters)
 
     def close(self) -> None:
@@ -141,36 +140,36 @@ class InotifyListener:
 
 
 class _Handler(FileSystemEventHandler):
-    def __init__(self, notices: NotificationQueue) -> None:
-        self._notices = notices
+    def __init__(self, queue: NotificationQueue) -> None:
+        self._notifications = queue
 
     def dispatch(self, event: FileSystemEvent) -> None:
         if event.is_directory:
-            # What was in a folder that was moved away is not named by the kernel.
-            self._notices.request_rescan("folder")
+            # The kernel does not name the files in a folder that was moved away.
+            self._notifications.request_rescan("folder")
             return
         path = os.fsencode(event.src_path)
         if isinstance(event, FileMovedEvent):
-            self._notices.put(PathNotification(os.fsencode(event.dest_path), moved_from=path))
-        self._notices.put(PathNotification(path))
+            self._notifications.put(PathNotification(os.fsencode(event.dest_path), moved_from=path))
+        self._notifications.put(PathNotification(path))
 
 
 class _Inotify(InotifyFD):
-    """The kernel's queue, which says what watchdog keeps to itself: that it overflowed, or that a limit was reached."""
+    """The kernel's queue. It reports what watchdog hides: an overflow, or a limit that was reached."""
 
-    def __init__(self, notices: NotificationQueue) -> None:
+    def __init__(self, queue: NotificationQueue) -> None:
         super().__init__()
-        self._notices = notices
+        self._notifications = queue
 
     def add_callback(self, path: bytes, *args: Any, **options: Any) -> Any:
         try:
             return super().add_callback(path, *args, **options)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EMFILE):
-                self._notices.set_limit_problem(error.strerror or str(error))
+                self._notifications.set_limit_problem(error.strerror or str(error))
             raise
 
     def handle_event(self, event: Any) -> None:
         if event.is_queue_overflow:
-            self._notices.request_rescan("overflow")
+            self._notifications.request_rescan("overflow")
         super().handle_event(event)

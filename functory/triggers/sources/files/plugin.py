@@ -1,4 +1,4 @@
-"""The kind ``file``: its configuration, and what becomes of its rows."""
+"""The source plug-in ``file``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FileSource(plugin.SourcePlugin):
     limits: ClassVar[WatchLimits] = WatchLimits()
 
     def check(self, config: FileWatchConfig) -> None:
-        """Refuse a path that is neither a folder nor a file; one that is not there, unless the watch may wait."""
+        """Refuse a path that is neither a folder nor a file, and a missing one if ``must_exist``."""
         path = config.path
         try:
             there = os.path.isdir(path) or os.path.isfile(path)
@@ -46,12 +46,12 @@ class FileSource(plugin.SourcePlugin):
             )
 
     def on_disabled(self, tx: Tx, row: Mapping[str, Any], config: FileWatchConfig | None) -> None:
-        """A watch that is deleted knows nothing any more; a paused one knows what it knew."""
+        """Delete the known files of a deleted watch; a paused one keeps them."""
         if row["state"] == "deleted":
             file_watches.delete_known(tx, row["id"])
 
     def run(self, context: plugin.SourceContext) -> None:
-        """Watch until ``desk.ending`` is set."""
+        """Watch until ``context.stop_event`` is set."""
         try:
             FileWatcher(context, context.config, limits=self.limits).run()
         except FunctoryError:

@@ -1,7 +1,7 @@
-"""A scan: what there is against what is known, in steps, so that the watch goes on listening meanwhile.
+"""One scan: compares the files in the folder with the known files, in steps, so that the watcher keeps listening.
 
-Only what differs is handed on, to be looked at like everything that is heard of. The first scan of a watch, and of one
-whose patterns were changed, takes what is there for known, unless it has come since the watch was saved.
+Only differing paths are queued, and are handled like notified ones. The first scan of a watch, and the first after its
+patterns changed, stores the existing files as known, unless they are newer than the watch.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from functory.triggers.sources.plugin import SourceContext
 
 
 class PreviousScope:
-    """What the watch took for its files when it last scanned to the end: ``look`` of then, None for never."""
+    """Files that the watch included when it last completed a scan. ``look`` is the scope of that scan, None if none."""
 
     def __init__(self, look: list[Any] | None) -> None:
         _, patterns, ignore, self._recursive, _ = look or ("", (), (), False, False)
         self._selection = GlobFilter(patterns, ignore)
 
     def included(self, path: bytes) -> bool:
-        """Whether a file at this path would have been known then."""
+        """True if a file at this path was included in that scan."""
         return (self._recursive or b"/" not in path) and self._selection.includes(os.fsdecode(path))
 
 
 def scan_scope(config: FileWatchConfig) -> list[Any]:
-    """What a scan depends on: path, patterns, what is ignored, how deep, whether links are followed."""
+    """The parts of the configuration that decide which files a scan includes."""
     return [
         config.path, list(config.patterns), list(config.ignore), config.recursive, config.follow_symlinks,
     ]  # fmt: skip
@@ -45,7 +45,7 @@ def scan_scope(config: FileWatchConfig) -> list[Any]:
 
 @dataclass
 class Rescan:
-    """One scan; ``steps`` is to be iterated to its end."""
+    """One scan. The caller iterates ``steps`` to its end."""
 
     context: SourceContext
     config: FileWatchConfig
@@ -59,7 +59,7 @@ class Rescan:
     step: int
 
     def steps(self) -> Iterator[None]:
-        """Each step compares up to ``step`` files and hands on those that differ; there has to be room for them.
+        """Compare up to ``step`` files a step and queue those that differ. The settling queue must have room for them.
 
         Raises OSError when the root cannot be read, :class:`Stale`, :class:`Unavailable`.
         """
@@ -109,7 +109,7 @@ class Rescan:
             return False
 
     def _has_come(self, found: FileFacts) -> bool:
-        """Whether the file was made, moved here or changed after the watch was saved."""
+        """True if the file was created, moved here or changed after the watch was saved."""
         return found.ctime_ns > self.context.since.timestamp() * 1e9
 
     def _queue_check(self, path: bytes) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# A scan costs time in proportion to what there is: after it comes a pause of at least so many times its length.
+# A scan costs time in proportion to the tree: the pause after it is at least this many times its length.
 _PAUSES = 5.0
-# What was asked for may wait for more of the same: a tree that is unpacked makes many folders.
+# A requested scan waits a little for more requests: unpacking a tree creates many folders.
 _SOON = 0.5
 
 
@@ -21,7 +21,7 @@ class RescanSchedule:
     _rest_until: float = 0.0
 
     def begin(self) -> str:
-        """The scan begins; why it does. What is asked for from now on is for the next one."""
+        """Begin a scan and return its reason. Later requests are for the next scan."""
         self.due = math.inf
         return self.reason
 

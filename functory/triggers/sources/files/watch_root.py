@@ -1,7 +1,7 @@
-"""Where a watch looks: its root, and whether it is there.
+"""The root of a watch: the real folder behind its path, and whether the kernel reports all changes there.
 
-The path of a watch may be a symbolic link, may go away and come back, and may be one file, which is watched by way of
-its folder: a file that is written anew is often another one by the same name.
+The path of a watch may be a symbolic link, may disappear and come back, and may be one file. A file is watched through
+its folder, because programs often replace a file by a new one of the same name.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 MOUNTS = Path("/proc/self/mounts")
-# Others change these: the kernel hears only of what was done here. An overlay tells of its upper layer alone.
-_SILENT = frozenset({
+# File systems that other machines change: the kernel reports local changes only. An overlay reports its upper layer
+# only.
+_UNREPORTED = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre", "9p", "virtiofs",
     "overlay", "overlayfs", "aufs", "vboxsf", "vmhgfs", "prl_fs", "beegfs", "gpfs", "ocfs2", "gfs2",
 })  # fmt: skip
@@ -23,7 +24,7 @@ _SILENT = frozenset({
 
 @dataclass(frozen=True)
 class WatchRoot:
-    """``folder`` is a real absolute path; ``only`` the name of the one file in it that is watched."""
+    """``folder`` is a real absolute path; ``file_name`` the name of the only watched file in it, if any."""
 
     folder: bytes
     file_name: bytes | None
@@ -35,7 +36,7 @@ class WatchRoot:
         return os.path.join(self.folder, relative)
 
     def relative(self, path: bytes) -> bytes | None:
-        """An absolute path as one below this root; None for any other."""
+        """An absolute path relative to this root; None for a path outside."""
         start = self.folder.rstrip(b"/") + b"/"
         if not path.startswith(start):
             return None
@@ -43,7 +44,7 @@ class WatchRoot:
         return relative if relative and self.file_name in (None, relative) else None
 
     def is_unchanged(self) -> bool:
-        """Whether the folder is still the one that was found."""
+        """True if the folder is still the one that was found."""
         try:
             found = os.stat(self.folder)
         except OSError:
@@ -53,13 +54,13 @@ class WatchRoot:
 
 @dataclass(frozen=True)
 class RootMissing:
-    """Why there is nothing to watch."""
+    """The reason why the root cannot be watched."""
 
     problem: str
 
 
 def find_root(path: str, cursor: Mapping[str, Any]) -> WatchRoot | RootMissing:
-    """The root at ``path`` as it is now. ``cursor`` is what :func:`remembered` gave when it was there before."""
+    """The root at ``path`` as it is now. ``cursor`` is the result of :func:`root_cursor` when it was last found."""
     real = os.path.realpath(os.fsencode(path))
     single = cursor.get("file")
     if single is None:
@@ -68,11 +69,11 @@ def find_root(path: str, cursor: Mapping[str, Any]) -> WatchRoot | RootMissing:
     try:
         found = os.stat(folder)
         if not stat.S_ISDIR(found.st_mode):
-            return RootMissing(f"{path} is no folder any more")
+            return RootMissing(f"{path} is no longer a folder")
         if not single:
             known = cursor.get("device")
             if known not in (None, found.st_dev) and _is_empty(folder):
-                # What is mounted there is away: its files are not deleted.
+                # A file system that was mounted there is missing: its files are not deleted.
                 return RootMissing(
                     f"{path} is empty, and on another file system than before: is it not mounted?"
                 )
@@ -82,7 +83,7 @@ def find_root(path: str, cursor: Mapping[str, Any]) -> WatchRoot | RootMissing:
 
 
 def root_cursor(root: WatchRoot) -> dict[str, Any]:
-    """What the watch keeps of its root in its cursor."""
+    """The part of the watch's cursor that describes its root."""
     return {"file": root.file_name is not None, "device": root.device}
 
 
@@ -92,9 +93,9 @@ def _is_empty(folder: bytes) -> bool:
 
 
 def polled_file_system(folder: str, mounts: Path = MOUNTS) -> str | None:
-    """The kind of file system at ``folder`` when it has to be polled, else None.
+    """The type of the file system at ``folder`` when it has to be polled, else None.
 
-    Every FUSE file system (``fuse.sshfs``, …) is one of them. Without a table of mounts nothing is known to be silent.
+    Every FUSE file system (``fuse.sshfs``, …) is polled. Without a table of mounts none is.
     """
     try:
         lines = mounts.read_bytes().splitlines()
@@ -112,7 +113,7 @@ def polled_file_system(folder: str, mounts: Path = MOUNTS) -> str | None:
         if inside and len(place) >= len(best):
             best, kind = place, fields[2]
     name = kind.decode("ascii", "replace")
-    return name if name in _SILENT or name.split(".")[0] in ("fuse", "fuseblk") else None
+    return name if name in _UNREPORTED or name.split(".")[0] in ("fuse", "fuseblk") else None
 
 
 def _unescape(field: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""The wheel of one watch: hear, look, settle, take in; until it is told to end.
+"""The main loop of one watch: take notifications, scan, wait for writes to settle, write events.
 
-It has one thread (the observer has its own, which only fill a queue). While the root is away it waits; nothing is told
-as deleted because of that, and when the root is there again, what is missing then is.
+It runs in one thread; the observer has its own, which only fills a queue. While the root is missing the watcher waits
+and reports nothing as deleted. When the root is back, files that are missing then are reported.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from functory.triggers.sources.files.watch_root import (
 from functory.triggers.sources.files.write_settling import WriteSettling
 from functory.triggers.sources.plugin import SourceContext
 
-# What the kernel's notices may have missed is found in this time; where there are none, this often is looked.
+# Interval of scans that find missed notifications; and of scans where the kernel sends none.
 RESCAN_SECONDS = 60.0
 POLL_SECONDS = 1.0
-# How often it is asked whether the root is (still) there.
+# How often the root is checked.
 ROOT_CHECK_SECONDS = 1.0
-# A kernel's clock for files moves in steps of up to 10 ms: two looks within one could miss a change.
+# The kernel's file clock moves in steps of up to 10 ms: two checks within one step could miss a change.
 MIN_SETTLE_SECONDS = 0.02
-# The longest wait, so that the end is noticed.
-_LONGEST = 0.25
+# The longest wait, so that a stop is noticed.
+_MAX_WAIT = 0.25
 
 
 @dataclass(frozen=True)
 class WatchLimits:
-    """What bounds the memory of a watch: notices in the queue, paths that wait to rest, files of one transaction."""
+    """Bounds of a watch's memory: queued notifications, settling paths, files of one transaction."""
 
     queue: int = 10_000
     waiting: int = 10_000
@@ -54,7 +54,7 @@ class WatchLimits:
 
 
 class FileWatcher:
-    """Watches for one desk. ``config`` is the kind's; ``monotonic`` gives seconds."""
+    """Runs one watch. ``monotonic`` returns seconds."""
 
     def __init__(
         self,
@@ -72,24 +72,24 @@ class FileWatcher:
         self._database_files = frozenset[bytes]()
 
     def run(self) -> None:
-        """Watch until ``desk.ending`` is set. Raises :class:`Stale`, :class:`Unavailable`."""
+        """Watch until ``context.stop_event`` is set. Raises :class:`Stale`, :class:`Unavailable`."""
         own = self._context.read(lambda tx, _row: file_watches.database_files(tx))
         self._database_files = frozenset(os.path.realpath(os.fsencode(path)) for path in own)
         if self._cursor.get("look", scan_scope(self._config))[0] != self._config.path:
-            # It looked elsewhere: what it knows is of other files.
+            # The path was changed: the known files are of another folder.
             self._context.put([], cursor={}, also=lambda tx, row: file_watches.delete_known(tx, row["id"]))
         while not self._context.stop_event.is_set():
             root = find_root(self._config.path, self._cursor)
             if isinstance(root, RootMissing):
                 self._context.report_problem(
-                    f"{root.problem}; nothing is told as deleted until it is there again"
+                    f"{root.problem}; no file is reported as deleted until it is there again"
                 )
                 self._context.stop_event.wait(ROOT_CHECK_SECONDS)
                 continue
             try:
                 _RootSession(self, root).run()
             except OSError as error:
-                # Seen in passing: the root went away, or cannot be read.
+                # The root went away, or cannot be read.
                 self._context.report_problem(
                     f"{self._config.path} cannot be watched: {error.strerror or error}"
                 )
@@ -101,7 +101,7 @@ class FileWatcher:
 
 
 class _RootSession:
-    """The time from the root's being found to its going away."""
+    """Watches one root, from the time it is found until it is gone."""
 
     def __init__(self, watching: FileWatcher, root: WatchRoot) -> None:
         self._context = watching._context
@@ -124,9 +124,12 @@ class _RootSession:
         self._problem: str | None = None
 
     def run(self) -> None:
-        """Until the end, or until the root is gone. Raises OSError, :class:`Stale`, :class:`Unavailable`."""
+        """Watch until the stop event or until the root is gone.
+
+        Raises OSError, :class:`Stale`, :class:`Unavailable`.
+        """
         try:
-            # Before the first scan: what comes in behind its back is heard of.
+            # Before the first scan, so that changes during it are notified.
             self._listen()
             self._report_state()
             self._loop()
@@ -163,8 +166,8 @@ class _RootSession:
         config = self._config
         kind = polled_file_system(config.path) if config.polling == "auto" else None
         if config.polling == "always" or kind is not None or config.follow_symlinks:
-            # Behind links anything may be mounted, and a link may lead back to where it is.
-            self._context.log.info("watch is polled", path=config.path, file_system=kind)
+            # A link may lead to any file system, or back to a folder above it.
+            self._context.log.info("watch polls, no kernel notifications", path=config.path, file_system=kind)
             self._schedule.shorten_interval(POLL_SECONDS, self._monotonic())
             return
         try:
@@ -179,33 +182,33 @@ class _RootSession:
             self._handle_watch_limit(error.strerror or str(error))
 
     def _handle_watch_limit(self, problem: str) -> None:
-        """The kernel takes no more watches: look instead of hearing."""
+        """The kernel accepts no more watches: scan instead of listening."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
         self._problem = f"{problem}; raise fs.inotify.max_user_watches or max_user_instances with sysctl"
         if self._config.polling == "auto":
-            self._problem += "; it is polled meanwhile"
+            self._problem += "; the folder is polled meanwhile"
             self._schedule.shorten_interval(POLL_SECONDS, self._monotonic())
 
     def _is_here(self) -> bool:
         if self._notifications.limit_problem is not None and self._listener is not None:
             self._handle_watch_limit(self._notifications.limit_problem)
             self._report_state()
-        deaf = self._listener is not None and not self._listener.alive
-        return not deaf and find_root(self._config.path, self._cursor) == self._root
+        lost = self._listener is not None and not self._listener.alive
+        return not lost and find_root(self._config.path, self._cursor) == self._root
 
     def _drain_notifications(self, now: float) -> None:
-        for notice in self._notifications.take(self._limits.batch):
-            self._handle(notice, now)
+        for notification in self._notifications.take(self._limits.batch):
+            self._handle(notification, now)
         for reason in sorted(self._notifications.take_rescan_reasons()):
             self._schedule.request(reason, now)
 
-    def _handle(self, notice: PathNotification, now: float) -> None:
-        path = self._root.relative(notice.path)
+    def _handle(self, notification: PathNotification, now: float) -> None:
+        path = self._root.relative(notification.path)
         if path is None or not self._wants(path):
             return
-        origin = self._root.relative(notice.moved_from) if notice.moved_from is not None else None
+        origin = self._root.relative(notification.moved_from) if notification.moved_from is not None else None
         if not self._settling.notify(path, now, origin):
             self._schedule.request("overflow", now)
 
@@ -247,7 +250,7 @@ class _RootSession:
         self._report_state(walk)
 
     def _report_state(self, walk: DirectoryWalk | None = None) -> None:
-        """Tell what is wrong at present, or that nothing is."""
+        """Report the present problem, or clear it."""
         trouble = self._problem
         if walk is not None and walk.unreadable:
             shown = file_watches.text_of(self._root.path(walk.unreadable[0]))
@@ -263,7 +266,7 @@ class _RootSession:
         settled = self._settling.next_due()
         if settled is not None:
             due.append(settled - now)
-        self._notifications.wait(max(0.0, min(_LONGEST, *due)))
+        self._notifications.wait(max(0.0, min(_MAX_WAIT, *due)))
 
 
 _END: Any = object()

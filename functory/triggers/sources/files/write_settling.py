@@ -1,9 +1,8 @@
-"""Paths of which something was heard, until they rest.
+"""Holds changed paths until they are no longer written.
 
-A path is at rest when nothing was heard of it for the settle time and two looks that far apart found the same. However
-often it is heard of meanwhile, it is one entry: fifty appends become one change. The number of entries is
-bounded; what finds no room is left to the next scan. Time comes in as a parameter, in seconds of any clock that does
-not go back.
+A path has settled when no notification came for the settle time and two checks that far apart found the same facts.
+Any number of notifications for a path make one entry: fifty appends become one change. The number of entries is
+bounded; paths without room are found by the next scan. Time is a parameter, in seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from dataclasses import dataclass
 
 from functory.triggers.sources.files.file_facts import FileFacts
 
-# Longest line of names that a file had since it was told of last: what is moved more often is told as another file.
-_HOPS = 16
+# Renames that are followed back to a file's last reported path. After more, it is reported as a new file.
+_MAX_RENAMES = 16
 
 
 @dataclass(slots=True)
 class SettlingPath:
-    """A path that is waited for: what the last look found (None: no file), and when to look again.
+    """A settling path: the facts of the last check (None: no file), and when to check again.
 
-    ``unsure`` when the last look could not tell whether there is a file.
+    ``check_failed`` is True when the last check could not read the path.
     """
 
     facts: FileFacts | None
@@ -34,12 +33,12 @@ class SettlingPath:
 
 
 class WriteSettling:
-    """The waiting paths of one watch."""
+    """The settling paths of one watch."""
 
-    def __init__(self, quiet: float, most: int, look: Callable[[bytes], FileFacts | None]) -> None:
+    def __init__(self, quiet: float, most: int, stat: Callable[[bytes], FileFacts | None]) -> None:
         self._quiet = quiet
         self._most = most
-        self._stat = look
+        self._stat = stat
         self._entries: dict[bytes, SettlingPath] = {}
         self._order: list[tuple[float, bytes]] = []
         self._inodes: Counter[str] = Counter()
@@ -52,16 +51,16 @@ class WriteSettling:
 
     @property
     def room(self) -> int:
-        """How many more paths it takes."""
+        """The number of paths that still fit."""
         return self._most - len(self._entries)
 
     @property
     def inodes(self) -> Collection[str]:
-        """The inodes of the files that are waited for."""
+        """Inodes of the settling files."""
         return self._inodes
 
     def notify(self, path: bytes, now: float, moved_from: bytes | None = None) -> bool:
-        """Something happened to the path. False when there is no room for it."""
+        """Record a change of the path. False when there is no room for it."""
         entry = self._entries.get(path)
         if entry is None:
             if self.room <= 0:
@@ -75,9 +74,9 @@ class WriteSettling:
         return True
 
     def take_settled(self, now: float, limit: int) -> dict[bytes, SettlingPath]:
-        """Take out up to ``limit`` paths that are at rest, with what is known of them, the longest waiting first.
+        """Remove and return up to ``limit`` settled paths, longest waiting first.
 
-        What cannot be looked at is dropped: the next scan asks again.
+        Paths that cannot be read are dropped: the next scan finds them again.
         """
         rested: dict[bytes, SettlingPath] = {}
         while self._order and self._order[0][0] <= now and len(rested) < limit:
@@ -97,7 +96,7 @@ class WriteSettling:
         return rested
 
     def put_back(self, path: bytes, entry: SettlingPath, now: float, pause: float) -> None:
-        """Put a path back that was taken out, to be looked at after ``pause`` seconds; there is always room for it."""
+        """Return a path that was removed, to be checked after ``pause`` seconds. There is always room for it."""
         there = self._entries.get(path)
         if there is not None:
             there.moved_from = there.moved_from or entry.moved_from
@@ -109,11 +108,11 @@ class WriteSettling:
         heapq.heappush(self._order, (entry.due, path))
 
     def next_due(self) -> float | None:
-        """When there is something to look at; None when nothing waits."""
+        """Time of the next check; None without settling paths."""
         return self._order[0][0] if self._order else None
 
     def clear(self) -> None:
-        """Wait for nothing any more."""
+        """Remove all paths."""
         self._entries.clear()
         self._order.clear()
         self._inodes.clear()
@@ -133,8 +132,8 @@ class WriteSettling:
                 del self._inodes[found.inode]
 
     def _origin(self, path: bytes, end: bytes) -> bytes | None:
-        """Where a file that came from ``path`` was when it was told of last: moved twice, it is told as moved once."""
-        for _ in range(_HOPS):
+        """The last reported path of a file that came from ``path``: two moves in a row are reported as one."""
+        for _ in range(_MAX_RENAMES):
             entry = self._entries.get(path)
             if entry is None or entry.moved_from is None:
                 break

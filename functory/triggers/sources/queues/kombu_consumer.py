@@ -16,15 +16,15 @@ from functory.triggers.sources.plugin import SourceContext
 from functory.triggers.sources.queues.config import QueueConfig
 from functory.triggers.sources.queues.message_mapping import Message, MessageMapping, map_messages
 
-# Seconds that a look at an empty queue takes: how soon the source ends when it is told to.
+# Seconds to wait at an empty queue: how soon the source stops when requested.
 POLL_SECONDS = 0.5
-# Under load a transaction takes what has come within this time.
+# Under load a transaction takes the messages that arrive within this time.
 GATHER_SECONDS = 0.005
 HEARTBEAT_SECONDS = 10
 
 
 class KombuConsumer:
-    """One connection to the broker, and what was delivered through it and is not acknowledged yet."""
+    """One connection to the broker, and the delivered messages that are not acknowledged yet."""
 
     def __init__(self, context: SourceContext, url: str) -> None:
         self._context = context
@@ -34,7 +34,7 @@ class KombuConsumer:
         self._delivered: list[Any] = []
 
     def open(self) -> None:
-        """Connect, and begin to consume."""
+        """Connect and start to consume."""
         config = self._config
         self._connection.ensure_connection(max_retries=1, interval_start=0, timeout=5)
         channel: Any = self._connection.channel()
@@ -51,7 +51,7 @@ class KombuConsumer:
         consumer.consume()
 
     def close(self) -> None:
-        """Let go of the broker; what is not acknowledged is delivered again."""
+        """Disconnect; the broker delivers unacknowledged messages again."""
         with contextlib.suppress(Exception):
             self._connection.release()
 
@@ -66,7 +66,7 @@ class KombuConsumer:
             self._take()
 
     def _drain(self, seconds: float) -> bool:
-        """Whether something came within that time."""
+        """True if a message came within that time."""
         try:
             self._connection.drain_events(timeout=seconds)
         except TimeoutError:
@@ -77,25 +77,25 @@ class KombuConsumer:
         stream = self._config.stream is not None
         delivered = list(self._delivered)
         messages = [_message(one, stream) for one in delivered]
-        judged = map_messages(self._mapping, messages, self._context.exchange, self._context.max_bytes)
+        mapped = map_messages(self._mapping, messages, self._context.exchange, self._context.max_bytes)
         if stream:
-            self._context.put(judged.events, cursor=messages[-1].offset)
+            self._context.put(mapped.events, cursor=messages[-1].offset)
         else:
-            self._context.put(judged.events)
+            self._context.put(mapped.events)
         # In place: the consumer appends to this list.
         del self._delivered[: len(delivered)]
-        for one, taken in zip(delivered, judged.accepted, strict=True):
+        for one, taken in zip(delivered, mapped.accepted, strict=True):
             # A stream keeps its messages; an acknowledgement only asks for the next.
             if taken or stream:
                 one.ack()
             else:
                 one.reject()
-        if judged.problem is not None:
-            self._context.report_problem(judged.problem)
+        if mapped.problem is not None:
+            self._context.report_problem(mapped.problem)
 
 
 def connect(url: str) -> Connection:
-    """A connection that notices a broker which has gone silent."""
+    """A connection that detects a broker that no longer answers."""
     more: dict[str, Any] = (
         {} if url.startswith(("redis", "memory")) else {"connect_timeout": 5, "heartbeat": HEARTBEAT_SECONDS}
     )
@@ -105,7 +105,7 @@ def connect(url: str) -> Connection:
 def declare(
     channel: Any, config: QueueConfig, arguments: Mapping[str, Any] | None = None
 ) -> list[KombuQueue]:
-    """The queue, once for each binding; made where the configuration says so. ``arguments`` are a consumer's."""
+    """The queue, once for each binding; declared if the configuration requires it. ``arguments`` are a consumer's."""
     exchange = Exchange(config.exchange, type=config.exchange_type, durable=True) if config.exchange else None
     queues = [
         KombuQueue(
@@ -125,7 +125,7 @@ def declare(
 
 
 def _without_decompression(message_class: type[Any]) -> type[Any]:
-    """The transport's class of messages, but one that does not unpack a compressed body when it is made."""
+    """A subclass of the transport's message class that does not decompress the body."""
 
     class Sealed(message_class):
         def __init__(self, given: Any, channel: Any = None, **more: Any) -> None:
@@ -151,7 +151,7 @@ def _message(delivery: Any, stream: bool) -> Message:
         if value is not None
         and name not in ("application_headers", "delivery_info", "body_encoding", "delivery_tag")
     }
-    # Where the client itself makes the queue (memory), it has given each message an id.
+    # The in-memory transport gives each message an id of its own.
     own = delivery.properties.get("delivery_tag")
     if isinstance(own, str):
         properties.setdefault("message_id", own)

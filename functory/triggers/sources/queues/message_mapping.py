@@ -1,7 +1,7 @@
-"""What a message on a queue says, and the event that it becomes: pure, without any broker.
+"""Maps a queue message to its event. Pure, without a broker.
 
-Bodies are JSON or text. They are read here and never by the client library's serializers: a content type in a
-message cannot choose what reads it, and nothing is unpickled or unpacked.
+Bodies are JSON or text. They are decoded here and never by the client library's serializers: the content type of a
+message cannot choose the decoder, and nothing is unpickled or decompressed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from functory.triggers.expressions.values import ValueExpression, compile_value
 from functory.triggers.sources.queues.config import RECEIVED, QueueConfig
 
 REJECTED = "source.rejected"
-# Of a rejected message, this much of its body goes into the event that tells of it.
+# Bytes of a rejected message's body that its event contains.
 EXCERPT_BYTES = 4096
-# Headers deeper than this are no headers.
+# Headers that are nested deeper become null.
 MAX_HEADER_DEPTH = 20
 
 VARIABLES = ("headers", "body", "properties")
@@ -30,13 +30,13 @@ EXAMPLE = "headers.kind"
 TEXTS = frozenset({"STRING", "DYN", "NULL"})
 CHARSETS = {None: "utf-8", "": "utf-8", "utf-8": "utf-8", "utf8": "utf-8", "binary": "utf-8", "us-ascii": "ascii",
             "ascii": "ascii", "iso-8859-1": "latin-1", "latin-1": "latin-1", "latin1": "latin-1"}  # fmt: skip
-# What clients say when nobody has told them what the body is.
+# Content types that clients send when they were given none.
 UNKNOWN_CONTENT_TYPES = (None, "", "application/data", "application/octet-stream")
 
 
 @dataclass(frozen=True)
 class Message:
-    """A delivery: its body as it came, and what came with it. ``number`` is its offset in a stream."""
+    """A delivery: its body, headers and properties. ``offset`` is its position in a stream."""
 
     body: bytes
     content_type: str | None = None
@@ -50,7 +50,7 @@ class MessageMapping:
     """The compiled expressions of one queue: type, subject, key, data."""
 
     def __init__(self, config: QueueConfig) -> None:
-        """Raises :class:`Invalid` for an expression that is not CEL, or that cannot give what it stands for."""
+        """Raises :class:`Invalid` for an expression that is not CEL, or that cannot have the required type."""
         self.queue: str = config.queue
         self._type = _compiled(config.type, "type")
         self._subject = _compiled(config.subject, "subject")
@@ -58,32 +58,32 @@ class MessageMapping:
         self._data = None if config.data is None else compile_value(config.data, "data", VARIABLES, EXAMPLE)
 
     def to_event(self, message: Message, max_bytes: int) -> IncomingEvent:
-        """The event of a message. Raises :class:`Invalid` that says why it cannot become one."""
-        told = {
+        """The event of a message. Raises :class:`Invalid` with the reason why there is none."""
+        variables = {
             "headers": to_json_value(message.headers),
             "body": decode_body(message),
             "properties": to_json_value(message.properties),
         }
-        type_ = self._type.evaluate(told) if self._type else None
+        type_ = self._type.evaluate(variables) if self._type else None
         type_ = RECEIVED if type_ is None else type_
         event_store.check_type(type_)
-        subject = self._subject.evaluate(told) if self._subject else None
+        subject = self._subject.evaluate(variables) if self._subject else None
         if subject is None:
-            subject = told["properties"].get("routing_key") or self.queue
+            subject = variables["properties"].get("routing_key") or self.queue
         event_store.check_subject(subject)
-        data = self._data.evaluate(told) if self._data else {"queue": self.queue} | told
+        data = self._data.evaluate(variables) if self._data else {"queue": self.queue} | variables
         event_store.check_data(data, max_bytes)
-        return IncomingEvent(type_, data, subject, self._id(message, told))
+        return IncomingEvent(type_, data, subject, self._id(message, variables))
 
-    def _id(self, message: Message, told: Mapping[str, Any]) -> str | None:
+    def _id(self, message: Message, variables: Mapping[str, Any]) -> str | None:
         if self._key is not None:
-            found = self._key.evaluate(told)
+            found = self._key.evaluate(variables)
             if isinstance(found, bool) or not (found is None or isinstance(found, str | int)) or found == "":
                 raise Invalid("key is no text for this message", "a text, a whole number, or null for none")
             return None if found is None else f"key:{found}"
         if message.offset is not None:
             return f"offset:{message.offset}"
-        found = told["properties"].get("message_id")
+        found = variables["properties"].get("message_id")
         if not isinstance(found, str) or not found:
             raise Invalid(
                 "the message has no id",
@@ -95,7 +95,7 @@ class MessageMapping:
 
 @dataclass(frozen=True)
 class MappedMessages:
-    """What messages come to: an event each, whether it is the message's own, and what was wrong with the last other."""
+    """One event for each message, whether the message was accepted, and the problem of the last rejected one."""
 
     events: list[IncomingEvent]
     accepted: list[bool]
@@ -103,31 +103,31 @@ class MappedMessages:
 
 
 def map_messages(
-    recipe: MessageMapping, messages: Sequence[Message], own_exchange: str, max_bytes: int
+    mapping: MessageMapping, messages: Sequence[Message], own_exchange: str, max_bytes: int
 ) -> MappedMessages:
-    """Make an event of each message: its own, or one that tells why it has none.
+    """Map each message to its event, or to one that records why it was rejected.
 
-    ``own`` is the exchange of Functory's own events, which would go round in circles.
+    ``own_exchange`` is the exchange of Functory's own events: taking them would create endless loops.
     """
-    judged = MappedMessages([], [], None)
+    mapped = MappedMessages([], [], None)
     problem = None
     for message in messages:
         try:
             if message.properties.get("exchange") == own_exchange:
                 raise Invalid("it is one of Functory's own events", "a trigger sees them without a queue")
-            judged.events.append(recipe.to_event(message, max_bytes))
-            judged.accepted.append(True)
+            mapped.events.append(mapping.to_event(message, max_bytes))
+            mapped.accepted.append(True)
         except Invalid as error:
             why = ": ".join(part for part in (error.what, error.why) if part)
             problem = ": ".join(part for part in (why, error.try_) if part)
-            judged.events.append(rejection_event(recipe.queue, message, why, max_bytes))
-            judged.accepted.append(False)
-    told = None if problem is None else f"the last message that was rejected: {problem}"
-    return MappedMessages(judged.events, judged.accepted, told)
+            mapped.events.append(rejection_event(mapping.queue, message, why, max_bytes))
+            mapped.accepted.append(False)
+    summary = None if problem is None else f"the last message that was rejected: {problem}"
+    return MappedMessages(mapped.events, mapped.accepted, summary)
 
 
 def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_048_576) -> IncomingEvent:
-    """The event of a message that can become no other: why, and the beginning of its body."""
+    """The event of a rejected message: the reason, and the beginning of its body."""
     excerpt = message.body[: min(EXCERPT_BYTES, max_bytes // 4)]
     found = message.properties.get("message_id")
     id_ = found[:255] if isinstance(found, str) and found else None
@@ -146,7 +146,7 @@ def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_0
 
 
 def decode_body(message: Message) -> Any:
-    """The body of a message. Raises :class:`Invalid` for what is neither JSON nor text."""
+    """The decoded body. Raises :class:`Invalid` for anything but JSON and text."""
     if message.headers.get("compression"):
         raise Invalid("the body is compressed", "a small one may unpack to any size; send it as it is")
     given = message.content_type
@@ -173,7 +173,7 @@ def decode_body(message: Message) -> Any:
 
 
 def to_json_value(value: Any, depth: int = 0) -> Any:
-    """A header as JSON: brokers also know times, bytes and decimals. What is nested too deeply becomes null."""
+    """A header as JSON: brokers also have times, bytes and decimals. Values that are nested too deeply become null."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if depth > MAX_HEADER_DEPTH:

@@ -1,11 +1,10 @@
-"""Queues and streams of any broker that kombu reaches (RabbitMQ, Redis, memory): a message becomes an event.
+"""Queues and streams of the brokers that kombu reaches (RabbitMQ, Redis, memory): each message becomes an event.
 
-A message is acknowledged after the transaction that wrote its event, so that whoever is killed in between hears of
-it again; by its id it is then known, and nothing is written. What cannot become an event is rejected, so that it
-never blocks the line: the broker's dead letter exchange gets it, if there is one, and an event ``source.rejected``
-tells of it. AMQP and memory are read through kombu (:mod:`triggers.sources.queues.kombu_consumer`); Redis is not
-(:mod:`triggers.sources.queues.redis_consumer`), because there kombu can lose the message in the hands of a
-reader that is killed.
+A message is acknowledged after the transaction that wrote its event. After a kill in between it is delivered again; its
+id is then known and nothing is written. A message that cannot become an event is rejected, so that it never blocks the
+queue: it goes to the broker's dead letter exchange, if there is one, and an event ``source.rejected`` records it. AMQP
+and memory are read through kombu (:mod:`functory.triggers.sources.queues.kombu_consumer`). Redis is read without kombu
+(:mod:`functory.triggers.sources.queues.redis_consumer`), because kombu can lose the messages of a killed reader there.
 """
 
 from __future__ import annotations
@@ -36,12 +35,14 @@ class QueueSource(SourcePlugin):
         MessageMapping(config)
 
     def run(self, context: SourceContext) -> None:
-        """Read messages until told to end. Whatever the broker says against it is raised."""
+        """Read messages until ``context.stop_event`` is set. Raises the errors of the broker."""
         config: QueueConfig = context.config
         url = context.broker if config.url_secret is None else context.secret(config.url_secret)
         if url.split(":", 1)[0] not in SCHEMES:
             raise Invalid(
-                "no such broker is read", "the URL begins with another scheme", f"{', '.join(SCHEMES)} can be"
+                "this broker is not supported",
+                "the scheme of its URL is unknown",
+                f"use {', '.join(SCHEMES)}",
             )
         if url.startswith("redis") and config.stream is not None:
             raise Invalid("Redis has no such streams", "stream is for RabbitMQ", "leave stream out")

@@ -1,8 +1,8 @@
 """Reads queues on Redis, as kombu's transport writes them: lists of JSON envelopes.
 
 A message is moved into a list of this source's own in one command (LMOVE), and taken from there once its event is
-committed. Whoever is killed in between leaves it in that list, where the next holder finds it: there is no
-moment at which a message is nowhere. Redis 6.2 or newer.
+committed. A killed process leaves it in that list, where the next holder finds it: a message is
+always in one of the two lists. Redis 6.2 or newer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
 
 
 class RedisConsumer:
-    """One connection to Redis, and the list of what is in hand."""
+    """One connection to Redis, and the list of taken messages."""
 
     def __init__(self, context: SourceContext, url: str) -> None:
         self._context = context
@@ -39,19 +39,19 @@ class RedisConsumer:
         self._taken = f"functory_source_{context.name}_taken"
 
     def open(self) -> None:
-        """Make the queue's bindings, as kombu keeps them."""
+        """Connect, and declare the queue's bindings as kombu stores them."""
         if self._config.declare or self._config.exchange is not None:
             with connect(self._url) as connection:
                 declare(connection.channel(), self._config)
         self._redis.ping()
 
     def close(self) -> None:
-        """Let go of Redis; what is in hand stays in its list."""
+        """Disconnect; taken messages stay in their list."""
         with contextlib.suppress(Exception):
             self._redis.close()
 
     def consume_batch(self) -> None:
-        """Take messages in hand, write their events, drop them."""
+        """Take messages, write their events, delete them."""
         size = self._config.prefetch
         # The oldest is at the right end, whichever list it is in.
         in_hand = self._redis.lrange(self._taken, -size, -1)[::-1]
@@ -64,27 +64,27 @@ class RedisConsumer:
         if not in_hand:
             self._redis.blmove(self._queues[0], self._taken, POLL_SECONDS, "RIGHT", "LEFT")
             return
-        judged = map_messages(
+        mapped = map_messages(
             self._mapping,
             [parse_envelope(one) for one in in_hand],
             self._context.exchange,
             self._context.max_bytes,
         )
-        self._context.put(judged.events)
+        self._context.put(mapped.events)
         with self._redis.pipeline(transaction=False) as pipeline:
             for one in in_hand:
                 pipeline.lrem(self._taken, -1, one)
             pipeline.execute()
-        if judged.problem is not None:
-            self._context.report_problem(judged.problem)
+        if mapped.problem is not None:
+            self._context.report_problem(mapped.problem)
 
 
 def parse_envelope(raw: bytes) -> Message:
-    """A message from its envelope. What is none is a body without an id, and will be refused as such."""
+    """A message from its envelope. Anything else becomes a body without an id, and is rejected as such."""
     try:
         found = json_codec.loads(raw)
         properties = dict(found["properties"])
-        told = dict(properties.pop("delivery_info", None) or {})
+        delivery = dict(properties.pop("delivery_info", None) or {})
         body = found["body"]
         if properties.get("body_encoding") == "base64":
             body = base64.b64decode(body, validate=True)
@@ -100,7 +100,7 @@ def parse_envelope(raw: bytes) -> Message:
         for name, value in properties.items()
         if name not in ("body_encoding", "delivery_tag", "delivery_mode") and value is not None
     }
-    shown |= {name: told[name] for name in ("exchange", "routing_key") if told.get(name)}
+    shown |= {name: delivery[name] for name in ("exchange", "routing_key") if delivery.get(name)}
     return Message(
         body,
         found.get("content-type"),

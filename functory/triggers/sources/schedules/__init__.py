@@ -1,8 +1,8 @@
-"""Schedules: a kind of source whose events are times of a calendar.
+"""Schedules: a source whose events are the times of a calendar.
 
-``Config`` says when (:mod:`cron`, an interval, moments), :class:`Calendar` gives the times, :func:`decide` says which
-of those that are due become events; ``triggers.sources.schedules.ticker`` writes them. Zones and moments are read in
-modules of their own.
+:class:`ScheduleConfig` defines the times (:mod:`cron`, an interval, or listed timestamps), :class:`Calendar` computes
+them, and :func:`decide_ticks` decides which due times become events. ``functory.triggers.sources.schedules.ticker``
+writes the events. Time zones and timestamps are parsed in modules of their own.
 """
 
 from functory.triggers.sources.schedules.calendar import Calendar

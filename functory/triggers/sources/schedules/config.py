@@ -98,9 +98,9 @@ class ScheduleConfig(plugin.SourceConfig):
             said = " and ".join(given) + " are given" if given else "none is given"
             raise ValueError(f"exactly one of cron, every and at says when; {said}")
         if self.anchor is not None and self.every is None:
-            raise ValueError("anchor belongs to every: it is a moment that the interval is counted from")
+            raise ValueError("anchor belongs to every: it is the time from which the interval is counted")
         if self.at is not None and (self.start is not None or self.end is not None):
-            raise ValueError("start and end bound cron and every; at names its moments itself")
+            raise ValueError("start and end bound cron and every; at lists its times itself")
         if self.start is not None and self.end is not None and self._read(self.start) > self._read(self.end):
             raise ValueError("end is before start")
         return self
@@ -149,6 +149,6 @@ class ScheduleConfig(plugin.SourceConfig):
 
 
 def _stored(text: str, info: ValidationInfo) -> str:
-    # A wrong zone has its own message; the moments are read in UTC meanwhile.
+    # A wrong zone has its own message; the timestamps are parsed in UTC meanwhile.
     zone = timezones.get_timezone(info.data["timezone"]) if "timezone" in info.data else UTC
     return timestamps.format_timestamp(timestamps.parse_timestamp(text, zone))

@@ -26,7 +26,7 @@ ALIASES = {
 MAX_LENGTH = 200
 
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
-# Where a search for the first time begins when an expression is checked: any moment would do.
+# Where a search for the first time begins when an expression is checked: any time would do.
 _SOMETIME = datetime(2026, 1, 1, tzinfo=UTC)
 _BAD = re.compile(r"Bad ([a-z-]+)")
 
@@ -36,7 +36,7 @@ def normalize(text: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise ValueError("it is empty; write five fields, such as '30 2 * * *' for half past two each day")
     if len(text) > MAX_LENGTH or not text.isascii() or not text.isprintable():
-        raise ValueError(f"it is at most {MAX_LENGTH} plain letters, digits and * , - / # @")
+        raise ValueError(f"it is at most {MAX_LENGTH} plain characters: letters, digits and * , - / # @")
     given = text.strip()
     if given.startswith("@"):
         return _alias(given)

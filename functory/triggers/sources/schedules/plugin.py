@@ -23,7 +23,7 @@ class ScheduleSource(SourcePlugin):
     """
 
     kind = "schedule"
-    summary = "events at times: cron, intervals, moments"
+    summary = "events at times: cron, intervals, timestamps"
     types = (schedules.EVENT_TYPE,)
     Config = ScheduleConfig
 
@@ -98,7 +98,7 @@ def require_future_time(config: ScheduleConfig, now: datetime) -> None:
             "the schedule would never fire",
             f"{last.isoformat()} is past; it is {config.calendar.local(now).isoformat(timespec='seconds')} "
             f"in {config.timezone}",
-            "name a moment to come",
+            "name a time in the future",
         )
     raise Invalid(
         "the schedule would never fire",

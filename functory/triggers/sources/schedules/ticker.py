@@ -30,7 +30,7 @@ from functory.triggers.sources.schedules import MISFIRE_GRACE, ScheduleConfig, d
 
 log = structlog.get_logger("functory.ticker")
 
-# Schedules and times of one transaction. It holds up nobody else: other tickers take other schedules.
+# Schedules and times of one transaction. Other tickers take other schedules meanwhile.
 MAX_SCHEDULES = 500
 MAX_TICKS = 2000
 
@@ -42,7 +42,7 @@ FAILURE_CHECK_SECONDS = 1.0
 # A failure's time is its transaction's beginning: it may become visible this much later.
 VISIBILITY_SLACK = timedelta(seconds=15)
 
-# When others hold what is due, and it is not to be asked for at once again.
+# The pause when other tickers hold the due schedules.
 BLOCKED_RETRY_SECONDS = 0.05
 
 

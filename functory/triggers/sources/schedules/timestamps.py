@@ -13,14 +13,14 @@ _TEXT = re.compile(r"(?a:\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-
 
 
 def parse_timestamp(text: str, zone: tzinfo) -> datetime:
-    """The moment in UTC. Without an offset it is the time of day in ``zone``; a date alone is its first moment.
+    """The time in UTC. Without an offset it is the time of day in ``zone``; a date alone is its first second.
 
     Of a time that happens twice it is the first. Raises ValueError for one that does not happen, because the
-    clocks are put forward over it, and for anything that is no moment.
+    clocks are put forward over it, and for anything that is not a timestamp.
     """
     if not isinstance(text, str) or not _TEXT.fullmatch(text):
         raise ValueError(
-            f"{str(text)[:40]!r} is no moment; write 2026-12-24T18:00, or 2026-12-24T18:00:00+01:00"
+            f"{str(text)[:40]!r} is not a timestamp; write 2026-12-24T18:00, or 2026-12-24T18:00:00+01:00"
         )
     try:
         read = datetime.fromisoformat(text)
@@ -33,7 +33,7 @@ def parse_timestamp(text: str, zone: tzinfo) -> datetime:
 
 
 def format_timestamp(time: datetime) -> str:
-    """A moment in UTC as it is stored and sent: ``2026-12-24T17:00:00Z``."""
+    """A UTC timestamp as it is stored and sent: ``2026-12-24T17:00:00Z``."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -50,5 +50,5 @@ def _local(read: datetime, zone: tzinfo, is_date: bool) -> datetime:
     gap = (real.utcoffset() or timedelta()) - (before or timedelta())
     raise ValueError(
         f"{read.isoformat()} does not happen in {zone}: the clocks are put forward by {gap} over it; "
-        f"the moment meant is perhaps {real.replace(tzinfo=None).isoformat()}"
+        f"perhaps meant is {real.replace(tzinfo=None).isoformat()}"
     )

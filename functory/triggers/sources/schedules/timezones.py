@@ -1,4 +1,4 @@
-"""Time zones by their IANA names, with a hint for whoever writes something else."""
+"""Time zones by their IANA names, with a hint for other spellings."""
 
 from __future__ import annotations
 

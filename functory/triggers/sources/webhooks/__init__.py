@@ -1,8 +1,8 @@
-"""Webhooks: what others send over HTTP becomes events.
+"""Webhooks: HTTP requests of other services become events.
 
-A webhook is a source of kind ``webhook``: a name under ``/webhooks/``, how its sender proves who it is
-(``authentication``), and what an event is made of (``mapping``, CEL over headers, body and query). The server asks the
-:class:`Door` about each request; nothing else runs.
+A webhook is a source of kind ``webhook``: a name under ``/webhooks/``, how its sender authenticates
+(``authentication``), and the mapping to an event (``event_mapping``, CEL over headers, body and query). The server
+passes each request to the :class:`WebhookReceiver`; no other process is needed.
 """
 
 from __future__ import annotations

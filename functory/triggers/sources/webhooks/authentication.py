@@ -1,7 +1,7 @@
-"""How a sender proves who it is: the configurations, and which headers each of them keeps to itself.
+"""Ways in which a sender authenticates: their configurations, and the headers that carry credentials.
 
-A configuration names stored secrets and never holds a value. Several names are taken at a time, so that a secret can
-be rotated without losing a request: any of them that fits is enough.
+A configuration names stored secrets and never holds a value. Several names are accepted, so that a secret can be
+rotated without losing a request: one fitting secret is enough.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIVE_MINUTES = 300.0
 # Beyond an hour a timestamp protects from nothing.
 MAX_TOLERANCE = 3600.0
 
-# The headers that no event ever shows, whatever a webhook is configured to.
+# Headers that no event shows, however a webhook is configured.
 CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
 
@@ -31,16 +31,16 @@ def header_name(given: str) -> str:
     """A header's name in lower case. Raises ValueError."""
     name = given.strip().lower()
     if not HEADER.fullmatch(name):
-        raise ValueError(f"{given[:100]!r} is no name of a header")
+        raise ValueError(f"{given[:100]!r} is not a header name")
     return name
 
 
 class _SecretAuth(SourceConfig):
-    """What needs a secret; ``secret`` is the name of a stored one, or a list of names."""
+    """The base of configurations with a secret: ``secret`` is the name of a stored one, or a list of names."""
 
     secret: list[str] = Field(min_length=1, max_length=MAX_SECRETS)
 
-    # Headers that an event keeps when the sender is a known one.
+    # Headers of a known sender that events include.
     kept_headers: ClassVar[tuple[str, ...]] = ()
 
     @field_validator("secret", mode="before")
@@ -54,7 +54,7 @@ class _SecretAuth(SourceConfig):
 
     @property
     def credential_headers(self) -> frozenset[str]:
-        """Headers that carry the proof."""
+        """Headers that carry credentials."""
         return frozenset()
 
 
@@ -116,7 +116,7 @@ class Standard(_TimestampedAuth):
 class Hmac(_TimestampedAuth):
     """Any sender that signs with HMAC (RFC 2104).
 
-    ``signed`` says what: ``{body}`` and, with a ``timestamp_header``, ``{timestamp}`` stand for what they name.
+    ``signed`` is the signed text, with ``{body}`` and, with a ``timestamp_header``, ``{timestamp}`` in it.
     """
 
     type: Literal["hmac"]
@@ -143,7 +143,7 @@ class Hmac(_TimestampedAuth):
 
     @property
     def template(self) -> str:
-        """What is signed."""
+        """The template of the signed text."""
         return self._usual if self.signed is None else self.signed
 
     @property
@@ -179,7 +179,7 @@ class Basic(_SecretAuth):
 
 
 class NoAuthentication(SourceConfig):
-    """Anybody may send. It must be said twice, so that it is never an oversight."""
+    """No authentication. It must be confirmed, so that it is never an oversight."""
 
     type: Literal["none"]
     allow_unauthenticated: bool = False
@@ -191,13 +191,13 @@ class NoAuthentication(SourceConfig):
     def _meant(self) -> NoAuthentication:
         if not self.allow_unauthenticated:
             raise ValueError(
-                "anybody who knows the address could write events; if that is meant, say allow_unauthenticated: true"
+                "everyone who knows the address could write events; if intended, set allow_unauthenticated: true"
             )
         return self
 
     @property
     def credential_headers(self) -> frozenset[str]:
-        """No header is a proof."""
+        """No header carries credentials."""
         return frozenset()
 
 

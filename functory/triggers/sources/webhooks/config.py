@@ -17,7 +17,7 @@ MAX_PERIOD = 86_400.0
 
 
 class RateConfig(SourceConfig):
-    """So many requests become events in a ``period``; ``burst`` of them at once."""
+    """At most ``limit`` requests become events in a ``period``, ``burst`` of them at once."""
 
     limit: int = Field(ge=1, le=1_000_000)
     period: str | float = "1m"
@@ -31,16 +31,16 @@ class RateConfig(SourceConfig):
 
     @property
     def effective_burst(self) -> int:
-        """How many may come at once: all of them, unless it is said otherwise."""
+        """Requests that may come at once: ``burst``, by default ``limit``."""
         return self.limit if self.burst is None else self.burst
 
 
-# What anybody may send to a webhook that asks for no proof, unless it is said otherwise.
+# The default rate of a webhook without authentication.
 UNAUTHENTICATED_RATE = RateConfig(limit=60)
 
 
 class WebhookConfig(SourceConfig):
-    """How a sender proves who it is, what an event is made of, and how much is taken."""
+    """Authentication, mapping to an event, and limits of a webhook."""
 
     auth: Authentication
     type: str | None = None
@@ -62,13 +62,13 @@ class WebhookConfig(SourceConfig):
         shown = sorted(set(self.headers) & (CREDENTIALS | self.auth.credential_headers))
         if shown:
             raise ValueError(
-                f"headers: {', '.join(shown)} would put a proof into events, where many can read it"
+                f"headers: {', '.join(shown)} would put credentials into events, where many can read them"
             )
         return self
 
     @property
     def effective_rate(self) -> RateConfig | None:
-        """The rate that holds; None for none."""
+        """The rate in force; None for no limit."""
         return (
             UNAUTHENTICATED_RATE
             if self.rate is None and isinstance(self.auth, NoAuthentication)

@@ -1,6 +1,6 @@
-"""What an event is made of: type, subject, data and delivery id, by CEL over the request, or as it is by default.
+"""Maps a request to its event: type, subject, data and delivery id, by CEL over the request or by default.
 
-The expressions see ``headers`` (lower-case names; without those that carry a proof), ``body`` (the parsed JSON, the
+The expressions see ``headers`` (lower-case names, without those that carry credentials), ``body`` (the parsed JSON, the
 fields of a form, or a text), ``query`` and ``method``.
 """
 
@@ -21,7 +21,7 @@ from functory.triggers.sources.webhooks.request import Request, read_fields
 TYPE = "webhook.received"
 VARIABLES = ("headers", "body", "query", "method")
 EXAMPLE = 'body.action + "/" + headers["x-event"]'
-# What any event tells of a request, beside what the webhook names.
+# Headers in every event, beside those that the webhook names.
 DEFAULT_HEADERS = ("content-type", "user-agent")
 
 TEXTS = frozenset({"STRING", "DYN", "NULL"})
@@ -29,7 +29,7 @@ TEXTS = frozenset({"STRING", "DYN", "NULL"})
 
 @dataclass(frozen=True)
 class MappedEvent:
-    """What a request comes to. ``delivery`` is its id; None: none was found, each request is a new one."""
+    """The event of a request. ``delivery_id`` is None if none was found; then each request is a new event."""
 
     type: str
     subject: str
@@ -58,7 +58,7 @@ class EventMapping:
         self._when = compile_one(config.when, "when")
 
     def static_problem(self) -> str | None:
-        """What can be told of an expression without any request: that it gives no value of its kind."""
+        """The problem of an expression whose type is wrong for every request; None without one."""
         for one, what, kinds in (
             (self._type, "type", TEXTS),
             (self._subject, "subject", TEXTS),
@@ -71,7 +71,7 @@ class EventMapping:
         return None
 
     def variables(self, request: Request, body: Any) -> dict[str, Any]:
-        """What the expressions see. Raises :class:`Invalid` for a query that is none."""
+        """The variables of the expressions. Raises :class:`Invalid` for a malformed query."""
         headers: dict[str, str] = {}
         for name, value in request.headers:
             if name not in self._hidden:
@@ -85,7 +85,7 @@ class EventMapping:
         }
 
     def accepts(self, variables: Map[str, Any]) -> bool:
-        """Whether ``when`` lets the request become an event. Raises :class:`Invalid`."""
+        """True if ``when`` accepts the request. Raises :class:`Invalid`."""
         if self._when is None:
             return True
         answer = self._when.evaluate(variables)
@@ -94,7 +94,7 @@ class EventMapping:
         return answer
 
     def to_event(self, variables: Map[str, Any]) -> MappedEvent:
-        """The event. Raises :class:`Invalid` that says which expression went wrong, and how."""
+        """The event. Raises :class:`Invalid` with the expression that failed, and why."""
         type_ = self._type.evaluate(variables) if self._type is not None else None
         if type_ is None:
             type_ = TYPE
@@ -128,7 +128,7 @@ class EventMapping:
             case Stripe():
                 found = body.get("id") if isinstance(body, dict) else None
             case Slack():
-                # Of the Events API; of what people do in a conversation.
+                # The Events API has event_id; interactions of users have trigger_id.
                 found = (body.get("event_id") or body.get("trigger_id")) if isinstance(body, dict) else None
             case _:
                 found = None

@@ -19,7 +19,7 @@ class WebhookSource(SourcePlugin):
     Config = WebhookConfig
 
     def check(self, config: WebhookConfig) -> None:
-        """Raise :class:`Invalid` for an expression that is not CEL, or cannot be what it stands for."""
+        """Raise :class:`Invalid` for an expression that is not CEL, or cannot have the required type."""
         mapping = EventMapping("check", config)
         wrong = mapping.static_problem()
         if wrong:

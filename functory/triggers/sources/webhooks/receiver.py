@@ -1,8 +1,8 @@
-"""Takes requests in: who is there, what do they bring, one event for each delivery.
+"""Receives webhook requests: authenticates them and writes one event for each delivery.
 
-The order is what makes it safe: nothing of a request is read before it has proved where it comes from, and nothing is
-answered with *accepted* before its event is committed. To whom proves nothing, a webhook that does not exist, one that
-is paused and a wrong signature are the same answer, after the same work.
+The order makes it safe. No part of a request is parsed before it is authenticated, and *accepted* is answered only
+after the event is committed. A sender without valid credentials gets the same answer, after the same work, from a
+webhook that does not exist, from a paused one, and for a wrong signature.
 """
 
 from __future__ import annotations
@@ -33,22 +33,20 @@ from functory.triggers.sources.webhooks.event_mapping import EventMapping
 from functory.triggers.sources.webhooks.plugin import WebhookSource
 from functory.triggers.sources.webhooks.request import Request
 
-# How old what a server knows of the webhooks may be. It hears of most changes at once; this is for those it does not.
+# Largest age of a server's snapshot of the webhooks. Most changes are notified at once; this covers the others.
 SNAPSHOT_SECONDS = 1.0
-# A problem of one webhook is written this often at the most: those who cause it may be many, and nobody we know.
+# Shortest interval between two stored problems of one webhook: unknown senders may cause many.
 PROBLEM_INTERVAL_SECONDS = 5.0
-# Webhooks whose last telling is remembered; a deployment has tens.
+# Webhooks whose last stored problem is remembered; a deployment has tens.
 MAX_REPORTED = 1000
 
-REFUSED_DETAIL = (
-    "no webhook takes this request: its name, its state, or what it proves itself with is not right"
-)
+REFUSED_DETAIL = "no webhook accepts this request: its name, its state or its credentials are not right"
 
 
 @dataclass(frozen=True)
 class WebhookResponse:
-    """What is answered. ``reason`` is a word for the metrics; ``problem`` is for the operator of the webhook with
-    id ``webhook_id``, and never part of the answer."""
+    """The answer to a request. ``reason`` is a label for the metrics. ``problem`` is for the operator of the webhook
+    ``webhook_id``, and never part of the answer."""
 
     status: int
     reason: str
@@ -70,8 +68,8 @@ class _CompiledWebhook:
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """All webhooks as they were at one time, and the secrets that they name. All at once: whether there is one of
-    a name is then no question to the database, whose answer would take its time."""
+    """All webhooks at one time, with their secrets. All are loaded, so that looking up a name takes no query, whose
+    time would reveal whether the webhook exists."""
 
     generation: int
     until: float
@@ -83,7 +81,7 @@ _NOTHING = _Snapshot(-1, -math.inf, {}, {})
 
 
 class WebhookReceiver:
-    """Answers the requests of all webhooks; any number of threads may knock."""
+    """Answers the requests of all webhooks. Thread-safe."""
 
     def __init__(self, webhooks: Webhooks, secrets: Secrets, clock: Clock, max_bytes: int) -> None:
         self._webhooks = webhooks
@@ -97,8 +95,8 @@ class WebhookReceiver:
         self._snapshot = _NOTHING
 
     def receive(self, name: str, request: Request) -> WebhookResponse:
-        """Take a request in. Raises :class:`Unavailable` when the database cannot be used: nothing is written then,
-        and the sender is to send it again."""
+        """Handle a request. Raises :class:`Unavailable` without a database: nothing is written then, and the sender has
+        to send it again."""
         try:
             media = requests.content_type(request)
         except UnsupportedMediaType as error:
@@ -107,19 +105,19 @@ class WebhookReceiver:
         row, ready = known.webhooks.get(name, (None, None))
         proof = self._authenticate(known, ready, request)
         if row is None or ready is None or not proof.ok or row["state"] != "enabled":
-            told = row is not None and row["state"] == "enabled" and proof.problem
+            reported = row is not None and row["state"] == "enabled" and proof.problem
             return WebhookResponse(
                 404,
                 "refused",
                 detail=REFUSED_DETAIL,
-                webhook_id=row["id"] if row is not None and told else None,
-                problem=f"a request was refused: {proof.problem}" if told else "",
+                webhook_id=row["id"] if row is not None and reported else None,
+                problem=f"a request was refused: {proof.problem}" if reported else "",
             )
         return self._accept(row, ready, media, request, proof)
 
     def record_problem(self, answer: WebhookResponse) -> None:
-        """Note an answer's problem on its webhook, if none was noted in the last seconds. Called after the answer was
-        sent: how long it takes tells nobody anything."""
+        """Store an answer's problem on its webhook, unless one was stored in the last seconds. Called after the answer
+        was sent, so that its time reveals nothing."""
         if answer.webhook_id is None:
             return
         now = self._clock.monotonic()
@@ -130,17 +128,17 @@ class WebhookReceiver:
                 self._reported_at.clear()
             self._reported_at[answer.webhook_id] = now
         self._webhooks.set_problem(answer.webhook_id, answer.problem)
-        # The next request that is taken is to find the problem, and clear it.
+        # The next accepted request must see the problem, and clear it.
         self._snapshot = _NOTHING
 
     def _load(self) -> _Snapshot:
-        """What there is. Raises :class:`Unavailable`."""
+        """The present snapshot. Raises :class:`Unavailable`."""
         known = self._snapshot
         if known.until > self._clock.monotonic() and known.generation == self._webhooks.generation():
             return known
         with self._lock:
             if known is not self._snapshot:
-                # Another thread has looked meanwhile.
+                # Another thread has loaded it meanwhile.
                 return self._snapshot
             generation, now = self._webhooks.generation(), self._clock.monotonic()
             webhooks = {}
@@ -164,7 +162,7 @@ class WebhookReceiver:
                 config, EventMapping(row["name"], config), rate_limit_of(row["name"], config)
             )
         except Invalid:
-            # Stored by another version of the program, which knew more.
+            # Stored by another release, with fields that this one does not know.
             return None
 
     def _authenticate(
@@ -235,7 +233,7 @@ class WebhookReceiver:
 
 
 def rate_limit_of(name: str, config: WebhookConfig) -> RateLimit | None:
-    """The rate of a configuration, in seconds."""
+    """The rate limit of a configuration; None for no limit."""
     allowed = config.effective_rate
     if allowed is None:
         return None
@@ -244,7 +242,7 @@ def rate_limit_of(name: str, config: WebhookConfig) -> RateLimit | None:
 
 
 def handshake_response(auth: Any, body: Any, request: Request) -> WebhookResponse | None:
-    """The answer to a sender that only asks whether somebody is there; it becomes no event."""
+    """The answer to a sender's test request (Slack's challenge, GitHub's ping), which becomes no event; else None."""
     if isinstance(auth, Slack) and isinstance(body, dict) and body.get("type") == "url_verification":
         return WebhookResponse(200, "greeting", {"challenge": body.get("challenge")})
     if isinstance(auth, GitHub) and request.one("x-github-event") == "ping":
@@ -255,7 +253,7 @@ def handshake_response(auth: Any, body: Any, request: Request) -> WebhookRespons
 def dry_run(
     row: Map[str, Any], body: bytes, headers: Sequence[tuple[str, str]], query: str
 ) -> dict[str, Any]:
-    """What the webhook of ``row`` would make of a request that has proved where it comes from. Nothing is written.
+    """The event that the webhook ``row`` would write for an authenticated request. Nothing is written.
 
     Returns ``type``, ``subject``, ``delivery`` and ``data``; or ``ignored``, ``greeting`` or ``problem``.
     """

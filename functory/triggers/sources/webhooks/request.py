@@ -1,4 +1,4 @@
-"""A request as a webhook sees it, and how its body is read by its content type."""
+"""A webhook request, and the decoding of its body by content type."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Request:
         return [value for name, value in self.headers if name == header]
 
     def one(self, header: str) -> str | None:
-        """The value of a header that came exactly once. Two are as good as none: which of them a signature was
-        checked against, and which somebody reads later, must not be two things."""
+        """The value of a header that came exactly once, else None. With two values, the verified one and the
+        one that is used later could differ."""
         found = self.all(header)
         return found[0] if len(found) == 1 else None
 
 
 def content_type(request: Request) -> str:
-    """The media type, empty without one. Raises :class:`media.Unsupported` for one that is not read, and for two."""
+    """The media type, empty without one. Raises :class:`UnsupportedMediaType` for an unsupported one, and for two."""
     given = request.all("content-type")
     if len(given) > 1:
         raise media_types.UnsupportedMediaType("the request has two content types")
@@ -51,7 +51,7 @@ def read_body(kind: str, body: bytes, *, payload: bool) -> Any:
     """The value of a body of the media type ``kind``: JSON, an object of a form's fields, a text; None for an empty
     one.
 
-    With ``payload`` a form's field of that name is JSON and stands for the whole body, as GitHub and Slack send it.
+    With ``payload``, a form field of that name holds the whole body as JSON, as GitHub and Slack send it.
     Raises :class:`Invalid`.
     """
     if not body:

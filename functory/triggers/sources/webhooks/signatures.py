@@ -1,7 +1,7 @@
-"""Whether a request proves that it comes from who knows the secret: pure functions, and their inverse for trying out.
+"""Verifies that a request was sent with a shared secret, and signs requests for tests. Pure functions.
 
-A signature is checked over the bytes as they were sent, before anything reads them, and compared in constant time
-(``hmac.compare_digest``). Where a timestamp is signed it must be near the present, in either direction.
+A signature is verified over the bytes as they were sent, before they are parsed, and compared in constant time
+(``hmac.compare_digest``). A signed timestamp must be near the present, in either direction.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from functory.triggers.sources.webhooks.authentication import (
 )
 from functory.triggers.sources.webhooks.request import Request
 
-# A header may hold several signatures while a secret is rotated; nobody rotates through more.
+# A header may hold several signatures while a secret is rotated.
 MAX_SIGNATURES = 20
 # Ten digits are seconds until the year 2286, thirteen are milliseconds.
 _STAMP = re.compile(r"[0-9]{1,13}")
@@ -40,8 +40,11 @@ _DECOY = secrets.token_bytes(32)
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """``ok``, or ``problem``: what the operator is told; the sender is not. ``once`` is the hash of what was signed
-    when that holds a timestamp: two requests with the same one are one request that was sent twice."""
+    """``ok``, or ``problem`` for the operator (the sender does not see it).
+
+    ``replay_key`` is the hash of the signed text if that contains a timestamp: two requests with the same key are one
+    request that was sent twice.
+    """
 
     ok: bool
     problem: str = ""
@@ -50,7 +53,7 @@ class VerificationResult:
 
 @dataclass(frozen=True)
 class _Signed:
-    """What a scheme reads off a request: its signatures, what they are of, and when."""
+    """The parts of a request that a scheme verifies: its signatures, the signed bytes, and the timestamp."""
 
     signatures: Sequence[bytes]
     content: bytes
@@ -59,11 +62,11 @@ class _Signed:
 
 
 class _MalformedRequest(Exception):
-    """The request does not have what its scheme asks for."""
+    """The request lacks a part that its scheme requires."""
 
 
 def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> VerificationResult:
-    """Whether ``request`` is from who knows one of ``keys``. ``now`` is the time in seconds since 1970."""
+    """Verify that ``request`` was sent with one of ``keys``. ``now`` is the time in seconds since 1970."""
     if isinstance(auth, NoAuthentication):
         dummy_verify(request)
         return VerificationResult(True)
@@ -93,13 +96,12 @@ def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> Veri
 
 
 def dummy_verify(request: Request) -> None:
-    """Take as long as a signature takes to check, so that no answer tells by its time what there is."""
+    """Compute a dummy HMAC, so that an unknown webhook takes as long to refuse as a wrong signature."""
     hmac.new(_DECOY, request.body, "sha256").digest()
 
 
 def sign(auth: Any, key: str, body: bytes, now: float, id_: str) -> list[tuple[str, str]]:
-    """The headers with which a sender that knows ``key`` sends ``body``. ``id_`` names the delivery where the
-    scheme has a place for it."""
+    """The headers that a sender with ``key`` adds to ``body``. ``id_`` is the delivery id, in schemes that have one."""
     stamp = str(int(now))
 
     def of(content: bytes, algorithm: str = "sha256") -> bytes:
@@ -139,7 +141,7 @@ def _read(auth: Any, request: Request) -> _Signed:
             given = _header(request, "x-hub-signature-256")
             return _Signed([_unhex(_after(given, "sha256="))], body)
         case Stripe():
-            # Elements of other schemes (v0 is for tests) are not looked at.
+            # Elements of other schemes (v0 is for tests) are ignored.
             parts = [
                 part.strip().partition("=")[::2] for part in _header(request, "stripe-signature").split(",")
             ]
@@ -177,7 +179,7 @@ def _key(auth: Any, key: str) -> bytes:
         try:
             return base64.b64decode(key.removeprefix("whsec_"), validate=True)
         except (binascii.Error, ValueError):
-            # A secret of another form is taken as it is.
+            # A secret of another form is used as it is.
             return key.encode()
     return key.encode()
 
@@ -199,7 +201,7 @@ def _verify_credentials(auth: Token | Basic, keys: Sequence[str], request: Reque
         return VerificationResult(False, str(unreadable))
     fits = False
     for one in wanted:
-        # Their hashes: to compare texts of two lengths would tell the length.
+        # Hashes are compared: comparing texts of two lengths would reveal the length.
         fits |= hmac.compare_digest(_hash(one), _hash(given))
     return (
         VerificationResult(True)
@@ -252,8 +254,8 @@ def _unbase(text: str) -> bytes:
 def _check_age(stamp: str, tolerance: float, now: float) -> None:
     if not _STAMP.fullmatch(stamp):
         raise _MalformedRequest("the timestamp is not a number of seconds since 1970")
-    moment = int(stamp)
-    seconds = moment / 1000 if moment > _MILLISECONDS else float(moment)
+    number = int(stamp)
+    seconds = number / 1000 if number > _MILLISECONDS else float(number)
     age = now - seconds
     if abs(age) > tolerance:
         shown = f"{durations.format_duration(abs(round(age)))} {'old' if age > 0 else 'in the future'}"

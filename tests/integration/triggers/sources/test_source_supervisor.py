@@ -244,7 +244,7 @@ def test_a_source_that_just_returns_is_told_of(world: World) -> None:
     probe = Short()
     with keeping(world, {"probe": probe}) as a:
         a.until(lambda: len(probe.desks) > 1, "the second start")
-        assert "ended by itself" in (problem(world) or "")
+        assert "returned by itself" in (problem(world) or "")
 
 
 def test_a_kind_that_cannot_be_loaded_is_its_sources_problem_and_the_others_go_on(world: World) -> None:

@@ -274,7 +274,7 @@ def test_a_root_that_is_deleted_is_a_problem_and_its_files_are_compared_when_it_
         (inbox.folder / name).write_text(f"{name} at first")
     at = begin(inbox)
     at.rename(at.with_name("elsewhere"))
-    inbox.until(lambda: "nothing is told as deleted" in (inbox.problem() or ""), "the problem")
+    inbox.until(lambda: "no file is reported as deleted" in (inbox.problem() or ""), "the problem")
     assert inbox.told() == []
     at.mkdir()
     (at / "same").write_text("same at first")

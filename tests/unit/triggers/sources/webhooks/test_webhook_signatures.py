@@ -282,7 +282,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a header that is none": (
         {"auth": {"type": "hmac", "secret": "S", "header": "x y"}},
-        "no name of a header",
+        "is not a header name",
     ),
     "a template without the body": (
         {"auth": {"type": "hmac", "secret": "S", "header": "x", "signed": "{timestamp}"}},
@@ -305,7 +305,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a field that is not there": ({"auth": {"type": "github", "secret": "S", "header": "x"}}, "Extra inputs"),
     "a secret header that is kept": (
         {"auth": {"type": "token", "secret": "S", "header": "x-key"}, "headers": ["X-Key"]},
-        "x-key would put a proof into events",
+        "x-key would put credentials into events",
     ),
     "cookies that are kept": ({"auth": {"type": "github", "secret": "S"}, "headers": ["cookie"]}, "cookie"),
 }
