@@ -229,7 +229,7 @@ def test_a_secret_that_is_no_address_is_told_without_being_shown(world: World) -
     save(world, "http://ada:pass-word@example.org")
     with reading(world) as kept:
         found = kept.until(lambda: problem(world), "the problem")
-    assert "another scheme" in found
+    assert "the scheme of its URL is unknown" in found
     assert "pass-word" not in found
 
 
