@@ -1,9 +1,9 @@
-"""What watches know of files, and what executions wrote into them.
+"""File watches: the known files of each watch, and the files that executions wrote.
 
-A watch tells of a file when its content is another than the one it knows (table ``file_seen``); its rows and its
-events are written in one transaction, so that neither a second report nor a restart tells anything twice. What an
-execution leaves in the files that it may write is noted when it ends (table ``file_written``): a watch that finds the
-same content in the same place knows whose work it is, and the event carries that execution as its cause.
+A watch reports a file when its content differs from the known one (table ``file_seen``). Rows and events are written in
+one transaction, so that a second report or a restart emits no event twice. When an execution ends, the hashes of the
+watched files that it wrote are stored (table ``file_write``). A watch that finds the same content at the same path
+names that execution as the cause of its event.
 
 Paths are bytes, as the file system has them. Those of ``file_seen`` are below the watch's root, those of
 ``file_written`` are absolute and without symbolic links.

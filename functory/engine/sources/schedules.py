@@ -55,7 +55,7 @@ class ScheduleDecision:
 
 
 def lock(tx: Tx, source_id: str) -> dict[str, Any] | None:
-    """A schedule's row, locked until the commit; None before its first plan."""
+    """Lock a schedule's row until the commit; None before its first due time is set."""
     statement = sa.select(schedule).where(schedule.c.source_id == source_id)
     return tx.first(statement.with_for_update())
 
@@ -69,7 +69,7 @@ def set_next_due(
     next_at: datetime | None,
     watched_from: datetime | None,
 ) -> None:
-    """Note when the source ``row`` is due next; what it follows from is the row's version."""
+    """Set the next due time of the source ``row``, computed from the row's version."""
     values = {
         "version": row["version"],
         "timing": timing,
@@ -82,7 +82,7 @@ def set_next_due(
 
 
 def unschedule(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Nothing of it is due until it is planned anew."""
+    """Clear the due time until :func:`set_next_due` sets it again."""
     tx.execute(
         sa.update(schedule)
         .where(schedule.c.source_id == row["id"])
@@ -91,18 +91,18 @@ def unschedule(tx: Tx, row: Mapping[str, Any]) -> None:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    """When the next schedule is due: the first entry of an index, however many schedules there are."""
+    """When the next schedule is due: the first entry of an index, for any number of schedules."""
     return tx.scalar(sa.select(sa.func.min(schedule.c.next_at)).where(schedule.c.next_at.is_not(None)))
 
 
 def lock_due(tx: Tx, limit: int) -> list[dict[str, Any]]:
-    """Lock up to ``limit`` schedules that are due and that nobody else has locked, the longest due first.
+    """Lock up to ``limit`` due schedules that no other transaction has locked, the longest due first.
 
     The rows have the schedule's columns and the source's ``name``, ``kind``, ``config`` and ``problem``.
     """
     statement = (
         sa.select(schedule, source.c.kind, source.c.name, source.c.config, source.c.problem)
-        # The version: a row that was planned anew after this statement began is not read with its old source.
+        # The version: a row that changed after this statement began is not read with its old source.
         .join(source, sa.and_(source.c.id == schedule.c.source_id, source.c.version == schedule.c.version))
         .where(schedule.c.next_at <= tx.now, source.c.state == "enabled")
         .order_by(schedule.c.next_at, schedule.c.source_id)
@@ -112,7 +112,7 @@ def lock_due(tx: Tx, limit: int) -> list[dict[str, Any]]:
 
 
 def write_decisions(tx: Tx, rounds: Sequence[ScheduleDecision]) -> dict[tuple[str, datetime], str]:
-    """Write the ticks and what follows of each schedule. Returns the new ticks' events by (schedule, time)."""
+    """Write the ticks and the new state of each schedule. Returns the events of new ticks by (schedule, time)."""
     new = _insert_ticks(tx, [(one.row, tick) for one in rounds for tick in one.ticks])
     changed = [
         {
@@ -140,23 +140,23 @@ def write_decisions(tx: Tx, rounds: Sequence[ScheduleDecision]) -> dict[tuple[st
 
 
 def add_ticks(tx: Tx, row: Mapping[str, Any], ticks: Sequence[Tick]) -> dict[datetime, str]:
-    """Write ticks of the source ``row`` beside its calendar. Returns the events by time of those that were new."""
+    """Write ticks of the source ``row`` outside its calendar. Returns the events of new ticks by time."""
     lock(tx, row["id"])
     new = _insert_ticks(tx, [({**row, "source_id": row["id"]}, tick) for tick in ticks])
     return {time: id_ for (_, time), id_ in new.items()}
 
 
 def postpone(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Look later at a schedule that cannot be decided about; its next time stays what it is."""
+    """Retry a schedule later that cannot be decided; its next calendar time does not change."""
     tx.execute(
         sa.update(schedule).where(schedule.c.source_id == row["source_id"]).values(next_at=tx.now + RETRY)
     )
 
 
 def set_problems(tx: Tx, problems: Mapping[str, str | None]) -> None:
-    """Note what keeps schedules from working, by their ids; None once they work.
+    """Store the problems of schedules, by their ids; None clears one.
 
-    In a transaction of its own: who saves a schedule locks its source first, who ticks never does.
+    Runs in a transaction of its own: saving a schedule locks its source first, a tick never does.
     """
     for id_, problem in sorted(problems.items()):
         tx.execute(
@@ -177,7 +177,7 @@ def existing_times(tx: Tx, source_id: str, first: datetime, last: datetime) -> s
 
 
 def recent_ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
-    """The newest ticks, by their time, with the first execution that each has led to."""
+    """The newest ticks by time, each with the first execution that it started."""
     newest = (
         sa.select(schedule_tick)
         .where(schedule_tick.c.schedule_id == source_id)
@@ -203,14 +203,14 @@ def overview(tx: Tx, source_ids: Collection[str]) -> dict[str, dict[str, Any]]:
 
 
 def watched_from(tx: Tx) -> datetime | None:
-    """The earliest moment from which a failure is to pause a schedule; None when no schedule asks for it."""
+    """The earliest time from which a failure pauses a schedule; None when no schedule pauses on failure."""
     return tx.scalar(
         sa.select(sa.func.min(schedule.c.watched_from)).where(schedule.c.watched_from.is_not(None))
     )
 
 
 def failures(tx: Tx, since: datetime) -> list[dict[str, Any]]:
-    """Enabled schedules that ask to be paused and whose tick's own execution has failed for good after ``since``.
+    """Enabled schedules with pause on failure whose tick's own execution has failed for good after ``since``.
 
     The rows are the sources', with ``execution_id``, ``function`` and ``how``; one a schedule, the first failure.
     """
@@ -247,7 +247,7 @@ def failures(tx: Tx, since: datetime) -> list[dict[str, Any]]:
 
 def pause_failed(tx: Tx, source_id: str, note: str) -> bool:
     """enabled → paused because of a failure; False when it is not enabled any more."""
-    # First of all, as every change of a source does: of two that have seen the failure the second finds it paused.
+    # First, as in every change of a source: of two processes that see the failure, the second finds it paused.
     counters.bump(tx, counters.SOURCES)
     row = tx.first(sa.select(source).where(source.c.id == source_id, source.c.state == "enabled"))
     if row is None:

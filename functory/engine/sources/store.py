@@ -1,8 +1,8 @@
-"""Stored sources of events, of every kind: what is configured, and who runs it.
+"""Stored sources of events, of every kind: their configuration and their leases.
 
-What a kind's configuration means is the ``triggers`` package's (its plug-ins); this module keeps names, versions,
-states and leases. One process runs a source at a time: it claims it, renews its lease while it runs, and writes
-only under the fence of its claim, so that a holder which was thought dead can take nothing in twice.
+Plug-ins of :mod:`functory.triggers.sources` interpret the configuration of a kind; this module keeps names, versions,
+states and leases. One process at a time runs a source. It claims the source, renews its lease, and writes only under
+the fence of its claim, so that a holder that lost its lease ingests nothing twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
 from functory.engine.telemetry import metrics
 
-# What a kind does in the transaction that saves, pauses, resumes or deletes one of its sources.
+# A callback of a kind in the transaction that saves, pauses, resumes or deletes one of its sources.
 Hook = Callable[[Tx, Mapping[str, Any]], None]
 
 KEEP_CURSOR: Any = object()
@@ -62,7 +62,7 @@ class Sources:
         expected_version: int | None = None,
         hook: Hook | None = None,
     ) -> dict[str, Any]:
-        """Save a checked configuration under ``name``; an equal one changes nothing. Returns the row and ``created``.
+        """Save a checked configuration under ``name``. An equal one changes nothing. Returns the row and ``created``.
 
         Raises :class:`Invalid` for a wrong name, :class:`Conflict` when ``expected_version`` is not the current one.
         """
@@ -137,7 +137,7 @@ class Sources:
     def pause(
         self, kind: str, name: str, *, note: str = "", author: str = "", hook: Hook | None = None
     ) -> None:
-        """enabled → paused; what runs it lets go of it."""
+        """enabled → paused; the process that runs it stops it."""
         self._change_state(kind, name, "paused", "source.paused", note, author, hook)
 
     def resume(self, kind: str, name: str, *, author: str = "", hook: Hook | None = None) -> None:
@@ -145,11 +145,11 @@ class Sources:
         self._change_state(kind, name, "enabled", "source.resumed", "", author, hook)
 
     def delete(self, kind: str, name: str, *, author: str = "", hook: Hook | None = None) -> None:
-        """Delete a source; the events that it brought stay."""
+        """Delete a source; its events stay."""
         self._change_state(kind, name, "deleted", "source.deleted", "", author, hook)
 
     def unclaimed_kinds(self, kinds: Collection[str]) -> set[str]:
-        """Those of ``kinds`` with an enabled source that nobody runs."""
+        """Those of ``kinds`` with an enabled source that no process runs."""
         with self._database.read() as tx:
             return set(
                 tx.execute(
@@ -160,11 +160,11 @@ class Sources:
     def claim(
         self, kinds: Collection[str], holder: str, lease: float, limit: int = 100
     ) -> list[ClaimedSource]:
-        """Take the enabled sources of ``kinds`` that nobody runs, for ``lease`` seconds."""
+        """Claim the enabled sources of ``kinds`` that no process runs, for ``lease`` seconds."""
         free = _free(self._database.clock.now())
         wanted = sa.select(source.c.id).where(source.c.kind.in_(sorted(kinds)), free)
         with self._database.read() as tx:
-            # Most rounds find nothing: they should not take the one writer of SQLite.
+            # Most rounds find nothing and must not wait for the one writer of SQLite.
             if tx.scalar(wanted.limit(1)) is None:
                 return []
         with self._database.write() as tx:
@@ -189,7 +189,7 @@ class Sources:
         return [ClaimedSource(row, row["fence"]) for row in rows]
 
     def still_claimed(self, held: Sequence[ClaimedSource]) -> list[ClaimedSource]:
-        """Those of ``held`` that still are ours and unchanged; nothing is renewed."""
+        """Those of ``held`` that are still claimed here and unchanged. Renews nothing."""
         if not held:
             return []
         with self._database.read() as tx:
@@ -197,7 +197,7 @@ class Sources:
         return [one for one in held if one.id in ids]
 
     def renew(self, held: Sequence[ClaimedSource], lease: float) -> list[ClaimedSource]:
-        """Renew the leases. Returns those that still are ours and unchanged; the others are to be let go."""
+        """Renew the leases. Returns the sources still claimed here and unchanged; the caller stops the others."""
         if not held:
             return []
         mine = {one.id: one for one in held}
@@ -211,7 +211,7 @@ class Sources:
             return [mine[id_] for id_ in ids]
 
     def release(self, held: ClaimedSource) -> None:
-        """Let another process have it at once."""
+        """End the claim, so that another process can take the source at once."""
         with self._database.write() as tx:
             tx.execute(
                 sa.update(source)
@@ -228,10 +228,10 @@ class Sources:
         cursor: Any = KEEP_CURSOR,
         also: Hook | None = None,
     ) -> Sequence[str | None]:
-        """Write the events of ``arrivals``, and with them how far the source has read, in one transaction.
+        """Write the events of ``arrivals`` and the source's new cursor in one transaction.
 
-        Returns an event id each; None for what had arrived before. ``also`` writes what the kind keeps beside.
-        Raises :class:`Stale` when another process runs the source by now, or it was changed, paused or deleted.
+        Returns an event id for each; None for one that was ingested before. ``also`` writes further rows of the kind.
+        Raises :class:`Stale` when another process runs the source, or it was changed, paused or deleted.
         """
         with self._database.write() as tx:
             ensure_claimed(tx, held)
@@ -249,12 +249,12 @@ class Sources:
         return taken
 
     def read(self, held: ClaimedSource, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
-        """What ``look`` finds, given a reading transaction and the source's row."""
+        """The result of ``look``, called with a reading transaction and the source's row."""
         with self._database.read() as tx:
             return look(tx, held.row)
 
     def set_problem(self, held: ClaimedSource, problem: str | None) -> None:
-        """Note what keeps a source from working; None once it works."""
+        """Store the problem that stops a source; None clears it."""
         with self._database.write() as tx:
             tx.execute(
                 sa.update(source)
@@ -294,7 +294,7 @@ def change_state(
     author: str = "",
     hook: Hook | None = None,
 ) -> None:
-    """Bring a source into another state, with its event and its line in the audit; nothing if it is in it."""
+    """Change the state of a source, with its event and audit entry. The same state changes nothing."""
     if row["state"] == state:
         return
     changed = counters.bump(tx, counters.SOURCES)
@@ -311,9 +311,9 @@ def change_state(
 
 
 def ensure_claimed(tx: Tx, held: ClaimedSource) -> None:
-    """Make sure, inside the writing transaction, that this process still runs the source, as it was claimed.
+    """Check inside the writing transaction that this process still holds its claim.
 
-    Raises :class:`Stale`: from the commit of a pause or a change on, nothing more is written under the old row.
+    Raises :class:`Stale`: after the commit of a pause or a change, nothing is written under the old row.
     """
     if tx.scalar(sa.select(source.c.id).where(_is_claimed([held])).with_for_update()) is None:
         raise Stale(
@@ -339,5 +339,5 @@ def _free(now: datetime) -> Any:
 
 
 def event_source(row: Mapping[str, Any]) -> str:
-    """What events of this source name as their ``source``."""
+    """The ``source`` attribute of events of this source."""
     return f"/functory/{row['kind']}/{row['name']}"

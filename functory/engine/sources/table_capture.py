@@ -1,10 +1,10 @@
-"""Rows of a user's table become events in the user's own transaction (PostgreSQL).
+"""Table capture: changes of a user's table become events in the user's own transaction (PostgreSQL).
 
-Each watched table gets a function and a trigger, both named after the source's id. What the trigger writes is
-what every event is: a row of ``event`` and one of ``outbox``. It commits and rolls back with the change, so that
-there is never an event without its change, nor a change without its event.
+Each watched table gets a function and a trigger, both named after the source's id. The trigger writes rows of ``event``
+and ``outbox``. They commit and roll back with the change: there is no event without its change and no change without
+its event.
 
-What the trigger does, and with whose rights, is told in :mod:`functory.engine.sources.table_capture_sql`.
+:mod:`functory.engine.sources.table_capture_sql` has the trigger's body and describes its rights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functory.engine.sources import store as source_store
 from functory.engine.sources import table_capture_sql
 
 EVENTS = ("insert", "update", "delete")
-# How long installing waits for transactions that write the table, in milliseconds: others wait behind it meanwhile.
+# How long (milliseconds) installing waits for transactions that write the table. Other writers queue behind it.
 LOCK_MILLISECONDS = 3000
 # PostgreSQL's error codes (manual, appendix A).
 _LOCKED, _DENIED, _WRONG_NAME = "55P03", "42501", ("42602", "42601", "22023")
@@ -32,11 +32,11 @@ _LOCKED, _DENIED, _WRONG_NAME = "55P03", "42501", ("42602", "42601", "22023")
 
 @dataclass(frozen=True)
 class TableCapture:
-    """What of a table becomes events.
+    """The changes of a table that become events.
 
     ``columns`` are the only ones shown, or all but ``hidden``; ``key`` names the columns of the subject instead of
     the primary key. Data beyond ``max_bytes`` are left out, with a note. Without ``wake`` the router finds the
-    event at its next look: a NOTIFY makes PostgreSQL commit one transaction after the other.
+    event at its next poll: a NOTIFY makes PostgreSQL serialise commits.
     """
 
     table: str
@@ -49,7 +49,7 @@ class TableCapture:
 
 
 def install(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str:
-    """Put the trigger onto the table, in place of an earlier one. Returns the table's full name.
+    """Install the trigger on the table and replace an earlier one. Returns the table's full name.
 
     Raises :class:`Invalid` for a table, column or database that cannot be watched, :class:`Refused` without the
     right to, :class:`Conflict` when the table is busy for more than three seconds.
@@ -94,7 +94,7 @@ def install(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str:
 
 
 def remove(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Take trigger and function away. Raises :class:`Conflict` when the table is busy for more than three seconds."""
+    """Remove trigger and function. Raises :class:`Conflict` when the table is busy for more than three seconds."""
     _need_postgres(tx)
     from psycopg import sql
 
@@ -103,7 +103,7 @@ def remove(tx: Tx, row: Mapping[str, Any]) -> None:
         return
     with _PostgresErrors(found["table"] or "the table"):
         _run(tx, sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(LOCK_MILLISECONDS)))
-        # With the function goes its trigger, which to drop by itself only the owner of the table might.
+        # Dropping the function drops its trigger, too. Only the owner of the table could drop the trigger alone.
         _run(
             tx,
             sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(sql.Identifier(found["home"], _name(row))),
@@ -112,7 +112,7 @@ def remove(tx: Tx, row: Mapping[str, Any]) -> None:
 
 
 def problem(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str | None:
-    """What keeps the trigger of an installed source from working; None when nothing does."""
+    """The problem of an installed source; None when its trigger works."""
     found = _installed(tx, row)
     again = f"functory source pause table {row['name']}, then resume it: that installs it again"
     if found is None or found["table"] is None:
