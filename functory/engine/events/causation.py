@@ -1,8 +1,7 @@
-"""Where something came from: the lineage that events and executions carry.
+"""Causation: the cause that events and executions carry, and the fence check that keeps it true.
 
-Lineage travels in here, taken from rows and never from parameters that a caller could omit or
-forge: whatever a running function does is stamped with its own execution's cause, and checked
-against its fence in the writing transaction.
+A cause is read from rows, never from parameters that a caller could omit or forge. Everything that a running function
+writes carries its own execution's cause, and is checked against its fence in the writing transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from functory.engine.errors import Stale
 
 @dataclass(frozen=True)
 class Cause:
-    """The running attempt that causes something: its execution, fence, root, depth and trigger chain.
+    """The running attempt that is a cause: its execution, fence, root, depth and trigger chain.
 
     ``chain`` lists the triggers that led here, oldest first: ``{"trigger": id, "name", "subject", "event"}``.
     """
@@ -34,13 +33,13 @@ class Cause:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Cause:
-        """The cause that an execution row stands for."""
+        """The cause that an execution row describes."""
         return cls(
             row["id"], row["fence"], row["root_id"], row["depth"], tuple(row["chain"]), row["function"]
         )
 
 
-# With every event, call and write of a function: built once.
+# Built once: it runs with every event, call and write of a function.
 _OWNED = (
     sa.select(execution.c.id)
     .where(
@@ -53,7 +52,7 @@ _OWNED = (
 
 
 def check_fence(tx: Tx, cause: Cause | None) -> None:
-    """Make sure, inside the writing transaction, that the attempt still owns its execution.
+    """Check, inside the writing transaction, that the attempt still owns its execution.
 
     Raises :class:`Stale` for a zombie: its lease was lost, it was cancelled, or it has finished.
     """

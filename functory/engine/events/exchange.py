@@ -1,4 +1,4 @@
-"""The way out: committed events go onto a kombu topic exchange, routing key = type.
+"""The event exchange: committed events go onto a kombu topic exchange, with their type as the routing key.
 
 Anyone may bind a queue of their own to the exchange (``<namespace>.events``). The message is the
 CloudEvents 1.0 structured JSON envelope. Publishing is done after the commit, by the publisher and
@@ -33,8 +33,8 @@ def transport_options(url: str) -> dict[str, Any]:
             "visibility_timeout": 3600,
             "socket_timeout": 30,
             "socket_connect_timeout": 5,
-            # A consumer whose connection was replaced below it waits for an answer that never comes. kombu begins it
-            # anew after one second and twice this.
+            # A consumer whose connection was replaced waits for an answer that never comes. kombu restarts it after one
+            # second and twice this.
             "health_check_interval": 5,
         }
     # Without confirms a crash of the broker loses messages that were reported as sent.
@@ -42,7 +42,7 @@ def transport_options(url: str) -> dict[str, Any]:
 
 
 def connect(url: str) -> Connection:
-    """A kombu connection with our options; lazily connected."""
+    """A kombu connection with these options; it connects on first use."""
     options: dict[str, Any] = (
         {} if url.startswith(("memory", "redis")) else {"connect_timeout": 5, "heartbeat": 0}
     )

@@ -13,7 +13,7 @@ from functory.engine.events.exchange import EventPublisher
 
 
 def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
-    """Lock up to ``limit`` events that are not on the exchange yet, in their order."""
+    """Lock up to ``limit`` events that are not on the exchange yet, in order."""
     statement = (
         sa.select(event)
         .join(outbox, outbox.c.event_id == event.c.id)
@@ -24,12 +24,12 @@ def take_unpublished(tx: Tx, limit: int) -> list[dict[str, Any]]:
 
 
 def mark_published(tx: Tx, ids: Sequence[str]) -> None:
-    """Note that the exchange has confirmed these events."""
+    """Record that the exchange has confirmed these events."""
     tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(ids)))
 
 
 def drop_unpublished(tx: Tx, limit: int) -> int:
-    """Take the oldest events out of the outbox, where there is no exchange. Returns how many."""
+    """Remove the oldest events from the outbox, because there is no exchange. Returns the number removed."""
     oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
     oldest = oldest.with_for_update(skip_locked=True)
     return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount

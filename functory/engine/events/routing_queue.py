@@ -1,4 +1,4 @@
-"""The routing queue: events that no router has decided about yet."""
+"""The routing queue: events that wait for a routing decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_ROUTE_ATTEMPTS = 5
 
 
 def count_quarantined(tx: Tx) -> int:
-    """How many events no router could decide about."""
+    """The number of quarantined events."""
     count = sa.select(sa.func.count()).select_from(event).where(event.c.state == "quarantined")
     return int(tx.scalar(count) or 0)
 
@@ -26,7 +26,7 @@ def _pending(what: Any) -> sa.Select[Any]:
     return waiting.with_for_update(skip_locked=True)
 
 
-# Asked in every round of every router: built once.
+# Built once: they run in every round of every router.
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 
 _TAKE = _pending(event).limit(_LIMIT)
@@ -41,17 +41,17 @@ def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any]) -> list[dic
 
 
 def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
-    """Lock up to ``limit`` events that the router has to decide about, in their order."""
+    """Lock up to ``limit`` pending events, in order."""
     return _lock_pending(tx, _TAKE, {"limit": limit})
 
 
 def pending_ids(tx: Tx, limit: int) -> list[str]:
-    """The ids of events to decide about, without reading or locking them."""
+    """The ids of pending events, without reading or locking their rows."""
     return [str(id_) for (id_,) in tx.execute(_IDS, {"now": tx.now, "limit": limit})]
 
 
 def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
-    """Lock one event if it is still to be decided about: a list of it, or an empty one."""
+    """Lock one event if it is still pending. Returns a list of it, or an empty one."""
     return _lock_pending(tx, _ONE, {"id": id_})
 
 
@@ -83,7 +83,7 @@ _ROUTED = (
 
 
 def first_unrouted(tx: Tx) -> str | None:
-    """The first event that no router has decided about or failed at; None when there is none.
+    """The oldest pending event without a failed routing; None when there is none.
 
     Read before anything that depends on the order of events: what was routed up to then is seen by later reads.
     """

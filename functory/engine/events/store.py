@@ -25,13 +25,13 @@ from functory.engine.serialization import json_codec
 
 TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
-# First words of the types that only the engine writes; a user's emit() may not pretend to be it.
+# First words of the types that only the engine writes; emit() refuses them.
 RESERVED = frozenset({
     "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
     "worker", "source", "row", "saga",
 })  # fmt: skip
 
-# The columns that a decision about an event needs.
+# The columns that routing reads.
 SCANNED = (
     "id",
     "type",
@@ -64,7 +64,7 @@ def record(
     time: datetime | None = None,
     extensions: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One event row of the engine's own, ready to insert; :func:`add` writes it.
+    """A new event row of the engine, ready to insert; :func:`append` writes it.
 
     ``inert`` events are published and kept but fire nothing (they are routed from the start). ``time`` is when
     it happened, where that is known and not now. ``extensions`` are attributes of the envelope beyond ours.
@@ -131,7 +131,7 @@ def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Events:
-    """What a user does with events: emit, read, list."""
+    """What users do with events: emit, read and list."""
 
     def __init__(self, database: Database, max_bytes: int = 1_048_576) -> None:
         self._database = database
@@ -147,7 +147,7 @@ class Events:
         cause: Cause | None = None,
         dedup_key: str | None = None,
     ) -> str:
-        """Write one event of the user's own. Returns its id.
+        """Write one event. Returns its id.
 
         With a ``cause`` it belongs to that execution's tree and is refused for a zombie. The same
         ``dedup_key`` (at most 255 letters) a second time writes nothing and returns the first id.
@@ -208,7 +208,7 @@ class Events:
             return tx.rows(statement.order_by(order).limit(max(1, min(limit, 1000))))
 
     def count(self, since: datetime, types: Collection[str] | None = None) -> int:
-        """How many events :meth:`scan` would give."""
+        """The number of events that :meth:`scan` yields."""
         with self._database.read() as tx:
             return int(
                 tx.scalar(sa.select(sa.func.count()).select_from(event).where(*_since(since, types))) or 0
@@ -263,13 +263,13 @@ class Events:
 
 
 def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
-    # The primary key finds the place, the time does the rest.
+    # The primary key finds the start, the time filters the rest.
     conditions = [event.c.id >= lowest_id_since(since), event.c.time >= since]
     return conditions if types is None else [*conditions, event.c.type.in_(sorted(types))]
 
 
 def lowest_id_since(since: datetime) -> str:
-    """What no id is below that was made from ``since`` on, or in the second before: a UUIDv7 begins with its time."""
+    """The lowest UUIDv7 of ``since``, less one second: every event made from then on has a higher id."""
     least = f"{max(0, int(since.timestamp() * 1000) - 1000):012x}"
     return f"{least[:8]}-{least[8:]}-7000-8000-000000000000"
 
@@ -284,7 +284,7 @@ def as_id(value: str, what: str) -> str:
 
 
 def check_key(key: str | None, what: str) -> None:
-    """Refuse a key that no database can hold: not 1 to 255 letters, or with a NUL or a lone surrogate in it."""
+    """Refuse a key that a database cannot store: not 1 to 255 characters, a NUL or a lone surrogate."""
     if key is None:
         return
     if not isinstance(key, str) or not 0 < len(key) <= 255:
@@ -321,6 +321,6 @@ def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
 
 
 def check_subject(subject: str | None) -> None:
-    """Refuse a subject that is no text or longer than 1024 letters."""
+    """Refuse a subject that is not a string or is longer than 1024 characters."""
     if subject is not None and (not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT):
         raise Invalid("wrong event subject", f"it is a text of 1 to {MAX_SUBJECT} letters")

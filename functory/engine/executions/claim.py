@@ -1,4 +1,4 @@
-"""A claim: an execution that one attempt owns, and all that it needs to run."""
+"""The claim record: an execution that one attempt owns, and all that it needs to run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Claim:
     problem: FunctoryError | None = None
     grants: Grants = NOTHING
     grant_warnings: Sequence[str] = ()
-    # Between its first sending and this claim; None for what no message was sent for.
+    # Seconds between the first sending and this claim; None if no message was sent.
     queued_seconds: float | None = None
 
     @property
@@ -41,5 +41,5 @@ class Claim:
 
     @property
     def cause(self) -> Cause:
-        """What the attempt causes is stamped with this."""
+        """The cause that events and executions of this attempt carry."""
         return Cause.from_row(self.row)

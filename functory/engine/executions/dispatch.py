@@ -1,7 +1,7 @@
-"""Which queued executions go to the broker now.
+"""Dispatch: sends queued executions to the broker.
 
-A queued execution is sent once, and again when no worker has claimed it for much longer than others wait, doubled
-with each sending. Only a window of them is on the broker at a time: the backlog stays in the database, where
+A queued execution is sent once, and again when no worker has claimed it for much longer than others wait; that time
+doubles with each sending. Only a window of them is on the broker at a time: the backlog stays in the database, where
 priorities, fairness (``functory.engine.executions.ready_queue``) and cancels work.
 """
 
@@ -17,22 +17,22 @@ from functory.engine.database.schema import Instant, attempt, execution, worker
 from functory.engine.executions import ready_queue
 from functory.engine.executions.ready_queue import DISPATCHED, UNDISPATCHED
 
-# Messages on the broker per worker slot, and the window as long as no worker is known.
+# Messages on the broker per worker slot, and the window while no worker is registered.
 PER_SLOT = 4
 MIN_WINDOW = 64
 # A redispatch is never later than this.
 MAX_REDISPATCH_SECONDS = 900.0
-# So many times longer than most others wait: then the message is believed to be lost.
+# A message that waits this many times longer than most others counts as lost.
 LOST_AFTER_FACTOR = 3
-# The attempts that tell how long others wait, and how often they are asked, seconds.
+# Attempts that are measured for the usual wait, and the seconds between two measurements.
 WAIT_SAMPLES = 200
 WAIT_SAMPLE_SECONDS = 10.0
-# While the window is full it is looked again after this, seconds: whatever a claim has freed is filled.
+# Seconds between two rounds while the window is full, so that places freed by claims are filled.
 REFILL_SECONDS = 0.03
 
 
 class DispatchThrottle:
-    """What a dispatcher need not ask in every round: the slots of the workers, and how long executions wait."""
+    """Figures that a dispatcher does not read in every round: the workers' slots and the usual wait in seconds."""
 
     def __init__(self, every: float = 1.0) -> None:
         self._every = every
@@ -40,38 +40,38 @@ class DispatchThrottle:
         self._measured: datetime | None = None
         self.slots = 0
         self.wait_p95 = 0.0
-        # When there is something to do without a wake-up.
+        # The next round without a wake-up.
         self.has_more = False
         self.next_at: datetime | None = None
 
     def should_read_slots(self, now: datetime) -> bool:
-        """True once in a while."""
+        """True when it is time to read the slots."""
         if self._asked is None or (now - self._asked).total_seconds() >= self._every:
             self._asked = now
             return True
         return False
 
     def should_measure_waits(self, now: datetime) -> bool:
-        """True when it is time to ask how long executions wait."""
+        """True when it is time to measure the usual wait."""
         if self._measured is None or (now - self._measured).total_seconds() >= WAIT_SAMPLE_SECONDS:
             self._measured = now
             return True
         return False
 
     def seconds_until_next_round(self, now: datetime) -> float | None:
-        """Seconds after which another round is worth it; None when only a wake-up makes it so."""
+        """Seconds until the next round; None when only a wake-up starts it."""
         if self.has_more:
             return REFILL_SECONDS
         return None if self.next_at is None else max(0.0, (self.next_at - now).total_seconds())
 
 
-# In every round of every dispatcher: built once.
+# Built once: they run in every round of every dispatcher.
 _SLOTS = sa.select(sa.func.sum(worker.c.slots)).where(worker.c.seen_at > sa.bindparam("since", type_=Instant))
 _SENT = (
     sa.update(execution)
     .where(execution.c.id.in_(sa.bindparam("ids", expanding=True)))
     .values(
-        # The first sending: how long it waits is measured from there.
+        # The first sending: the wait is measured from it.
         dispatched_at=sa.func.coalesce(execution.c.dispatched_at, sa.bindparam("now", type_=Instant)),
         dispatch_count=execution.c.dispatch_count + 1,
     )
@@ -102,7 +102,7 @@ def dispatch(
     throttle: DispatchThrottle,
     limit: int = 500,
 ) -> int:
-    """Send due executions with ``send(ids)`` and note it. Returns how many.
+    """Send due executions with ``send(ids)`` and record it. Returns the number sent.
 
     The message goes out *before* the commit: a crash in between sends it twice, never not at all.
     """
@@ -130,20 +130,23 @@ def dispatch(
 
 
 def redispatch_timeout(redispatch: float, wait_p95: float) -> float:
-    """Seconds until a message is believed to be lost, where ``wait`` is what most executions wait at the most.
+    """Seconds after which a message counts as lost. ``wait_p95`` is the wait of most executions, in seconds.
 
-    With less than others wait, every message would be sent twice without any fault, and with that each waits longer.
+    A timeout below the usual wait would send every message twice without a fault, which makes each wait longer.
     """
     return min(MAX_REDISPATCH_SECONDS, max(redispatch, LOST_AFTER_FACTOR * wait_p95))
 
 
 def is_overdue(waited: float, count: int, timeout: float) -> bool:
-    """Whether what was sent ``count`` times, first ``waited`` seconds ago, is to go again: the patience doubles."""
+    """True when an execution that was sent ``count`` times, first ``waited`` seconds ago, is sent again.
+
+    The timeout doubles with each sending.
+    """
     return waited > sum(min(MAX_REDISPATCH_SECONDS, timeout * 2**n) for n in range(max(1, count)))
 
 
 def _overdue_ids(tx: Tx, timeout: float) -> list[str]:
-    """Executions that were sent and that nobody has claimed."""
+    """Executions that were sent and are still unclaimed after their timeout."""
     return [
         row["id"]
         for row in tx.rows(_UNCLAIMED, {"until": tx.now - timedelta(seconds=timeout)})
@@ -152,7 +155,7 @@ def _overdue_ids(tx: Tx, timeout: float) -> list[str]:
 
 
 def _wait_p95(tx: Tx) -> float:
-    """What 95 of 100 of the newest attempts have waited at the most between sending and claim, seconds."""
+    """95th percentile of the seconds between sending and claim, over the newest attempts."""
     waits = sorted(seconds for seconds in tx.execute(_WAITS).scalars() if seconds is not None)
     return waits[int(len(waits) * 0.95)] if waits else 0.0
 
@@ -165,7 +168,7 @@ def seconds_until_due(database: Database) -> float | None:
 
 
 def redispatch_now(database: Database, ids: Sequence[str] | None = None) -> int:
-    """Let queued executions be sent again at once, because their message is known to be lost.
+    """Make queued executions due for sending at once, because their messages are lost.
 
     ``ids`` None means all of them: the in-memory broker ended with its process. Returns how many.
     """

@@ -15,10 +15,10 @@ from functory.engine.database.transaction import Tx
 from functory.engine.events.causation import Cause
 from functory.engine.sources.file_watches import _key
 
-# A note of who wrote what is of use until the watch has looked, which takes seconds; a watcher may be away for longer.
+# A record is needed until the watch has scanned, which takes seconds; a watcher may be down for longer.
 WRITE_RECORD_AGE = timedelta(days=7)
 
-# A file that was changed later than this after its note is somebody else's work, though its content is the same.
+# A file that changed later than this after its record was written by another process, even with the same content.
 WRITE_TIME_TOLERANCE = timedelta(seconds=5)
 
 
@@ -50,7 +50,7 @@ def record_writes(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]])
 def record_writes_of_unfinished(
     database: Database, execution_id: str, found: Sequence[tuple[bytes, str]]
 ) -> None:
-    """:func:`written`, for an attempt that does not finish. Raises :class:`Unavailable`."""
+    """:func:`record_writes` for an attempt that does not finish. Raises :class:`Unavailable`."""
     if found:
         with database.write() as tx:
             record_writes(tx, execution_id, found)
@@ -75,7 +75,7 @@ def find_causes(
         .where(file_write.c.path_sha256.in_(sorted(wanted)))
         .order_by(file_write.c.time, file_write.c.execution_id)
     )
-    # They must not be pruned before the events that they caused are there.
+    # The executions must not be pruned before the events that they caused are written.
     statement = statement.with_for_update(read=True, key_share=True, of=execution)
     found: dict[bytes, Cause] = {}
     for row in tx.rows(statement):

@@ -1,7 +1,7 @@
-"""Lineage: the causal tree of anything, and why something ran.
+"""Lineage: the causal tree of an event or execution, and the reason why an execution ran.
 
 Every event and execution carries its root, so one root's rows are read with four statements and
-put together by :func:`grow`, which is pure.
+put together by :func:`build_tree`, which is pure.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from functory.engine.database.schema import (
 from functory.engine.errors import NotFound
 from functory.engine.events.store import as_id
 
-# A tree larger than this is cut: nobody reads it, and a bomb must not fill the reader's memory.
+# A tree larger than this is truncated, so that a fork bomb of events does not fill the reader's memory.
 MAX_ROWS = 5000
 
 
 @dataclass
 class Node:
-    """One thing in the tree: ``kind`` is event, execution, suppressed, joined or span; ``row`` its columns."""
+    """A node of the tree: ``kind`` is event, execution, suppressed, joined or span; ``row`` holds its columns."""
 
     kind: str
     id: str
@@ -68,7 +68,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Tree:
-    """A root's tree. ``cut`` says that there was more than is shown; ``budget`` is (used, maximum) or None."""
+    """A root's tree. ``truncated`` means that rows are left out; ``budget`` is (used, maximum) or None."""
 
     root_id: str
     nodes: list[Node]
@@ -212,7 +212,7 @@ class Lineage:
         return found
 
     def open_work(self, root_id: str | None = None) -> dict[str, int]:
-        """How much is not done yet, of everything or of one root: pending events, unpublished events, queued
+        """Count the unfinished work of all roots or of one: pending events, unpublished events, queued
         and running executions, matches that wait for others, and steps to be undone (not those behind one that could
         not be). One statement, so that work cannot move on between
         two counts."""
@@ -253,7 +253,7 @@ def build_tree(
     event_counts: Mapping[str, int] | None = None,
     compensations: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Node]:
-    """Put one root's rows together. An execution stands below the event that fired it or below its
+    """Build the tree of one root. An execution is below the event that fired it or below its
     parent; an event below the execution that caused it; what has neither is a top of the tree.
 
     ``joint`` says how many events started an execution together (``event_count`` of its row). It stands below the
@@ -313,18 +313,18 @@ def _attach_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]])
 
 
 def _decided(executions: Mapping[str, Node], row: Mapping[str, Any]) -> bool:
-    """Whether the event of a firing is the one that its execution stands below."""
+    """True when the event of a firing is the parent of its execution in the tree."""
     node = executions.get(row["execution_id"])
     return node is not None and node.row["event_id"] == row["event_id"]
 
 
 def _sort_key(node: Node) -> str:
-    # UUIDv7 sorts by time; a suppressed or joined firing stands where its event stands, after what fired.
+    # UUIDv7 sorts by time; suppressed and joined firings come after the executions.
     return node.id if node.kind not in ("suppressed", "joined") else "~" + str(node.row["trigger"])
 
 
 def _event_counts(tx: Tx, ids: list[str]) -> dict[str, int]:
-    """How many events started each of these executions, where they were several."""
+    """The number of events that started each of these executions, if more than one."""
     if not ids:
         return {}
     return tx.pairs(
@@ -335,7 +335,7 @@ def _event_counts(tx: Tx, ids: list[str]) -> dict[str, int]:
 
 
 def _compensations(tx: Tx, ids: list[str]) -> dict[str, dict[str, Any]]:
-    """The compensations that these executions carry out."""
+    """The compensations that these executions run."""
     if not ids:
         return {}
     rows = tx.rows(
@@ -359,7 +359,7 @@ def _root_of(tx: Tx, id_: str) -> str:
 
 
 def _missing(tx: Tx, ids: set[str]) -> list[str]:
-    """Those of these executions that are not there any more."""
+    """Those of these executions that were deleted."""
     if not ids:
         return []
     there = set(tx.execute(sa.select(execution.c.id).where(execution.c.id.in_(sorted(ids)))).scalars())

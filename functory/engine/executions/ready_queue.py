@@ -1,4 +1,4 @@
-"""Which queued executions go next: higher priorities first, inside a priority fairly between functions.
+"""The ready queue: higher priorities first, and fairly between functions within a priority.
 
 Fair is max-min by what is in flight (sent or running): the next place goes to the function that has the fewest, among
 equals to the one whose first execution has waited longest. So 100,000 queued executions of one function do not stand
@@ -23,14 +23,14 @@ import sqlalchemy as sa
 from functory.engine.database.schema import Id, Instant, execution
 from functory.engine.database.transaction import Tx
 
-# As the partial index has it: SQLite would not find it by `held = 0`.
+# As the partial index spells it: SQLite does not use the index for `waiting_for_slot = 0`.
 UNDISPATCHED = sa.text(
     "execution.state = 'queued' AND NOT execution.waiting_for_slot AND execution.dispatched_at IS NULL"
 )
 DISPATCHED = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
 RUNNING = execution.c.state == "running"
 
-# A bound that holds for every row: without one, SQLite would not look into the index that has these rows only.
+# A bound that every row meets: without one, SQLite does not use the index of just these rows.
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 # How far a trigger's priority may move the place in the queue behind the moment that it is due (triggers.flow_control).
@@ -39,7 +39,7 @@ MAX_PRIORITY_SHIFT = timedelta(seconds=600)
 
 @dataclass(frozen=True)
 class InFlight:
-    """What is sent or running now: how many of each function, and how many of each kind in all."""
+    """Executions that are dispatched or running: the number of each function, and the total of each kind."""
 
     functions: Mapping[str, int] = field(default_factory=dict)
     dispatched: int = 0
@@ -48,7 +48,7 @@ class InFlight:
 
 @dataclass(frozen=True)
 class Selection:
-    """The ``ids`` to go next, in their order; whether there are ``more`` that are due; else when the next one is."""
+    """The next ``ids`` in order; ``has_more`` if more are due; else ``next_at``, when the next one is due."""
 
     ids: Sequence[str] = ()
     has_more: bool = False
@@ -56,7 +56,7 @@ class Selection:
 
 
 def fair_shares(capacity: int, heads: Mapping[str, Any], in_flight: Mapping[str, int]) -> dict[str, int]:
-    """How many of ``places`` each function gets; ``heads`` orders those that have equally many in flight.
+    """Share out ``places`` between functions; ``heads`` orders functions with equal numbers in flight.
 
     As if each had enough to fill its share: what one cannot fill is dealt out in the next round.
     """
@@ -71,7 +71,7 @@ def fair_shares(capacity: int, heads: Mapping[str, Any], in_flight: Mapping[str,
 
 
 def interleave(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) -> list[str]:
-    """The ids of ``rows`` in the order in which they go: by priority, fairly between functions, by age."""
+    """The ids of ``rows`` in queue order: by priority, fairly between functions, by age."""
     lines: dict[int, dict[str, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         lines[row["priority"]][row["function"]].append((row["queue_at"], row["id"]))
@@ -93,7 +93,7 @@ def interleave(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) 
     return order
 
 
-# Asked in every round of every dispatcher, or in every claim: built once.
+# Built once: they run in every round of every dispatcher, or in every claim.
 _IN_FLIGHT = sa.union_all(
     *(
         sa.select(
@@ -102,7 +102,7 @@ _IN_FLIGHT = sa.union_all(
             sa.func.count().label("count"),
         )
         .where(*conditions)
-        # Not by the column itself: SQLite would read the index of all functions, finished ones included.
+        # Not by the column itself: SQLite would read the index over all executions, finished ones included.
         .group_by(execution.c.function.concat(""))
         for kind, conditions in (
             ("dispatched", (DISPATCHED, execution.c.dispatched_at > _EVER)),
@@ -141,7 +141,7 @@ _HAS_DUE = sa.select(
 
 
 def in_flight(tx: Tx) -> InFlight:
-    """What is sent and what is running: one statement over two indexes that hold nothing else."""
+    """Read the dispatched and running executions: one statement over two indexes of just these rows."""
     functions: dict[str, int] = defaultdict(int)
     totals = {"dispatched": 0, "running": 0}
     for row in tx.rows(_IN_FLIGHT):
@@ -151,7 +151,7 @@ def in_flight(tx: Tx) -> InFlight:
 
 
 def select_next(tx: Tx, limit: int, flight: InFlight | None = None, *, waited: float = 0.0) -> Selection:
-    """Lock up to ``places`` executions that nobody has sent and that have been due for ``waited`` seconds."""
+    """Lock up to ``limit`` executions that were never sent and have been due for ``waited`` seconds."""
     until = tx.now - timedelta(seconds=waited)
     rows = tx.rows(_EARLIEST, {"places": limit + 1})
     due = [row for row in rows if row["run_at"] <= until]
@@ -163,18 +163,18 @@ def select_next(tx: Tx, limit: int, flight: InFlight | None = None, *, waited: f
 
 
 def select_unclaimed(tx: Tx, limit: int, *, waited: float) -> list[str]:
-    """Lock up to ``limit`` executions that were sent ``waited`` seconds ago and that no message has brought anybody."""
+    """Lock up to ``limit`` executions that were sent ``waited`` seconds ago and are still unclaimed."""
     given = {"until": tx.now - timedelta(seconds=waited), "places": limit}
     return [row["id"] for row in tx.rows(_UNCLAIMED, given)]
 
 
 def has_due(tx: Tx, *, waited: float) -> bool:
-    """Whether :func:`take` or :func:`sent` would find something. One statement, and it locks nothing."""
+    """True when :func:`select_next` or :func:`select_unclaimed` would find an execution. One statement, no locks."""
     return bool(tx.scalar(_HAS_DUE, {"until": tx.now - timedelta(seconds=waited)}))
 
 
 def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int]) -> list[str]:
-    """The ids that go next where more are due than there are places."""
+    """The next ids when more executions are due than there are places."""
     statement = (
         sa.select(*_COLUMNS)
         .where(UNDISPATCHED, execution.c.run_at <= until, execution.c.queue_at <= until + MAX_PRIORITY_SHIFT)
@@ -183,7 +183,7 @@ def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int
     )
     rows = tx.rows(statement)
     cut = rows[-1]["priority"] if len(rows) > limit else None
-    # Of higher priorities all fit; of the last one perhaps only the functions that the alphabet puts first.
+    # Higher priorities fit whole; of the last one perhaps only the functions first in the alphabet.
     sure = interleave([row for row in rows if row["priority"] != cut], flight)
     if cut is None:
         return sure
@@ -211,7 +211,7 @@ def _first(tx: Tx, several: Mapping[str, int], given: Mapping[str, Any]) -> list
         return []
     if tx.dialect == "postgresql":
         return tx.rows(_FIRST_OF_ALL, {**given, "functions": list(several), "counts": list(several.values())})
-    # No round trip in between: a statement for each costs no more than one for all.
+    # SQLite has no round trip, so one statement for each costs no more than one for all.
     return [
         row
         for function, count in several.items()
@@ -220,7 +220,7 @@ def _first(tx: Tx, several: Mapping[str, int], given: Mapping[str, Any]) -> list
 
 
 def _lock(tx: Tx, ids: Sequence[str]) -> list[str]:
-    """Those of ``ids`` that nobody else has taken meanwhile, locked."""
+    """Lock those of ``ids`` that no other transaction has taken since. Returns them."""
     if tx.dialect != "postgresql" or not ids:
         return list(ids)
     free = {row["id"] for row in tx.rows(_FREE, {"ids": list(ids)})}
@@ -243,7 +243,7 @@ def _typed(text: str, *columns: str) -> Any:
     return sa.text(text).bindparams(*parameters).columns(**{name: types[name] for name in columns})
 
 
-# From each function to the next one in the index, and the first of it that is due.
+# Walks the index from function to function, and takes the first due execution of each.
 _HEADS = _typed(
     f"""
 WITH RECURSIVE heads(function) AS (

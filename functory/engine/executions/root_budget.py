@@ -1,4 +1,4 @@
-"""The budget of a root: how many executions one first event or call may cause in all.
+"""Root budget: the number of executions that one first event or call may cause in all.
 
 Depth alone does not stop a fan-out. The counter row is raised in the very transaction that creates
 the executions, so the number is exact with any number of routers.
@@ -22,7 +22,7 @@ def lock(tx: Tx, roots: Collection[str], maximum: int) -> dict[str, tuple[int, i
     """
     if not roots:
         return {}
-    # New rows first: whoever waits for a row that somebody else inserts must not hold a lock yet.
+    # New rows first: a transaction that waits for another one's insert must not hold a lock yet.
     new = [{"root_id": root, "used": 0, "maximum": maximum, "created_at": tx.now} for root in sorted(roots)]
     tx.insert_missing(budget, new)
     return {
@@ -51,8 +51,10 @@ def spend(tx: Tx, taken: Mapping[str, int]) -> None:
 
 
 def set_maximum(tx: Tx, root_id: str, maximum: int) -> None:
-    """Give a root another budget; one below what it has caused already stops it there. Raises :class:`NotFound` when
-    it has caused nothing yet."""
+    """Change the budget of a root; a budget below the executions it has caused stops it.
+
+    Raises :class:`NotFound` when it has caused none yet.
+    """
     least = sa.case((budget.c.used > maximum, budget.c.used), else_=maximum)
     if tx.execute(sa.update(budget).where(budget.c.root_id == root_id).values(maximum=least)).rowcount == 0:
         raise NotFound(f"root {root_id} has no budget row", "it has caused no execution")

@@ -1,4 +1,4 @@
-"""The workers that are alive: a row each, kept fresh by their heartbeat."""
+"""Worker registry: one row for each live worker, refreshed by its heartbeat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import Instant, worker
 
-# With every heartbeat of every worker: built once.
+# Built once: they run with every heartbeat of every worker.
 _SEEN = (
     sa.update(worker)
     .where(worker.c.id == sa.bindparam("worker"))
@@ -19,7 +19,7 @@ _SEEN = (
 
 
 def record_heartbeat(database: Database, id_: str, slots: int, isolation: str) -> None:
-    """Note that a worker is alive."""
+    """Record that a worker is alive."""
     with database.write() as tx:
         changed = tx.execute(
             _SEEN, {"worker": id_, "now": tx.now, "slots": slots, "isolation": isolation}
@@ -40,7 +40,7 @@ def record_heartbeat(database: Database, id_: str, slots: int, isolation: str) -
 
 
 def deregister(database: Database, id_: str) -> None:
-    """Note that a worker has ended in order."""
+    """Remove the row of a worker that shuts down."""
     with database.write() as tx:
         tx.execute(sa.delete(worker).where(worker.c.id == id_))
 

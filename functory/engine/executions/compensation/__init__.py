@@ -1,1 +1,1 @@
-"""Which steps of a failed workflow are undone, in which order, and how far that has come."""
+"""Compensation: the steps of a failed workflow that are undone, their order, and their progress."""

@@ -1,9 +1,9 @@
-"""Sagas: what is to be undone because an execution failed for good, decided as it fails.
+"""Compensation plans: the steps to undo after an execution failed for good (a *saga*), written as it fails.
 
 A function may name another one that undoes it (``compensate``). When an execution ends as failed, timed out, dead or,
-once started, cancelled, everything that it had already brought about with such functions is to be undone, the newest
-first: it is a *saga* then, and :func:`begin` writes its plan (rows of ``compensation``) in the transaction of its end.
-What is still open waits in the plan until it has ended. ``engine.maintenance.compensator`` carries the plan out.
+once started, cancelled, its successful steps with such functions are undone, the newest first.
+:func:`begin_if_failed` writes that plan (rows of ``compensation``) in the transaction of the failure. Open steps wait
+in the plan until they end. :mod:`functory.engine.maintenance.compensator` runs the plan.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from functory.engine.executions.compensation.steps import Step
 
 
 def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
-    """An execution has just ended as ``state``, in this transaction: plan what is to be undone.
+    """Write the plan of an execution that ends as ``state`` in this transaction, if that is a failure.
 
-    ``row`` is what it was before. One statement when there is nothing, none when it has not failed.
+    ``row`` is the execution before its end. One statement if it has no steps, none if it did not fail.
     """
     if state not in steps.COMPENSATED_STATES or row["started_at"] is None or row["cause"] == "compensation":
         return
@@ -31,9 +31,9 @@ def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
 
 
 def add_steps(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> bool:
-    """Add steps to a plan, the first at this free ``position``. True when one of them is to be undone by something.
+    """Add steps to a plan, from this free ``position`` on. True when one of them has a compensation.
 
-    A step that another plan has already is left out.
+    A step of another plan is skipped.
     """
     rows = [
         {
@@ -55,7 +55,7 @@ def add_steps(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> boo
 
 
 def emit_event(tx: Tx, saga: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> None:
-    """Write an event about a saga: caused by the execution that failed."""
+    """Write an event about a saga; its cause is the failed execution."""
     known = {
         "execution_id": saga["id"],
         "function": saga["function"],

@@ -1,6 +1,6 @@
-"""The steps of an execution: what it has brought about that may be undone. Looked for downwards and upwards.
+"""The steps of an execution that may be undone: found downwards from it, and upwards from a late event.
 
-A *step* is what succeeded for an execution: an execution that it called or submitted, a dependency that it called by
+A *step* is a success within an execution: an execution that it called or submitted, a dependency that it called by
 its name, or what a trigger with ``compensate: true`` started from an event of its. A step that nothing undoes is
 looked into: its own steps stand in its place.
 """
@@ -27,7 +27,7 @@ from functory.engine.database.schema import (
 )
 from functory.engine.database.transaction import Tx
 
-# Ends after which what was done is undone. One that expired has never run.
+# Final states after which steps are undone. An expired execution has never run.
 COMPENSATED_STATES = ("failed", "timed_out", "dead", "cancelled")
 OPEN = ("queued", "running")
 
@@ -48,12 +48,12 @@ class Step:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What makes it the same step, however it was found."""
+        """The identity of the step."""
         return self.step_id, self.fence, self.seq
 
 
 def find(tx: Tx, id_: str) -> list[Step]:
-    """The steps of an execution, the newest first, with those of steps that nothing undoes in their place."""
+    """The steps of an execution, the newest first. A step without compensation is replaced by its own steps."""
     found: dict[tuple[str, int, int], Step] = {}
     waiting, seen = [id_], {id_}
     while waiting:
@@ -66,7 +66,7 @@ def find(tx: Tx, id_: str) -> list[Step]:
 
 
 def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Of event rows those that came too late to start a step, each with the execution that has failed.
+    """Event rows that came too late to start a step, each with its failed execution.
 
     That is the one that caused the event, or one that this is a step of. Those that have not failed are held until this
     transaction ends, so that what it starts is in the plan when they do.
@@ -74,10 +74,10 @@ def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str
     found: dict[str, str] = {}
     held: set[str] = set()
     for row in rows:
-        # What tells of the failure comes after it by nature: it is not late.
+        # Events about the failure come after it by nature: they are not late.
         if row["cause_execution_id"] is None or row["type"] in _FAILURES:
             continue
-        # Looked up first and held from the oldest on, as a failure takes them too; until nothing has changed between.
+        # Read first, then locked from the oldest on, in the order of a failure; repeated until nothing has changed.
         while True:
             path = _ancestors(tx, row["cause_execution_id"])
             unheld = sorted({one["id"] for one in path} - held)
@@ -100,7 +100,7 @@ _FAILURES = frozenset(f"execution.{state}" for state in COMPENSATED_STATES)
 
 
 def _ancestors(tx: Tx, id_: str) -> list[dict[str, Any]]:
-    """An execution and those that it is a step of, up to the first that has not succeeded."""
+    """An execution and its ancestors that it is a step of, up to the first that has not succeeded."""
     path: list[dict[str, Any]] = []
     at: str | None = id_
     while at is not None:
@@ -125,7 +125,7 @@ def _ancestors(tx: Tx, id_: str) -> list[dict[str, Any]]:
 
 
 def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
-    """The execution that a succeeded one is a step of, and would be looked into for its steps; None for no such."""
+    """The execution that a succeeded one without compensation is a step of; None if there is none."""
     if row["compensate"]:
         return None
     if row["cause"] == "parent":
@@ -151,7 +151,7 @@ def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
 def select_steps(
     rows: Iterable[Mapping[str, Any]], parents: Mapping[tuple[str, int, int], int | None]
 ) -> tuple[list[Step], list[str]]:
-    """Which of the rows that :func:`_below` reads are steps, and the ids of those to be looked into.
+    """Split the rows of :func:`_children_statement` into steps and the ids of executions to search for steps.
 
     ``parents`` holds for the spans of an attempt by (execution, fence, seq) the number of the span that each was
     called in: what was done within a call that is undone is undone with it.
@@ -177,7 +177,7 @@ def select_steps(
 
 
 def compensation_order(steps: Iterable[Step]) -> list[Step]:
-    """In the order of their undoing: what is open, for it ends last, then the newest first."""
+    """Steps in the order of compensation: open ones, because they end last, then the newest first."""
     newest = datetime.max
     return sorted(
         steps,
@@ -195,7 +195,7 @@ def _inside(
     spans: Collection[tuple[str, int, int]],
     parents: Mapping[tuple[str, int, int], int | None],
 ) -> bool:
-    """Whether a span was called within one of ``spans``."""
+    """True when a span was called within one of ``spans``."""
     id_, fence, above = row["step_id"], row["fence"], row["parent_seq"]
     while above is not None:
         if (id_, fence, above) in spans:
@@ -205,7 +205,7 @@ def _inside(
 
 
 def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, int], int | None]:
-    """Of the attempts with a nested span that would be undone: which span was called in which."""
+    """The parents of spans, for the attempts with a nested span that has a compensation."""
     nested = sorted(
         {
             (row["step_id"], row["fence"])
@@ -224,7 +224,7 @@ def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, 
 
 
 def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    """What succeeded or is open directly below some executions, in one statement."""
+    """One statement for all that succeeded or is open directly below some executions."""
     there = (*OPEN, "succeeded")
     nothing = sa.cast(sa.null(), sa.Integer)
     started = [
@@ -239,7 +239,7 @@ def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...
         sa.literal(0.0).label("back"),
     ]
     fired = (
-        # The first of the three says which types the columns have.
+        # The first of the three determines the types of the columns.
         sa.select(sa.literal("trigger").label("kind"), *started, trigger_version.c.definition)
         .select_from(event)
         .join(firing, firing.c.event_id == event.c.id)
@@ -269,7 +269,7 @@ def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...
             span.c.function,
             function_version.c.compensate,
             sa.literal("succeeded"),
-            # From the end of the attempt backwards: what it took to start is no part of the offsets.
+            # Counted back from the end of the attempt: the offsets do not include its start-up.
             attempt.c.ended_at,
             attempt.c.duration_seconds - span.c.offset_seconds - span.c.duration_seconds,
             sa.cast(sa.null(), Json),
