@@ -55,7 +55,7 @@ class Unavailable(FunctoryError):
 
 
 class Uncertain(Unavailable):
-    """A commit got no answer: nobody knows whether it was carried out."""
+    """A commit got no answer: its outcome is unknown."""
 
 
 class Stale(FunctoryError):

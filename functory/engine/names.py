@@ -20,7 +20,7 @@ def check_name(name: str) -> None:
     """Refuse names that are no identifiers, Python's, or the library's own."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise Invalid(
-            f"{name!r} is not a function name", "it must be a Python identifier of at most 200 letters"
+            f"{name!r} is not a function name", "it must be a Python identifier of at most 200 characters"
         )
     if name in RESERVED or (name.startswith("__") and name.endswith("__")):
         raise Invalid(

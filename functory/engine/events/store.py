@@ -150,7 +150,7 @@ class Events:
         """Write one event. Returns its id.
 
         With a ``cause`` it belongs to that execution's tree and is refused for a zombie. The same
-        ``dedup_key`` (at most 255 letters) a second time writes nothing and returns the first id.
+        ``dedup_key`` (at most 255 characters) a second time writes nothing and returns the first id.
         Raises :class:`Invalid` for a wrong or reserved type, data that is not JSON or too large.
         """
         check_type(type_)
@@ -279,7 +279,7 @@ def as_id(value: str, what: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(
         r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value
     ):
-        raise NotFound(f"{what} {value!r} not found", "an id looks like 01998c5e-…-… (36 letters)")
+        raise NotFound(f"{what} {value!r} not found", "an id looks like 01998c5e-…-… (36 characters)")
     return str(uuid.UUID(value))
 
 
@@ -288,7 +288,7 @@ def check_key(key: str | None, what: str) -> None:
     if key is None:
         return
     if not isinstance(key, str) or not 0 < len(key) <= 255:
-        raise Invalid(f"wrong {what}", "it is a text of 1 to 255 letters")
+        raise Invalid(f"wrong {what}", "it is a string of 1 to 255 characters")
     if "\x00" in key or any("\ud800" <= letter <= "\udfff" for letter in key):
         raise Invalid(f"wrong {what}", "it holds a NUL or a lone surrogate, which databases cannot store")
 
@@ -323,4 +323,4 @@ def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
 def check_subject(subject: str | None) -> None:
     """Refuse a subject that is not a string or is longer than 1024 characters."""
     if subject is not None and (not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT):
-        raise Invalid("wrong event subject", f"it is a text of 1 to {MAX_SUBJECT} letters")
+        raise Invalid("wrong event subject", f"it is a string of 1 to {MAX_SUBJECT} characters")

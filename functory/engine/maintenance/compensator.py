@@ -1,4 +1,4 @@
-"""Compensations: the plans of failed executions carried out, one step after the other, the newest first.
+"""The compensator: runs the plans of failed executions, one step after the other, the newest first.
 
 A row's states; every arrow is one transaction, under the lock of the execution that failed (the *saga*)::
 

@@ -1,4 +1,4 @@
-"""Which old trees may not be pruned, and why: something of them is open, or something young looks at them."""
+"""Prune exemptions: old trees that are kept, because a part is open or a younger tree refers to them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The pruner: deletes what is old in small steps, and makes the coming weeks of the tables that have them.
+"""The pruner: deletes old rows in small steps, and creates the coming weekly partitions.
 
-It rests as long after each step as the step took: whoever works gets the database at least half of the time.
+It pauses as long after each step as the step took, so that other work has the database at least half of the time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Pruner(Service):
         gone = next(steps, None)
         if gone is None:
             if self._gone:
-                log.info("pruned", rows=dict(self._gone))
+                log.info("old rows deleted", rows=dict(self._gone))
             self._gone = Counter()
             return False
         for table, count in gone.items():

@@ -1,4 +1,4 @@
-"""What is over is deleted after a while: whole causal trees, and log lines before them.
+"""Retention: deletes finished causal trees after a time, and their log lines before that.
 
 A tree goes when all of it has ended longer ago than the limit: every event routed, every execution at its end, nothing
 that waits in it or for it. Then nothing can be added to it any more but by an operator's hand, who locks what he adds

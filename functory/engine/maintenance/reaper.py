@@ -1,4 +1,4 @@
-"""The reaper: ends what nobody owns any more, but not while the database itself was away.
+"""The reaper: requeues or ends executions without an owner, but not right after a database outage.
 
 After an outage longer than a lease every healthy attempt looks lost, because its heartbeats failed
 too. So the reaper first lets one whole lease pass after its own start, after each round that it
@@ -69,7 +69,7 @@ class Reaper(Service):
         for kind, count in done.items():
             if count:
                 metrics.executions_lost.labels(kind).inc(count)
-                log.warning("reaped", kind=kind, count=count)
+                log.warning("executions recovered by the reaper", kind=kind, count=count)
         return done
 
     def _slow(self, began: float) -> bool:

@@ -21,7 +21,7 @@ from functory.engine.errors import Invalid
 # Deeper values would exhaust the recursion of any reader downstream. orjson draws the line here, too.
 MAX_DEPTH = 254
 
-# orjson reads integers beyond 64 bits as floats; texts with so many digits take the exact path.
+# orjson reads integers beyond 64 bits as floats; texts with that number of digits take the exact path.
 _LONG_NUMBER = re.compile(rb"\d{19}")
 
 
