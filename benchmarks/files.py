@@ -3,7 +3,7 @@
     python -m benchmarks files [--json]
     python -m benchmarks.files [--files 30000] [--database sqlite] [--json]
 
-The watcher is a process of its own with a real keeper, on SQLite with its commits synced, or on the database of a
+The watcher is a process of its own with a real supervisor, on SQLite with its commits synced, or on the database of a
 URL. Beside it, over the same folder and the same files, a bare watchdog observer counts what it hears of, in
 another process: it keeps nothing and decides nothing, and says what the machine could do at most.
 
@@ -38,10 +38,10 @@ _WATCHER = """
 import sys, threading
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
-from functory.triggers.sources.supervisor import Keeper
-keeper = Keeper(Database(sys.argv[1]), Settings(home=sys.argv[2]))
+from functory.triggers.sources.supervisor import SourceSupervisor
+supervisor = SourceSupervisor(Database(sys.argv[1]), Settings(home=sys.argv[2]))
 while True:
-    keeper.look()
+    supervisor.look()
     threading.Event().wait(0.05)
 """
 _BARE_WATCHDOG = """

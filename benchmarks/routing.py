@@ -42,7 +42,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
                 settings = load_settings(
                     home=Path(folder),
                     database_url=url,
-                    broker_url="amqp://nobody@127.0.0.1:1/",
+                    broker_url="amqp://absent@127.0.0.1:1/",
                     batch_size=BATCH,
                 )
                 with Functory(settings) as engine:

@@ -49,7 +49,7 @@ else:
     from functory.engine.settings import load_settings
     from functory.api import create_app
     from functory.client import Functory
-    given = {"database_url": sys.argv[2], "broker_url": "amqp://nobody@127.0.0.1:1/"} if sys.argv[2] else {}
+    given = {"database_url": sys.argv[2], "broker_url": "amqp://absent@127.0.0.1:1/"} if sys.argv[2] else {}
     app = create_app(Functory(load_settings(home=Path(sys.argv[1]), secret_key=sys.argv[3], **given)))
 server = Server(app, "127.0.0.1", 0)
 server.start()
@@ -88,7 +88,7 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
 
 def measure_database(folder: str, url: str) -> dict[str, Any]:
     """One database: a fresh one, with the webhook in it."""
-    given = {"database_url": url, "broker_url": "amqp://nobody@127.0.0.1:1/"} if url else {}
+    given = {"database_url": url, "broker_url": "amqp://absent@127.0.0.1:1/"} if url else {}
     with Functory(load_settings(home=Path(folder), secret_key=_SECRET_KEY, **given)) as engine:
         migrations.upgrade(engine.database)
         engine.secrets.set("HOOK", KEY)

@@ -409,9 +409,9 @@ def test_defect_29_a_secret_is_never_empty_neither_a_new_one_nor_a_known_one(eng
 
 
 def test_defect_30_an_update_of_an_unknown_function_is_refused_and_stores_nothing(engine):
-    for changes in ({"source": "def nobody(): ...\n"}, {"metadata": {"a": 1}}, {}):
-        with pytest.raises(NotFound, match="function 'nobody' not found"):
-            engine.functions.update("nobody", **changes)
+    for changes in ({"source": "def missing(): ...\n"}, {"metadata": {"a": 1}}, {}):
+        with pytest.raises(NotFound, match="function 'missing' not found"):
+            engine.functions.update("missing", **changes)
     assert engine.functions.list() == []
 
 

@@ -61,7 +61,7 @@ def test_the_console_script_stores_runs_and_explains(tmp_path: Path) -> None:
     assert console.out("execution", "tree", id_).startswith("✓ parse v1 succeeded")
     failed = console.run("run", "parse", "--input", "text=one", status=1)
     assert failed.stdout == "" and "error: parse v1 failed\n  ValueError" in failed.stderr
-    assert "try: functory function list" in console.run("run", "nobody", status=3).stderr
+    assert "try: functory function list" in console.run("run", "missing", status=3).stderr
 
 
 @pytest.mark.timeout(180)
@@ -239,7 +239,7 @@ def test_the_trigger_spelling_of_babyagi_works(shell: Shell) -> None:
 
 
 def test_a_secret_is_read_from_stdin_and_never_printed(shell: Shell) -> None:
-    value = "s3cret-value-nobody-prints"
+    value = "s3cret-value-never-printed"
     said = [shell.run("secret", "set", "API_KEY", stdin=f"{value}\n") for _ in range(2)]
     said += [
         shell.run("secret", "list"),

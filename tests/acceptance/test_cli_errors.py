@@ -145,31 +145,31 @@ def test_a_payload_over_the_limit_is_refused_with_both_sizes(run: Run, tmp_path:
         assert status == 2 and "is too large" in error and "1,048,576" in error
 
 
-NOBODY = "01998c5e-0000-7000-8000-000000000000"
+MISSING = "01998c5e-0000-7000-8000-000000000000"
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["run", "nobody"],
+        ["run", "missing"],
         ["run", "parse@9", "-i", "text=1"],
-        ["function", "show", "nobody"],
-        ["function", "delete", "nobody", "--yes"],
+        ["function", "show", "missing"],
+        ["function", "delete", "missing", "--yes"],
         ["function", "activate", "parse", "9"],
         ["function", "diff", "parse", "1", "9"],
-        ["trigger", "show", "nobody"],
-        ["trigger", "pause", "nobody"],
-        ["event", "show", NOBODY],
-        ["event", "release", NOBODY],
+        ["trigger", "show", "missing"],
+        ["trigger", "pause", "missing"],
+        ["event", "show", MISSING],
+        ["event", "release", MISSING],
         ["event", "why", "not-an-id"],
         *(
-            ["execution", verb, NOBODY]
+            ["execution", verb, MISSING]
             for verb in ("show", "logs", "spans", "tree", "why", "wait", "cancel", "replay", "retry")
         ),
         ["execution", "show", "not-an-id"],
-        ["secret", "delete", "NOBODY", "--yes"],
+        ["secret", "delete", "MISSING", "--yes"],
         ["state", "get", "parse", "nothing"],
-        ["state", "set", "nobody", "key", "1"],
+        ["state", "set", "missing", "key", "1"],
     ],
     ids=" ".join,
 )

@@ -103,4 +103,4 @@ def test_debug_says_what_waits_and_what_to_do(shell: Shell) -> None:
     said = shell.out("trigger", "debug", "reorder")
     assert "stocktaking" in said
     assert said.splitlines()[1] == ("it is paused, with 1 match waiting: functory trigger resume reorder")
-    assert shell.run("trigger", "debug", "nobody", status=3).stderr.startswith("error: trigger 'nobody'")
+    assert shell.run("trigger", "debug", "missing", status=3).stderr.startswith("error: trigger 'missing'")

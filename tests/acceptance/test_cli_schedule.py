@@ -117,10 +117,10 @@ def test_what_cannot_be_meant_is_refused_with_its_reason(
 
 def test_what_is_not_there_is_not_found(shell: Shell) -> None:
     for verb in ("show", "next", "ticks", "trigger", "pause", "resume"):
-        assert "schedule 'nobody' not found" in shell.run("schedule", verb, "nobody", status=3).stderr
+        assert "schedule 'missing' not found" in shell.run("schedule", verb, "missing", status=3).stderr
     assert (
         "does not exist yet"
-        in shell.run("schedule", "add", "s", "--every", "1h", "--function", "nobody").stderr
+        in shell.run("schedule", "add", "s", "--every", "1h", "--function", "missing").stderr
     )
     future = shell.run("schedule", "backfill", "s", "--from", "2026-01-01", "--to", "2400-01-01", status=2)
     assert "reaches into the future" in future.stderr

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.chaos.fault import Chaos
 
 # Between two pieces of work: so much that giving goes on while the harm is done.
-PACE_SECONDS = 0.2
+INTERVAL_SECONDS = 0.2
 
 # An attempt may be lost to every kill of a run, and the execution shall still succeed.
 MAX_ATTEMPTS = 30
@@ -178,7 +178,7 @@ def feeding(chaos: Chaos) -> Iterator[None]:
                         break
                     except Unavailable:
                         stop.wait(0.2)
-                if stop.wait(PACE_SECONDS):
+                if stop.wait(INTERVAL_SECONDS):
                     return
         except BaseException as error:
             chaos.given.problem = error

@@ -337,12 +337,12 @@ def _ordinary_user(account: str) -> pwd.struct_passwd | None:
     """Whom a server runs as: nobody else when we are not root; else `account`, or `nobody` where it lacks."""
     if os.geteuid() != 0:
         return None
-    for name in (account, "nobody"):
+    for name in (account, "missing"):
         try:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise RuntimeError(f"this system has neither a user {account!r} nor a user 'nobody' to run a server as")
+    raise RuntimeError(f"this system has neither a user {account!r} nor a user 'missing' to run a server as")
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -20,20 +20,20 @@ PATIENCE = 30.0
 def keeping(
     world: World, installed: Mapping[str, SourcePlugin] | None = None, **options: Any
 ) -> Iterator["Kept"]:
-    """A keeper whose rounds the test decides about; closed at the end."""
+    """A supervisor whose rounds the test decides about; closed at the end."""
     kept = Kept(world, installed, **options)
     try:
         yield kept
     finally:
-        kept.keeper.close()
+        kept.supervisor.close()
 
 
 class Kept:
-    """A keeper of a world; its leases follow the world's clock."""
+    """A supervisor of a world; its leases follow the world's clock."""
 
     def __init__(self, world: World, installed: Mapping[str, SourcePlugin] | None, **options: Any) -> None:
         settings: Settings = options.pop("settings", world.settings)
-        self.keeper = SourceSupervisor(
+        self.supervisor = SourceSupervisor(
             world.database,
             settings,
             plugins=installed,
@@ -46,14 +46,16 @@ class Kept:
         """Rounds until ``fact`` is true."""
 
         def look() -> Any:
-            self.keeper.run_once()
+            self.supervisor.run_once()
             return fact()
 
         return wait_for(look, what)
 
     def runs(self, *names: str) -> None:
         """Rounds until exactly these sources run here."""
-        self.until(lambda: self.keeper.running == sorted(names), f"{self.keeper.running} → {sorted(names)}")
+        self.until(
+            lambda: self.supervisor.running == sorted(names), f"{self.supervisor.running} → {sorted(names)}"
+        )
 
 
 def plug_in(folder: Path, kind: str, source: str) -> Path:

@@ -1,4 +1,4 @@
-"""A folder that is watched by a real keeper, and what was told of it."""
+"""A folder that is watched by a real supervisor, and what was told of it."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from tests.support.world import World
 
 
 class Watched:
-    """A world with a keeper at work, and a folder to watch."""
+    """A world with a supervisor at work, and a folder to watch."""
 
     def __init__(self, world: World, folder: Path, installed: Mapping[str, Any] | None = None) -> None:
         self.world = world
@@ -77,23 +77,23 @@ class Watched:
         return wait_for(fact, what)
 
     def _keep(self) -> None:
-        keeper = SourceSupervisor(self.world.database, self.world.settings, plugins=self._installed)
+        supervisor = SourceSupervisor(self.world.database, self.world.settings, plugins=self._installed)
         try:
             while not self._ending.is_set():
                 try:
-                    keeper.run_once()
+                    supervisor.run_once()
                 except Unavailable:
                     pass
                 self._ending.wait(0.02)
         finally:
-            keeper.close()
+            supervisor.close()
 
 
 @contextmanager
 def watching(
     make_world: Callable[..., World], folder: Path, installed: Mapping[str, Any] | None = None
 ) -> Iterator[Watched]:
-    """A folder to be watched; the keeper starts with the first ``start``."""
+    """A folder to be watched; the supervisor starts with the first ``start``."""
     folder.mkdir(exist_ok=True)
     watched = Watched(make_world(clock=SystemClock()), folder, installed)
     try:

@@ -86,7 +86,7 @@ class World:
         self.database.engine._compiled_cache = _compiled[self.database.dialect]
         self.settings = Settings(home=home, poll_seconds=0.02, lease_seconds=LEASE, **settings)
         self.functions = Functions(self.database, settings=self.settings)
-        self.widenings = GrantApprovals(self.database, self.settings)
+        self.grant_approvals = GrantApprovals(self.database, self.settings)
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
         self.triggers = Triggers(self.database)

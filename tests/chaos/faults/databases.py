@@ -123,7 +123,7 @@ def told(chaos: Chaos, counts: Counts) -> list[str]:
     """What went wrong is said as it is, in a sentence, and nothing was given up."""
     complaints = all_live(chaos, counts)
     if not chaos.lines("No space left on device"):
-        complaints.append("nobody has said that the disk was full")
+        complaints.append("missing has said that the disk was full")
     return complaints
 
 

@@ -571,14 +571,14 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_no_delivery(t
                 server.wait()
                 kills += 1
 
-        keeper = threading.Thread(target=keep_a_server)
-        keeper.start()
+        supervisor = threading.Thread(target=keep_a_server)
+        supervisor.start()
         try:
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(send, [f"d-{n}" for n in range(100)]))
         finally:
             ending.set()
-            keeper.join(60)
+            supervisor.join(60)
         assert len(answered) == 100
         rows = functory.events.list(type_="webhook.received", limit=1000)
         assert {

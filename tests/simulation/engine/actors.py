@@ -266,7 +266,7 @@ class SimulatedHost(SteppedWaits, EngineHost):
 
 
 class Worker(Process):
-    """A worker process: slots that take messages, and a keeper of leases."""
+    """A worker process: slots that take messages, and a supervisor of leases."""
 
     def __init__(self, world: World) -> None:
         worker = f"w{len(world.transactions)}-{world.count}"
@@ -288,7 +288,7 @@ class Worker(Process):
         )
 
     def actors(self) -> Iterator[tuple[str, Steps]]:
-        yield "keeper", self._keep()
+        yield "supervisor", self._keep()
         for number in range(self.slots):
             yield f"slot{number}", self._slot()
 

@@ -338,8 +338,8 @@ def _steps(view: _View) -> Found:
         and view.executions[row["execution_id"]]["state"] in ("failed", "timed_out", "dead", "cancelled")
     }
     for id_, row in view.executions.items():
-        undoing = view.world.deck.behaviours[row["function"]].compensate
-        if not undoing or row["parent_id"] is None or row["state"] != "succeeded":
+        compensation = view.world.deck.behaviours[row["function"]].compensate
+        if not compensation or row["parent_id"] is None or row["state"] != "succeeded":
             continue
         above = view.executions[row["parent_id"]]
         plan = undone.get(id_)

@@ -213,7 +213,7 @@ def _poison() -> Deck:
     )
 
 
-def _lane() -> Deck:
+def _concurrency_group() -> Deck:
     return Deck(
         "lane",
         {
@@ -323,7 +323,7 @@ MAKERS: Sequence[Callable[[], Deck]] = (
     _fanout,
     _calls,
     _poison,
-    _lane,
+    _concurrency_group,
     _debounce,
     _batch,
     _children,

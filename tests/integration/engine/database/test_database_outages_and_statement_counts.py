@@ -238,7 +238,7 @@ def test_threads_that_share_a_commit_each_get_their_own_result_or_error(world):
     def start(n: int) -> None:
         barrier.wait()
         try:
-            results[n] = world.executions.start("work" if n % 3 else "nobody", {"n": n})
+            results[n] = world.executions.start("work" if n % 3 else "missing", {"n": n})
         except FunctoryError as error:
             results[n] = error
 

@@ -448,8 +448,8 @@ def test_a_budget_shared_by_many_threads_is_exact(make_world):
 
 
 def test_a_function_that_does_not_exist_starts_nothing(ready):
-    with pytest.raises(NotFound, match="function 'nobody' not found"):
-        ready.start("nobody")
+    with pytest.raises(NotFound, match="function 'missing' not found"):
+        ready.start("missing")
     with pytest.raises(NotFound, match="function 'work' has no version 7"):
         ready.start("work", version=7)
     with pytest.raises(NotFound):

@@ -358,7 +358,7 @@ def test_a_replay_that_meets_the_end_of_a_saga_does_not_get_in_its_way(pair: tup
     assert compensator.advance(two.database, two.settings) == 0
     assert still.commit() == 1
     assert compensator.advance(two.database, two.settings) == 0
-    (undoing,) = one.rows(schema.execution, schema.execution.c.cause == "compensation")
-    assert undoing["parent_id"] == saga.id
+    (compensation,) = one.rows(schema.execution, schema.execution.c.cause == "compensation")
+    assert compensation["parent_id"] == saga.id
     assert one.executions.get(again["id"])["state"] == "queued"
     assert Compensations(one.database).plan(again["id"]) == []

@@ -154,9 +154,9 @@ def replay(one: One) -> Any:
 
 
 def send(one: One) -> Any:
-    pace = dispatch.DispatchThrottle()
+    throttle = dispatch.DispatchThrottle()
     return dispatch.dispatch(
-        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, throttle=pace
+        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, throttle=throttle
     )
 
 

@@ -229,7 +229,7 @@ def test_whose_executions_count_together(world: World, scope: str, together: lis
     assert sorted(numbers(claim(world))) == together
 
 
-def test_two_triggers_on_one_lane_each_stop_at_their_own_number(world: World) -> None:
+def test_two_triggers_on_one_concurrency_group_each_stop_at_their_own_number(world: World) -> None:
     world.function()
     for name, limit, data in (("wide", 3, "w"), ("narrow", 1, "n")):
         flow = {"concurrency": {"limit": limit, "scope": "global", "key": "'mail'"}}
@@ -290,7 +290,7 @@ def test_a_throttled_execution_takes_no_place_before_its_time(world: World) -> N
     assert waves(world) == [[2]]
 
 
-def test_a_swept_lane_is_made_again(world: World) -> None:
+def test_a_swept_concurrency_group_is_made_again(world: World) -> None:
     world.function()
     trigger(world, concurrency={"limit": 1})
     for n in range(3):
@@ -331,7 +331,9 @@ def test_a_higher_priority_goes_first_by_as_many_seconds_as_it_says(world: World
     assert [n for wave in waves(world) for n in wave] == [4, 2, 0, 1, 3]
 
 
-def test_without_a_lane_priority_is_the_order_in_which_workers_are_given_work(world: World) -> None:
+def test_without_a_concurrency_group_priority_is_the_order_in_which_workers_are_given_work(
+    world: World,
+) -> None:
     world.function()
     trigger(world, priority={"run": "data.p"})
     for n, seconds in enumerate([0, 100, -100]):
@@ -406,7 +408,7 @@ def test_a_turn_asks_one_question_while_nothing_waits(world: World) -> None:
     assert world.turn.run_once()
 
 
-def test_an_execution_that_is_held_names_the_lane_and_who_stands_before_it(
+def test_an_execution_that_is_held_names_the_concurrency_group_and_who_stands_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -50,7 +50,7 @@ def claimed(world, function="work", **options):
 def host_of(world, claim, calls=lambda ids: None) -> EngineHost:
     """What the code of this claim talks to."""
     services = Services(
-        world.events, world.executions, world.functions, world.secrets, world.state, world.widenings
+        world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
     )
     return EngineHost(claim, services, calls, threading.Event())
 
@@ -92,12 +92,12 @@ def test_embedded_all_that_is_declared_takes_effect(world):
     assert claimed(world).grants == EVERYTHING
     (row,) = world.rows(schema.attempt)
     assert Grants.from_json(row["sandbox"]["grants"]) == EVERYTHING
-    assert world.widenings.effective_and_pending(world.functions.get("work")) == (EVERYTHING, NOTHING)
+    assert world.grant_approvals.effective_and_pending(world.functions.get("work")) == (EVERYTHING, NOTHING)
 
 
 def test_on_servers_files_and_programs_wait(served):
     served.function("work", **ALL)
-    has, waiting = served.widenings.effective_and_pending(served.functions.get("work"))
+    has, waiting = served.grant_approvals.effective_and_pending(served.functions.get("work"))
     assert waiting == Grants(read=("/data/in",), write=("/data/out",), subprocess=True)
     assert claimed(served).grants == has == waiting.missing(EVERYTHING)
 
@@ -120,7 +120,7 @@ def test_the_functions_of_one_process_share_their_grants(served):
     served.function("parse", hosts=["a.example.com"])
     served.function("read", secrets=["API_KEY"], dependencies=["parse"], files={"read": ["/data"]})
     served.function("work", dependencies=["read"], hosts=["b.example.com"])
-    served.widenings.allow("read", None, "read", "/data", reason="input")
+    served.grant_approvals.allow("read", None, "read", "/data", reason="input")
     assert claimed(served).grants == Grants(
         secrets=("API_KEY",), hosts=("a.example.com", "b.example.com"), read=("/data",)
     )
@@ -174,25 +174,25 @@ def test_a_version_that_lacked_its_packages_is_read_again(world):
 def test_what_was_allowed_takes_effect_at_the_next_claim_and_ends_with_the_revocation(served):
     served.function("work", **ALL)
     before = claimed(served)
-    entry = served.widenings.allow("work", None, "subprocess", reason="runs git", author="ada")
+    entry = served.grant_approvals.allow("work", None, "subprocess", reason="runs git", author="ada")
     assert (entry["version"], entry["created"], entry["sha256"]) == (1, True, before.version["sha256"])
     assert not before.grants.subprocess
     assert claimed(served).grants.subprocess
-    served.widenings.revoke("work", 1, "subprocess")
+    served.grant_approvals.revoke("work", 1, "subprocess")
     assert not claimed(served).grants.subprocess
 
 
 def test_more_than_what_is_declared_can_be_allowed(served):
     served.function("work")
     for kind, value in EVERYTHING.items():
-        served.widenings.allow("work", 1, kind, value, reason="why not")
+        served.grant_approvals.allow("work", 1, kind, value, reason="why not")
     assert claimed(served).grants == EVERYTHING
-    assert served.widenings.effective_and_pending(served.functions.get("work")) == (EVERYTHING, NOTHING)
+    assert served.grant_approvals.effective_and_pending(served.functions.get("work")) == (EVERYTHING, NOTHING)
 
 
 def test_another_content_starts_without_and_the_same_content_has_it_again(served):
     served.function("work")
-    served.widenings.allow("work", None, "host", "a.example.com", reason="asked for")
+    served.grant_approvals.allow("work", None, "host", "a.example.com", reason="asked for")
     served.function("work", metadata={"n": 1})
     assert claimed(served).grants == NOTHING
     assert claimed(served, version=1).grants == Grants(hosts=("a.example.com",))
@@ -203,19 +203,20 @@ def test_another_content_starts_without_and_the_same_content_has_it_again(served
 def test_another_function_of_the_same_content_has_nothing_of_it(served):
     for name in ("work", "other"):
         served.functions.save(f"def {name}(): ...\n")
-    served.widenings.allow("work", None, "host", "a.example.com", reason="asked for")
+    served.grant_approvals.allow("work", None, "host", "a.example.com", reason="asked for")
     assert claimed(served, "other").grants == NOTHING
 
 
 def test_to_allow_and_to_revoke_twice_is_to_do_it_once(served):
     served.function("work")
     done = [
-        served.widenings.allow("work", 1, "host", host, reason="asked for", author="ada")["created"]
+        served.grant_approvals.allow("work", 1, "host", host, reason="asked for", author="ada")["created"]
         for host in ("a.example.com", "A.EXAMPLE.com.", " a.example.com ")
     ]
     assert done == [True, False, False]
     taken = [
-        served.widenings.revoke("work", 1, "host", "a.example.com", author="bob")["removed"] for _ in "12"
+        served.grant_approvals.revoke("work", 1, "host", "a.example.com", author="bob")["removed"]
+        for _ in "12"
     ]
     assert taken == [True, False]
     assert deeds(served) == [("ada", "grant.allow", "work"), ("bob", "grant.revoke", "work")]
@@ -227,7 +228,7 @@ def test_to_allow_and_to_revoke_twice_is_to_do_it_once(served):
 
 def test_the_deed_is_told_and_audited_with_who_what_why_and_to_which_content(served):
     sha256 = served.function("work")["sha256"]
-    served.widenings.allow("work", None, "read", "/data/in/", reason=" the daily files ", author="ada")
+    served.grant_approvals.allow("work", None, "read", "/data/in/", reason=" the daily files ", author="ada")
     what = {"version": 1, "sha256": sha256, "kind": "read", "value": "/data/in", "reason": "the daily files"}
     assert told(served, "function.granted") == [{"function": "work", "author": "ada"} | what]
     (line,) = audit.recent(served.database)
@@ -239,7 +240,7 @@ def test_the_deed_is_told_and_audited_with_who_what_why_and_to_which_content(ser
     )
     (event,) = [row for row in served.rows(schema.event) if row["type"] == "function.granted"]
     assert (event["subject"], event["source"]) == ("work", "/functory/functions/work")
-    served.widenings.revoke("work", 1, "read", "/data/in", reason="no more", author="bob")
+    served.grant_approvals.revoke("work", 1, "read", "/data/in", reason="no more", author="bob")
     assert told(served, "function.revoked") == [
         {"function": "work", "author": "bob"} | what | {"reason": "no more"}
     ]
@@ -248,22 +249,22 @@ def test_the_deed_is_told_and_audited_with_who_what_why_and_to_which_content(ser
 def test_what_authors_grant_cannot_be_revoked(served):
     served.function("work", hosts=["a.example.com"], subprocess=True)
     with pytest.raises(Conflict, match="by its author's declaration"):
-        served.widenings.revoke("work", 1, "host", "a.example.com")
-    assert not served.widenings.revoke("work", 1, "subprocess")["removed"], "it only waits"
-    served.widenings.allow("work", 1, "host", "a.example.com", reason="in any case")
-    entry = served.widenings.revoke("work", 1, "host", "a.example.com")
+        served.grant_approvals.revoke("work", 1, "host", "a.example.com")
+    assert not served.grant_approvals.revoke("work", 1, "subprocess")["removed"], "it only waits"
+    served.grant_approvals.allow("work", 1, "host", "a.example.com", reason="in any case")
+    entry = served.grant_approvals.revoke("work", 1, "host", "a.example.com")
     assert (entry["removed"], entry["declared"]) == (True, True)
     assert claimed(served).grants == Grants(hosts=("a.example.com",))
 
 
 def test_grants_are_listed_with_where_they_come_from(served):
     served.function("work", **ALL, author="ada")
-    served.widenings.allow("work", None, "read", "/data/in", reason="the daily files", author="bob")
-    served.widenings.allow("work", None, "host", "b.example.com", reason="asked for", author="bob")
+    served.grant_approvals.allow("work", None, "read", "/data/in", reason="the daily files", author="bob")
+    served.grant_approvals.allow("work", None, "host", "b.example.com", reason="asked for", author="bob")
     served.function("other")
     found = {
         (entry["kind"], entry["value"]): (entry["status"], entry["author"], entry["reason"])
-        for entry in served.widenings.list("work")
+        for entry in served.grant_approvals.list("work")
     }
     assert found == {
         ("secret", "API_KEY"): ("author", "ada", None),
@@ -274,12 +275,16 @@ def test_grants_are_listed_with_where_they_come_from(served):
         ("subprocess", ""): ("pending", "ada", None),
         ("host", "b.example.com"): ("operator", "bob", "asked for"),
     }
-    assert served.widenings.list() == served.widenings.list("work") == served.widenings.list("work", 1)
-    assert served.widenings.list("other") == []
+    assert (
+        served.grant_approvals.list()
+        == served.grant_approvals.list("work")
+        == served.grant_approvals.list("work", 1)
+    )
+    assert served.grant_approvals.list("other") == []
     served.function("work", metadata={"n": 1})
-    kept = served.widenings.list("work")
+    kept = served.grant_approvals.list("work")
     assert {(entry["version"], entry["value"]) for entry in kept} == {(1, "/data/in"), (1, "b.example.com")}
-    assert served.widenings.list("work", 2) == []
+    assert served.grant_approvals.list("work", 2) == []
 
 
 @pytest.mark.parametrize(
@@ -303,7 +308,7 @@ def test_grants_are_listed_with_where_they_come_from(served):
 def test_what_cannot_be_allowed_is_refused_and_leaves_nothing(served, given, error, message):
     served.function("work")
     with pytest.raises(error, match=message):
-        served.widenings.allow(*given, reason="asked for")
+        served.grant_approvals.allow(*given, reason="asked for")
     assert served.rows(schema.grant_approval) == served.rows(schema.audit) == []
 
 
@@ -311,7 +316,7 @@ def test_what_cannot_be_allowed_is_refused_and_leaves_nothing(served, given, err
 def test_a_reason_must_be_given(served, reason):
     served.function("work")
     with pytest.raises(Invalid, match="reason"):
-        served.widenings.allow("work", 1, "host", "a.example.com", reason=reason)
+        served.grant_approvals.allow("work", 1, "host", "a.example.com", reason=reason)
     assert served.rows(schema.grant_approval) == []
 
 
@@ -322,7 +327,7 @@ def test_the_files_of_the_installation_cannot_be_declared_or_allowed(world, tmp_
     world.function("work")
     for path in (home, home / "secret.key", home.parent, tmp_path / "link", tmp_path / "link" / "secret.key"):
         with pytest.raises(Refused, match="cannot be granted"):
-            world.widenings.allow("work", 1, "read", str(path), reason="asked for")
+            world.grant_approvals.allow("work", 1, "read", str(path), reason="asked for")
         with pytest.raises(Refused, match="cannot be granted"):
             world.function("work", files={"read": [str(path)]})
     assert world.functions.get("work")["latest"] == 1
@@ -332,9 +337,9 @@ def test_the_files_of_the_installation_cannot_be_declared_or_allowed(world, tmp_
 def test_a_version_takes_a_limited_number_of_grants(served):
     served.function("work")
     for n in range(200):
-        served.widenings.allow("work", 1, "secret", f"KEY{n}", reason="asked for")
+        served.grant_approvals.allow("work", 1, "secret", f"KEY{n}", reason="asked for")
     with pytest.raises(Invalid, match="has 200 grants already"):
-        served.widenings.allow("work", 1, "secret", "ONE_MORE", reason="asked for")
+        served.grant_approvals.allow("work", 1, "secret", "ONE_MORE", reason="asked for")
 
 
 def test_two_that_allow_the_same_together_do_it_once(make_world):
@@ -347,7 +352,7 @@ def test_two_that_allow_the_same_together_do_it_once(make_world):
         try:
             for n in range(5):
                 done.append(
-                    world.widenings.allow("work", 1, "secret", f"KEY{n}", reason="asked for")["created"]
+                    world.grant_approvals.allow("work", 1, "secret", f"KEY{n}", reason="asked for")["created"]
                 )
         except Exception as error:
             failures.append(error)
@@ -379,10 +384,10 @@ def test_claims_ask_for_grants_only_after_a_change(served):
 
     cost("other")
     assert cost("work") == cost("work", "other") == 4, "nothing was ever granted"
-    served.widenings.allow("work", 1, "host", "a.example.com", reason="asked for")
+    served.grant_approvals.allow("work", 1, "host", "a.example.com", reason="asked for")
     assert cost("work", "other", "work") == 5, "one more for a batch"
     assert cost("work", "other", "work") == 4, "it is known"
-    served.widenings.revoke("work", 1, "host", "a.example.com")
+    served.grant_approvals.revoke("work", 1, "host", "a.example.com")
     assert cost("other", "work") == 5
     assert cost("other", "work") == 4
 
@@ -400,7 +405,7 @@ def test_code_opens_the_secrets_that_it_was_granted_and_no_other(make_world):
         host.secret("API_KEY")
     with pytest.raises(Refused, match="the secret OTHER is not declared"):
         host.secret("OTHER")
-    world.widenings.allow("work", 1, "secret", "API_KEY", reason="asked for")
+    world.grant_approvals.allow("work", 1, "secret", "API_KEY", reason="asked for")
     assert host_of(world, claimed(world)).secret("API_KEY") == "value of API_KEY"
 
 
@@ -409,7 +414,7 @@ def test_code_uses_the_permissions_that_it_was_granted(make_world):
     world.function("work", permissions=["functions:read"])
     with pytest.raises(Refused, match="functory grant allow work@1 permission functions:read"):
         host_of(world, claimed(world)).functions("list", {})
-    world.widenings.allow("work", 1, "permission", "functions:read", reason="asked for")
+    world.grant_approvals.allow("work", 1, "permission", "functions:read", reason="asked for")
     host = host_of(world, claimed(world))
     assert [row["name"] for row in host.functions("list", {})] == ["work"]
     with pytest.raises(Refused, match="the permission functions:write is not declared"):
@@ -461,8 +466,8 @@ def test_the_log_of_a_run_says_what_its_functions_wait_for(served):
         (5, 'subprocess waits for an operator: functory grant allow work@1 subprocess --reason "…"'),
         (6, 'read /data/in waits for an operator: functory grant allow parse@1 read /data/in --reason "…"'),
     ]
-    served.widenings.allow("work", 1, "subprocess", reason="asked for")
-    served.widenings.allow("parse", 1, "read", "/data", reason="asked for")
+    served.grant_approvals.allow("work", 1, "subprocess", reason="asked for")
+    served.grant_approvals.allow("parse", 1, "read", "/data", reason="asked for")
     assert not claimed(served).grant_warnings
 
 
@@ -520,7 +525,7 @@ def test_what_only_waits_cannot_be_passed_on(served):
     host = inside(served, subprocess=True)
     with pytest.raises(Refused, match="more rights"):
         host.functions("save", {"source": "def thief(): ...\n", "subprocess": True})
-    served.widenings.allow("maker", None, "subprocess", reason="asked for")
+    served.grant_approvals.allow("maker", None, "subprocess", reason="asked for")
     host = host_of(served, claimed(served, "maker"))
     row = host.functions("save", {"source": "def child(): ...\n", "subprocess": True})
     assert row["warnings"] == [
@@ -552,7 +557,7 @@ def test_code_cannot_activate_or_roll_back_to_what_has_more(world):
 
 def test_code_cannot_activate_roll_back_to_or_save_again_what_was_allowed_more(world):
     world.function("work")
-    world.widenings.allow("work", 1, "host", "a.example.com", reason="asked for")
+    world.grant_approvals.allow("work", 1, "host", "a.example.com", reason="asked for")
     world.function("work", metadata={"n": 1})
     host = inside(world)
     again = {"source": world.functions.get("work", 1)["source"]}
@@ -651,9 +656,9 @@ def test_the_counter_is_raised_by_each_change_of_grants(world):
             return counters.read(tx, counters.GRANTS)
 
     seen = [value()]
-    world.widenings.allow("work", 1, "host", "a.example.com", reason="asked for")
+    world.grant_approvals.allow("work", 1, "host", "a.example.com", reason="asked for")
     seen.append(value())
-    world.widenings.revoke("work", 1, "host", "a.example.com")
+    world.grant_approvals.revoke("work", 1, "host", "a.example.com")
     seen.append(value())
     assert len(set(seen)) == 3
 

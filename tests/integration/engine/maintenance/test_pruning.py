@@ -418,10 +418,10 @@ def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Cal
         pass
     assert pruner.next_due() is None
     assert world.rows(schema.event) == []
-    keeper = Pruner(world.database, make_world().settings)
+    supervisor = Pruner(world.database, make_world().settings)
     order(world)
     world.advance(3650 * DAY)
-    while keeper.prune():
+    while supervisor.prune():
         pass
     assert len(world.rows(schema.execution)) == 1
 

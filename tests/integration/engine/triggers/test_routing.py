@@ -198,19 +198,19 @@ def test_a_trigger_needs_a_proper_name(shop):
         with pytest.raises(Invalid, match="is not a trigger name"):
             shop.triggers.save(name, definition.define(on=ORDER, function="work"))
     with pytest.raises(NotFound):
-        shop.triggers.pause("nobody")
+        shop.triggers.pause("missing")
 
 
 def test_an_unavailable_function_is_a_suppressed_firing(shop):
-    shop.trigger("to-nobody", "nobody", ORDER)
+    shop.trigger("to-missing", "missing", ORDER)
     shop.trigger("to-version", "work@7", ORDER)
     shop.functions.disable("work")
     shop.events.emit("order.created")
     assert sorted(shop.route()) == [
-        (name, "function_unavailable") for name in ("on-order", "to-nobody", "to-version")
+        (name, "function_unavailable") for name in ("on-order", "to-missing", "to-version")
     ]
     assert sorted(row["detail"] for row in suppressed(shop)) == [
-        "function nobody does not exist",
+        "function missing does not exist",
         "function work is disabled",
         "function work@7 does not exist",
     ]

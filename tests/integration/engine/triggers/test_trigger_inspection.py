@@ -59,7 +59,7 @@ def test_a_trigger_that_is_not_there_is_told(world: World) -> None:
         look(world)
 
 
-def test_a_lane_tells_who_holds_it_and_who_comes_next(world: World) -> None:
+def test_a_concurrency_group_tells_who_holds_it_and_who_comes_next(world: World) -> None:
     saved(world, {"concurrency": {"limit": 1, **BY_CUSTOMER}})
     emitted(world, "ada", "ada", "ada", "bob")
     while world.turn.run_once():
@@ -117,12 +117,12 @@ def test_an_overlap_tells_what_is_open(world: World) -> None:
     emitted(world, "ada", "ada", "ada")
     while world.turn.run_once():
         pass
-    [lane] = look(world).lanes.rows
-    assert (lane["taken"], lane["waiting"]) == (1, 1)
+    [group] = look(world).lanes.rows
+    assert (group["taken"], group["waiting"]) == (1, 1)
     assert look(world).suppressed == {"overlap": 1}
 
 
-def test_a_shared_lane_tells_of_the_other_triggers_in_it(world: World) -> None:
+def test_a_shared_concurrency_group_tells_of_the_other_triggers_in_it(world: World) -> None:
     shared = {"concurrency": {"limit": 1, "scope": "global", "key": "'printer'"}}
     saved(world, shared)
     world.trigger("other", "work", {"type": ["stock.gone"]}, flow=shared)
@@ -131,9 +131,9 @@ def test_a_shared_lane_tells_of_the_other_triggers_in_it(world: World) -> None:
     emitted(world, "ada")
     while world.turn.run_once():
         pass
-    [lane] = look(world).lanes.rows
-    assert [one["trigger"] for one in lane["holders"]] == ["other"]
-    assert [one["trigger"] for one in lane["line"]] == ["reorder"]
+    [group] = look(world).lanes.rows
+    assert [one["trigger"] for one in group["holders"]] == ["other"]
+    assert [one["trigger"] for one in group["line"]] == ["reorder"]
     assert " other queued" in told(look(world))
 
 

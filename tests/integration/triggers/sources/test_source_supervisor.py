@@ -1,4 +1,4 @@
-"""The keeper: each source in one process at a time, whoever is paused, changed, killed or cannot be loaded."""
+"""The supervisor: each source in one process at a time, whoever is paused, changed, killed or cannot be loaded."""
 
 import random
 import threading
@@ -37,12 +37,12 @@ class Probe(SourcePlugin):
         self.ended: list[SourceContext] = []
         self._act = act
 
-    def run(self, desk: SourceContext) -> None:
-        self.desks.append(desk)
+    def run(self, context: SourceContext) -> None:
+        self.desks.append(context)
         if self._act is not None:
-            self._act(desk)
-        desk.stop_event.wait()
-        self.ended.append(desk)
+            self._act(context)
+        context.stop_event.wait()
+        self.ended.append(context)
 
 
 class Broken(Mapping[str, SourcePlugin]):
@@ -76,8 +76,8 @@ def test_a_source_runs_in_one_of_two_keepers(world: World) -> None:
     first, second = Probe(), Probe()
     with keeping(world, {"probe": first}) as a, keeping(world, {"probe": second}) as b:
         a.runs("probe/one")
-        b.keeper.run_once()
-        assert b.keeper.running == []
+        b.supervisor.run_once()
+        assert b.supervisor.running == []
         assert (len(first.desks), len(second.desks)) == (1, 0)
 
 
@@ -86,38 +86,40 @@ def test_ten_keepers_that_look_at_once_run_each_source_once(world: World) -> Non
         save(world, f"n{number}")
     probe = Probe()
     keepers = [keeping(world, {"probe": probe}, holder=f"k{number}") for number in range(10)]
-    opened = [keeper.__enter__() for keeper in keepers]
-    threads = [threading.Thread(target=one.keeper.run_once) for one in opened]
+    opened = [supervisor.__enter__() for supervisor in keepers]
+    threads = [threading.Thread(target=one.supervisor.run_once) for one in opened]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     try:
-        assert sorted(name for one in opened for name in one.keeper.running) == sorted(
+        assert sorted(name for one in opened for name in one.supervisor.running) == sorted(
             f"probe/n{number}" for number in range(20)
         )
     finally:
-        for keeper in keepers:
-            keeper.__exit__(None, None, None)
+        for supervisor in keepers:
+            supervisor.__exit__(None, None, None)
 
 
-def test_another_keeper_takes_over_after_the_lease_and_the_old_one_writes_nothing_more(world: World) -> None:
+def test_another_supervisor_takes_over_after_the_lease_and_the_old_one_writes_nothing_more(
+    world: World,
+) -> None:
     save(world)
-    old, new = Probe(lambda desk: desk.put([], cursor=7)), Probe()
+    old, new = Probe(lambda context: context.put([], cursor=7)), Probe()
     with keeping(world, {"probe": old}) as a, keeping(world, {"probe": new}) as b:
         a.runs("probe/one")
         wait_for(lambda: old.desks and old.desks[0].cursor == 7, "the cursor")
         world.advance(world.settings.lease_seconds - 1)
-        b.keeper.run_once()
-        assert b.keeper.running == []
+        b.supervisor.run_once()
+        assert b.supervisor.running == []
         world.advance(2)
         b.runs("probe/one")
         assert new.desks[0].cursor == 7
         with pytest.raises(Stale):
             old.desks[0].put([IncomingEvent("probe.seen", key="1")])
         wait_for(lambda: old.ended, "the end of the old one")
-        a.keeper.run_once()
-        assert b.keeper.running == ["probe/one"]
+        a.supervisor.run_once()
+        assert b.supervisor.running == ["probe/one"]
         assert world.types("probe") == []
 
 
@@ -128,12 +130,12 @@ def test_a_lease_that_is_renewed_is_kept(world: World) -> None:
         a.runs("probe/one")
         for _ in range(12):
             world.advance(world.settings.lease_seconds / 3)
-            a.keeper.run_once()
-            b.keeper.run_once()
+            a.supervisor.run_once()
+            b.supervisor.run_once()
         assert (len(probe.desks), len(other.desks)) == (1, 0)
 
 
-def test_a_keeper_that_cannot_renew_stops_before_its_lease_ends(
+def test_a_supervisor_that_cannot_renew_stops_before_its_lease_ends(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(world)
@@ -141,16 +143,16 @@ def test_a_keeper_that_cannot_renew_stops_before_its_lease_ends(
     with keeping(world, {"probe": probe}) as a:
         a.runs("probe/one")
         world.advance(world.settings.lease_seconds / 2)
-        a.keeper.run_once()
+        a.supervisor.run_once()
 
         def away(*_: Any) -> None:
             raise Unavailable("the database is away")
 
-        monkeypatch.setattr(a.keeper._store, "renew", away)
-        monkeypatch.setattr(a.keeper._store, "release", away)
+        monkeypatch.setattr(a.supervisor._store, "renew", away)
+        monkeypatch.setattr(a.supervisor._store, "release", away)
         world.advance(world.settings.lease_seconds * 0.7)
         with pytest.raises(Unavailable):
-            a.keeper.run_once()
+            a.supervisor.run_once()
         assert not probe.desks[0].stop_event.is_set()
         # Still inside the lease; no round is needed for it.
         world.advance(world.settings.lease_seconds * 0.2)
@@ -191,11 +193,11 @@ def test_a_source_that_fails_is_told_of_and_started_again(world: World) -> None:
     save(world)
     failures = iter([ValueError("no such mailbox"), SystemExit(3), None])
 
-    def act(desk: SourceContext) -> None:
+    def act(context: SourceContext) -> None:
         error = next(failures)
         if error is not None:
             raise error
-        desk.put([IncomingEvent("probe.seen", key="1")])
+        context.put([IncomingEvent("probe.seen", key="1")])
 
     probe = Probe(act)
     with keeping(world, {"probe": probe}) as a:
@@ -210,7 +212,7 @@ def test_a_failure_is_history_once_the_source_runs_steadily(world: World) -> Non
     save(world)
     failures = iter([OSError("refused")])
 
-    def act(desk: SourceContext) -> None:
+    def act(context: SourceContext) -> None:
         for error in failures:
             raise error
 
@@ -224,12 +226,12 @@ def test_a_failure_is_history_once_the_source_runs_steadily(world: World) -> Non
 
 def test_what_a_source_tells_stays_until_it_takes_it_back(world: World) -> None:
     save(world)
-    probe = Probe(lambda desk: desk.report_problem("one file is unreadable"))
+    probe = Probe(lambda context: context.report_problem("one file is unreadable"))
     with keeping(world, {"probe": probe}) as a:
         a.until(lambda: problem(world) == "one file is unreadable", "the problem")
         probe.desks[0].put([IncomingEvent("probe.seen")])
         world.advance(6)
-        a.keeper.run_once()
+        a.supervisor.run_once()
         assert problem(world) == "one file is unreadable"
         probe.desks[0].clear_problem()
         assert problem(world) is None
@@ -237,8 +239,8 @@ def test_what_a_source_tells_stays_until_it_takes_it_back(world: World) -> None:
 
 def test_a_source_that_just_returns_is_told_of(world: World) -> None:
     class Short(Probe):
-        def run(self, desk: SourceContext) -> None:
-            self.desks.append(desk)
+        def run(self, context: SourceContext) -> None:
+            self.desks.append(context)
 
     save(world)
     probe = Short()
@@ -268,8 +270,8 @@ def test_a_kind_without_anything_to_run_is_not_claimed(world: World) -> None:
 
     save(world)
     with keeping(world, {"probe": Quiet()}) as a:
-        a.keeper.run_once()
-        assert a.keeper.running == []
+        a.supervisor.run_once()
+        assert a.supervisor.running == []
         assert world.sources.store.get("probe", "one")["holder"] is None
 
 
@@ -277,8 +279,8 @@ def test_no_secret_gets_into_a_problem(world: World) -> None:
     world.secrets.set("PLACE", "imap://ada:p%40ss-word@mail.example/inbox")
     save(world)
 
-    def act(desk: SourceContext) -> None:
-        url = desk.secret("PLACE")
+    def act(context: SourceContext) -> None:
+        url = context.secret("PLACE")
         raise ValueError(f"cannot connect to {url} as ada with p@ss-word (p%40ss-word)")
 
     with keeping(world, {"probe": Probe(act)}) as a:
@@ -288,7 +290,7 @@ def test_no_secret_gets_into_a_problem(world: World) -> None:
 
 def test_a_secret_that_is_not_there_is_told_with_what_to_do(world: World) -> None:
     save(world)
-    with keeping(world, {"probe": Probe(lambda desk: desk.secret("PLACE"))}) as a:
+    with keeping(world, {"probe": Probe(lambda context: context.secret("PLACE"))}) as a:
         found = a.until(lambda: problem(world), "the problem")
     assert "'PLACE' is not set" in found
     assert "functory secret set PLACE" in found
@@ -325,11 +327,11 @@ def test_arrivals_are_events_once_and_move_the_cursor_in_one_transaction(world: 
     probe = Probe()
     with keeping(world, {"probe": probe}) as a:
         a.until(lambda: probe.desks, "the start")
-        desk = probe.desks[0]
-        first = desk.put(
+        context = probe.desks[0]
+        first = context.put(
             [IncomingEvent("probe.seen", key="1"), IncomingEvent("mine.seen", key="2")], cursor=[1, None]
         )
-        again = desk.put(
+        again = context.put(
             [IncomingEvent("probe.seen", key="2"), IncomingEvent("probe.seen", key="3")], cursor=None
         )
         assert [id_ is not None for id_ in [*first, *again]] == [True, True, False, True]
@@ -340,17 +342,17 @@ def test_arrivals_are_events_once_and_move_the_cursor_in_one_transaction(world: 
             raise RuntimeError("no")
 
         with pytest.raises(RuntimeError):
-            desk.put([IncomingEvent("probe.seen", key="4")], cursor=9, also=fail)
+            context.put([IncomingEvent("probe.seen", key="4")], cursor=9, also=fail)
         assert (len(world.types("probe.")), world.sources.store.get("probe", "one")["cursor"]) == (2, None)
 
 
-def test_a_keeper_that_closes_lets_another_begin_at_once(world: World) -> None:
+def test_a_supervisor_that_closes_lets_another_begin_at_once(world: World) -> None:
     save(world)
     with keeping(world, {"probe": Probe()}) as a:
         a.runs("probe/one")
     with keeping(world, {"probe": Probe()}) as b:
-        b.keeper.run_once()
-        assert b.keeper.running == ["probe/one"]
+        b.supervisor.run_once()
+        assert b.supervisor.running == ["probe/one"]
 
 
 def test_pauses_double_up_to_a_minute_and_are_spread() -> None:

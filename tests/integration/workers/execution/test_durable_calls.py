@@ -24,7 +24,7 @@ class Caller:
         self._world = world
         self._work = work
         services = Services(
-            world.events, world.executions, world.functions, world.secrets, world.state, world.widenings
+            world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
         )
         self.claim = claim
         self.host = EngineHost(claim, services, self._lend, threading.Event())

@@ -24,7 +24,7 @@ class Asking:
         world.function("child")
         world.function("asks")
         services = Services(
-            world.events, world.executions, world.functions, world.secrets, world.state, world.widenings
+            world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
         )
         self.claim = world.claim(world.start("asks"))
         self.ended = threading.Event()

@@ -405,9 +405,9 @@ def test_an_operator_is_told_why_there_is_nothing_to_decide(shop: World) -> None
     shop.finish(parent, "failed")
     with pytest.raises(Conflict, match="1 pending"):
         operator.skip(parent.id)
-    (undoing,) = undone(shop)
+    (compensation,) = undone(shop)
     with pytest.raises(Conflict, match=f"(?s)compensation itself.*{parent.id}"):
-        operator.retry(undoing["id"])
+        operator.retry(compensation["id"])
     with pytest.raises(NotFound):
         operator.retry("0198c1f0-0000-7000-8000-000000000000")
 
@@ -470,7 +470,7 @@ def test_what_cannot_be_started_stops_the_saga_with_the_reason(shop: World, spoi
     assert told in row["problem"]
 
 
-def test_no_guard_keeps_from_undoing(make_world: Any) -> None:
+def test_no_guard_keeps_from_compensation(make_world: Any) -> None:
     world = make_world(max_depth=1, root_budget=1)
     world.function("undo", "result", limits={"expires": 1})
     world.function("act", "", compensate="undo")
@@ -617,7 +617,7 @@ def test_saga_events_are_the_engine_s_own(world: World) -> None:
     assert "saga" in event_store.RESERVED
 
 
-def test_the_order_of_undoing_is_pure() -> None:
+def test_the_order_of_compensation_is_pure() -> None:
     from datetime import UTC, datetime, timedelta
 
     start = datetime(2026, 1, 1, tzinfo=UTC)

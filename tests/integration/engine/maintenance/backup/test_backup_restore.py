@@ -261,7 +261,7 @@ def test_a_backup_of_an_older_schema_is_upgraded_and_one_of_a_newer_refused(
 def test_a_backup_of_the_other_kind_of_database_is_refused(world: World, tmp_path: Path):
     save(world, tmp_path / "b")
     other = (
-        "postgresql+psycopg://nobody@127.0.0.1:1/x"
+        "postgresql+psycopg://absent@127.0.0.1:1/x"
         if world.dialect == "sqlite"
         else f"sqlite:///{tmp_path / 'x.db'}"
     )

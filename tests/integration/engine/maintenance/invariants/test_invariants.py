@@ -662,7 +662,7 @@ def _an_execution_that_was_not_charged(world, ids):
 
 
 @breaks("I13")
-def _a_crowded_lane(world, ids):
+def _a_crowded_concurrency_group(world, ids):
     world.function("slow")
     rows = [world.start("slow") for _ in range(2)]
     for row in rows:

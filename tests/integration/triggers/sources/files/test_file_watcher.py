@@ -1,4 +1,4 @@
-"""Watches of files, run by a real keeper over real folders: what is told of what happens there."""
+"""Watches of files, run by a real supervisor over real folders: what is told of what happens there."""
 
 import base64
 import errno

@@ -116,7 +116,7 @@ def test_what_cannot_become_an_event_says_why(config: dict[str, Any], message: M
 
 @pytest.mark.parametrize(
     "config",
-    [{"type": "headers."}, {"type": "1"}, {"key": "true"}, {"data": 'duration("1s")'}, {"subject": "nobody.x"},
+    [{"type": "headers."}, {"type": "1"}, {"key": "true"}, {"data": 'duration("1s")'}, {"subject": "missing.x"},
      {"type": ""}],
 )  # fmt: skip
 def test_wrong_expressions_are_refused_when_they_are_saved(config: dict[str, Any]) -> None:
