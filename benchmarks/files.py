@@ -137,7 +137,7 @@ def _drop(
     words = bare.communicate()[0].split()
     heard, bare_seconds = int(words[0]), float(words[1]) - start
     used = sum(process.cpu_times()[:2]) - cpu
-    (inbox / "last").write_text("what was told twice would have been by now")
+    (inbox / "last").write_text("a duplicate would have been seen by now")
     _wait_until(lambda: _count(database) > files)
     with database.read() as tx:
         told = tx.rows(

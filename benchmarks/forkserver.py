@@ -90,7 +90,7 @@ def main(control_fd: int) -> None:
                 _write(connection, namespace[name](**given))
             os._exit(0)
         os.close(fds[0])
-        # The result is there before the process is gone: whoever waits for it does not wait for this.
+        # The result is there before the process is gone: a reader of it does not wait for this.
         os.waitpid(pid, 0)
 
 

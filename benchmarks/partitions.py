@@ -23,7 +23,7 @@ ROWS = 200_000
 TIMES = 300
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 
-# One row in so many is open; all of those are of the newest week.
+# One row in this number is open; all of those are of the newest week.
 OPEN_EVERY = 200
 
 STATEMENTS = {

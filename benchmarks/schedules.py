@@ -29,7 +29,7 @@ from tests.services.installation import Missing, find
 STORED = 10_000
 AT_ONCE = 1_000
 IDLE_SECONDS = 5.0
-# Before the moment at which all are due: the ticker has gone to sleep by then.
+# Before the time at which all are due: the ticker has gone to sleep by then.
 AHEAD_SECONDS = 3.0
 
 
@@ -72,7 +72,7 @@ def measure(url: str, home: Path, server: psutil.Process | None) -> dict[str, An
 
 
 def fill(database: Database, prefix: str, count: int, due_at: datetime) -> datetime:
-    """Store daily schedules in one go, as ``add`` would: all are due at the second of ``moment``, which is returned."""
+    """Store daily schedules in one go, as ``add`` would: all are due at the returned time."""
     due = due_at.replace(microsecond=0)
     made = ScheduleConfig(cron=f"{due:%S} {due:%M} {due:%H} * * *")
     with database.write() as tx:
@@ -115,13 +115,13 @@ def measure_idle(database: Database, settings: Settings, server: psutil.Process 
 
 
 def measure_due_at_once(database: Database, settings: Settings) -> dict[str, Any]:
-    """How long after their moment the events of 1,000 schedules were committed, with 10,000 others stored."""
-    moment = fill(database, "now", AT_ONCE, database.clock.now() + timedelta(seconds=AHEAD_SECONDS))
+    """How long after their due time the events of 1,000 schedules were committed, with 10,000 others stored."""
+    due = fill(database, "now", AT_ONCE, database.clock.now() + timedelta(seconds=AHEAD_SECONDS))
     ticker = Ticker(database, settings)
     late: list[float] = []
     while len(late) < AT_ONCE:
         ticker.run_once()
-        ended = (database.clock.now() - moment).total_seconds()
+        ended = (database.clock.now() - due).total_seconds()
         with database.read() as tx:
             done = tx.scalar(sa.select(sa.func.count()).select_from(schema.schedule_tick))
         late += [ended] * (done - len(late))

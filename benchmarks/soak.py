@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def soak(seconds: float, broker: str, rate: float | None, out: Path | None) -> list[dict[str, Any]]:
-    """Run for so many seconds. Returns a sample for every ten."""
+    """Run for this number of seconds. Returns a sample for every ten."""
     with deployment(broker) as (engine, roles):
         engine.functions.save(SOURCE)
         engine.register_trigger("soak", on={"type": ["soak.tick"]}, function="noop")

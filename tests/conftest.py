@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.services.redis import Redis
 
 
-# Test modules import from it what their fixtures come from: its asserts are rewritten whoever is first.
+# Test modules import from it what their fixtures come from: its asserts are rewritten in any order of imports.
 pytest.register_assert_rewrite("tests.support.world")
 
 # An example may take long on a busy machine: that is no finding.
@@ -184,7 +184,7 @@ ORDER = (
     "integration",
 )
 
-# Of a first failure, so many lines are shown.
+# Lines that are shown of a first failure.
 LINES = 40
 
 # Fixtures of a session or module that are cheap, or shared by all processes: they keep no tests together.

@@ -1,4 +1,4 @@
-"""What is told about functions, triggers, events and executions, command by command."""
+"""Output about functions, triggers, events and executions, command by command."""
 
 import json
 import signal

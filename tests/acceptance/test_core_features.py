@@ -411,7 +411,9 @@ def test_secrets_reach_only_those_who_declare_them_and_are_redacted(functory: Fu
         f"    return secret('{secret}')\n"
     )
     functory.functions.save(source, secrets=[secret])
-    assert run(functory, name)["error"]["type"] == "NotFound", "a missing secret is told before anything runs"
+    assert run(functory, name)["error"]["type"] == "NotFound", (
+        "a missing secret is reported before anything runs"
+    )
     functory.secrets.set(secret, "hunter2-is-long")
     row = run(functory, name)
     assert row["result"] == "***"

@@ -7,7 +7,7 @@ How a page is read:
   carried on; the lines below it are the answer. ``…`` stands for any text, alone on a line for any lines;
 - the status must be 0, or not 0 when the answer shown begins with ``error:`` (or is a traceback);
 - ``<!-- needs: postgres rabbitmq -->`` on a page gives it those servers, in ``$POSTGRES_URL`` and so on;
-- ``<!-- soon -->`` right before a block: its answers may need a moment; commands are repeated until they fit;
+- ``<!-- soon -->`` right before a block: its answers may take some time; commands are repeated until they match;
 - ``<!-- run: command -->`` is what the reader does elsewhere (in a second terminal);
 - ``<!-- not run: reason -->`` right before a block leaves it out; these are counted below.
 """

@@ -1,4 +1,4 @@
-"""Thousands of files at once, and a watcher that is killed among them: each is told once."""
+"""Thousands of files at once, and a watcher that is killed meanwhile: each makes one event."""
 
 import os
 import signal
@@ -84,13 +84,13 @@ def test_a_watcher_that_is_killed_among_thousands_of_files_loses_none_and_double
         (folder / f"{number:05}").write_text(f"{number}")
         if number == FILES // 2:
             wait_for(lambda: told(world).total() > 0, "the first events", seconds=60)
-            # In mid burst: some are told, some are heard of, some are yet to come.
+            # In mid burst: some have events, some are noticed, some are yet to come.
             processes.kill(watcher)
             watcher = processes.start()
     wait_for(lambda: told(world).total() > FILES // 2, "the second watcher", seconds=60)
     processes.kill(watcher)
     processes.start()
     wait_for(lambda: told(world).total() >= FILES, "all of them", seconds=90)
-    (folder / "last").write_text("what was told twice would have been by now")
+    (folder / "last").write_text("a duplicate would have been seen by now")
     wait_for(lambda: told(world)["last"], "the last one", seconds=60)
     assert told(world) == Counter([f"{number:05}" for number in range(FILES)] + ["last"])

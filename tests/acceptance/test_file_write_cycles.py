@@ -17,7 +17,7 @@ pytest_plugins = ["tests.support.world"]
 
 @pytest.fixture
 def inbox(tmp_path: Path) -> Iterator[Path]:
-    """A folder that anybody may write to: functions run as nobody in particular where the tests run as root."""
+    """A folder that every user may write to: functions run as unprivileged users where the tests run as root."""
     before = os.umask(0)
     folder = tmp_path / "inbox"
     folder.mkdir()

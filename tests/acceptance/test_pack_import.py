@@ -117,7 +117,7 @@ def test_an_action_that_returns_false_fails_and_secrets_are_asked_for(shell: She
     assert "a status that is none" in failed.stderr
     assert "functory secret set WAREHOUSE_API_KEY" in " ".join(entries["actions/call_supplier.yaml"]["notes"])
     shell.run("secret", "set", "WAREHOUSE_API_KEY", stdin="sesame\n")
-    assert "calling Muster GmbH with a key of 6 letters" in shell.out("run", "warehouse_call_supplier")
+    assert "calling Muster GmbH with a key of 6 characters" in shell.out("run", "warehouse_call_supplier")
 
 
 def test_the_report_names_everything_and_why_it_stays_behind(shell: Shell, pack: Path):

@@ -1,4 +1,4 @@
-"""Schedulers as processes: several at once, killed at any moment, and each time of every schedule is one event."""
+"""Schedulers as processes: several at once, killed at any time, and each tick of every schedule is one event."""
 
 import random
 import time
@@ -30,7 +30,7 @@ def test_three_schedulers_that_are_killed_write_each_time_once(
         running = [start(roles) for _ in range(3)]
         database = Database(postgres_url)
         try:
-            # Four are killed, each after some ticks more, at a moment that nobody has chosen.
+            # Four are killed, each after some more ticks, at a random time.
             for killed in range(1, 5):
                 wait_for_ticks(database, killed * SCHEDULES)
                 time.sleep(rng.random() * 0.5)

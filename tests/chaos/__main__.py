@@ -50,7 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="all, nastiest, or a name; may be given several times",
     )
     parser.add_argument(
-        "--nastiest", type=int, default=0, metavar="SEEDS", help="and the nastiest faults with so many seeds"
+        "--nastiest",
+        type=int,
+        default=0,
+        metavar="SEEDS",
+        help="and the nastiest faults with this number of seeds",
     )
     parser.add_argument("--n", type=int, default=20, help="pieces of work given from outside (default 20)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
@@ -101,7 +105,7 @@ def _all(runs: list[tuple[Fault, str, int]], given: argparse.Namespace) -> int:
     same = [line for line in before if line["commit"] == tested and not tested.endswith("-dirty")]
     done = {(line["fault"], line["broker"], line["seed"]) for line in same}
     runs = [one for one in runs if (one[0].name, one[1], one[2]) not in done]
-    # Neighbours in the list harm the same thing: spread, so that they do not all wait at the same moment.
+    # Neighbours in the list harm the same thing: spread, so that they do not all wait at the same time.
     random.Random(given.seed).shuffle(runs) if given.jobs > 1 else None
     failed = 0
 

@@ -1,4 +1,4 @@
-"""A role that dies, stops or goes deaf at a chosen moment: what no signal from outside hits.
+"""A role that dies, stops or stops listening at a chosen point, which no signal from outside can hit.
 
     python -m tests.chaos.crash_hooks HOOK --p 0.3 --seed 7.2 --armed FILE -- router
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-# So ends a process that was told to die: no handler of anybody runs.
+# A process that is to die ends like this: no handler runs.
 STATUS = 70
 
 SAID = "the hook strikes: "
@@ -54,7 +54,7 @@ class Hook:
             with contextlib.suppress(FileNotFoundError):
                 self._armed.unlink()
             os.write(1, f"{SAID}stops {where}\n".encode())
-            # To this thread: one for the process is taken by any thread, and this one goes on for a moment.
+            # To this thread: one for the process is taken by any thread, and this one continues for a short time.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 

@@ -169,7 +169,7 @@ class Deployment:
         ]
         for place in self.places:
             if place.role == "server":
-                # Whoever sends there must find it again after a restart.
+                # Senders must find it again after a restart.
                 place.settings["port"] = free_port()
         self.exits: Counter[str] = Counter()
         self._lock = threading.RLock()
@@ -290,7 +290,7 @@ class Deployment:
                     if not place.due:
                         code = place.process.process.returncode
                         self.exits[f"{place.role} {code}"] += 1
-                        # Whoever has worked for a while starts with a short pause again.
+                        # A process that ran for a while starts with a short pause again.
                         place.pause = PAUSE_SECONDS if place.ready else min(LONGEST_PAUSE, place.pause * 2)
                         place.due = now + place.pause
                     elif now >= place.due:
@@ -315,7 +315,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 def kill_tree(process: Role) -> None:
     """SIGKILL a process and everything below it at once, as a control group that is killed."""
-    # Stopped first, so that nobody sees the others die and does something about it.
+    # Stopped first, so that no process sees the others die and reacts.
     send([process.pid], signal.SIGSTOP)
     family = [process.pid, *descendants(process)]
     send(family, signal.SIGSTOP)

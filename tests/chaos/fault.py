@@ -131,7 +131,7 @@ class Chaos:
         return self.lines(re.escape(SAID))
 
     def mark(self) -> None:
-        """Note this moment, of the database's clock, as that of the harm: recovery is counted from it."""
+        """Record the time of the fault, by the database's clock: recovery is counted from it."""
         self.marks.append(self.database.clock.now())
 
     def wait(self, fact: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:

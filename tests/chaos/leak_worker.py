@@ -1,4 +1,4 @@
-"""The worker that is killed: runs what it is told, on four threads, and says each beginning and end in a line.
+"""The worker that is killed: runs its jobs on four threads, and prints each start and end in a line.
 
     CHAOS_MARK=digits python -m tests.chaos.leak_worker TIER SEED
 

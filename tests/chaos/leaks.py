@@ -8,7 +8,7 @@ again. Every execution must come to an allowed end; and after each batch nothing
 mount, control group, descriptor, thread or file. Memory must be flat. Exits with 1 and a list when something was.
 
 The seed decides which executions run and after which of them what is killed; when exactly that happens is up
-to the machine. B and C are run as an ordinary user, whoever calls.
+to the machine. B and C are always run as an ordinary user.
 """
 
 from __future__ import annotations

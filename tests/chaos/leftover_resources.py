@@ -2,7 +2,7 @@
 
 Everything that a runner starts carries the mark: the folder of each zygote lies in a folder with the mark in its
 name, which stands in the arguments of the process and so in those of all its forks; programs that functions
-start have it in theirs. Nobody has to know a pid to find them.
+start have it in theirs. No pid is needed to find them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tests.chaos.deployment import ROOT, SETTINGS, Deployment, Servers
 from tests.chaos.fault import PATIENCE_SECONDS, Chaos, Fault, Impossible
 from tests.chaos.outcome_counts import Counts, count
 
-# What the end of a run waits for: nobody writes an event any more that nobody would route.
+# What the end of a run waits for: no process writes another event that would stay unrouted.
 LAST = ("router", "worker", "dev")
 
 # Alembic's context belongs to the process.
@@ -173,7 +173,7 @@ def _halted(chaos: Chaos) -> bool:
 
 
 def _no_dead_workers(chaos: Chaos) -> bool:
-    """A worker that was killed is told of some leases later, by an event that must be routed too."""
+    """A killed worker is reported some leases later, by an event that must be routed too."""
     with chaos.database.read() as tx:
         known = tx.scalar(sa.select(sa.func.count()).select_from(worker))
     alive = worker_registry.alive(chaos.database, chaos.settings.lease_seconds)

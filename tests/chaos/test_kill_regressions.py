@@ -1,4 +1,4 @@
-"""What random kills have found, each reduced to the one moment that matters."""
+"""Defects found by random kills, each reduced to the one point that matters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_pat
 
 
 def test_a_zygote_is_not_evicted_between_being_chosen_and_being_asked(tmp_path, monkeypatch):
-    """It used to be started anew for a place that nobody knew any more, and was never closed."""
+    """It used to be started again for a slot that was forgotten, and was never closed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     armed: list[int] = []
 

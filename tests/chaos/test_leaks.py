@@ -53,7 +53,7 @@ def test_what_is_left_is_found(tmp_path):
     before = leftover_resources.processes(MARK)
     left = subprocess.Popen(["sleep", f"600.{MARK}"])
     try:
-        # Its arguments are there a moment after it has been started.
+        # Its arguments are there shortly after it has been started.
         wait_for(lambda: leftover_resources.processes(MARK))
         found = leftover_resources.processes(MARK)
         assert (before, [each.pid for each in found]) == ([], [left.pid])
@@ -70,7 +70,7 @@ def test_what_is_left_is_found(tmp_path):
 
 
 def test_a_leak_fails_the_run(monkeypatch):
-    """What stands for a leak here is a process with the mark that nobody ends."""
+    """A process with the mark that is never ended plays the leak here."""
     monkeypatch.setattr(leaks, "_GONE_SECONDS", 0.2)
     chaos = leaks.Chaos("none", 1)
     left = subprocess.Popen(["sleep", f"600.{chaos._mark}"])

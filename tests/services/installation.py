@@ -1,6 +1,6 @@
 """Where the programs of the three servers are, and how they get onto a machine that lacks them.
 
-`find` looks only; `install` uses Debian's and Ubuntu's packages and needs root. Nobody installs anything in
+`find` looks only; `install` uses Debian's and Ubuntu's packages and needs root. Nothing is installed in
 the middle of a test run: `make test` does it before.
 """
 

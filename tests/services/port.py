@@ -4,7 +4,7 @@ import random
 import socket
 
 # Below 32768 the kernel hands out no port for outgoing connections (net.ipv4.ip_local_port_range), so
-# nobody can take the port of a server by accident while a test has it stopped. Above 20000 few services live.
+# no process can take the port of a server by accident while a test has it stopped. Above 20000 few services live.
 FIRST, LAST = 20_000, 31_999
 
 # A name in the abstract namespace (unix(7)) for each port that was handed out: other test runs on this machine see
@@ -13,7 +13,7 @@ _handed_out: dict[int, socket.socket] = {}
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody uses and that was not handed out before, by any process of tests."""
+    """Return a TCP port of 127.0.0.1 that is free and was not handed out before, by any process of tests."""
     for port in random.sample(range(FIRST, LAST + 1), k=200):
         if port in _handed_out:
             continue

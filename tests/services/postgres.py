@@ -99,9 +99,9 @@ class Postgres(Server):
             )
 
     def move_to_small_disk(self, url: str, size: int) -> None:
-        """Restart with a disk of ``size`` bytes and move the database at ``url``, with nobody connected, onto it.
+        """Restart with a disk of ``size`` bytes and move the database at ``url``, without connections, onto it.
 
-        The disk is in memory and ends with the server: nobody else sees it. Raises RuntimeError where a user may
+        The disk is in memory and ends with the server: no other process sees it. Raises RuntimeError where a user may
         not make namespaces.
         """
         self._disk = size

@@ -18,7 +18,7 @@ PROCESSES = 32
 
 
 class Redis(Server):
-    """Redis on 127.0.0.1 only, keeping nothing on disk: whoever restarts or kills it has an empty one."""
+    """Redis on 127.0.0.1 only, keeping nothing on disk: after a restart or kill it is empty."""
 
     title = "Redis"
     account = "redis"

@@ -24,7 +24,7 @@ import psutil
 
 from tests.services.port import free_port
 
-# A line on its input sends the guard home; the end of its input means that whoever held it is dead.
+# A line on its input sends the guard home; the end of its input means that its holder is dead.
 GUARD = 'read -r _ && exit 0; exec <&-; kill -s KILL -- "-$1"; rm -rf -- "$2"'
 
 # Where the folders of servers are: in memory where there is room, for a busy disk makes every test wait.
@@ -175,7 +175,7 @@ class Server(ABC):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop every process of the server with SIGSTOP meanwhile: connections stay, and nobody answers."""
+        """Stop every process of the server with SIGSTOP meanwhile: connections stay, without answers."""
         self._refuse_if_shared()
         stopped: list[psutil.Process] = []
         try:
@@ -334,7 +334,7 @@ def _roomy_memory() -> Path | None:
 
 
 def _ordinary_user(account: str) -> pwd.struct_passwd | None:
-    """Whom a server runs as: nobody else when we are not root; else `account`, or `nobody` where it lacks."""
+    """The user of a server: our own when we are not root; else `account`, or the unprivileged user where it lacks."""
     if os.geteuid() != 0:
         return None
     for name in (account, "missing"):

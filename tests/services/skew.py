@@ -39,7 +39,7 @@ class Skew:
         return {"LD_PRELOAD": str(self._library), "CLOCK_SKEW_FILE": str(self._file)}
 
     def set(self, seconds: int) -> None:
-        """Be off by so many seconds from now on."""
+        """Be off by this number of seconds from now on."""
         new = self._file.with_suffix(".new")
         new.write_text(str(seconds))
         new.replace(self._file)

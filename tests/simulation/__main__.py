@@ -28,7 +28,7 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4194304",
     "MALLOC_TOP_PAD_": "16777216",
 }
-# Failures that are told in full.
+# Failures that are printed in full.
 TOLD = 3
 
 

@@ -270,7 +270,7 @@ class Simulation:
         return False
 
     def _check_order(self, granted: list[dict[str, Any]]) -> None:
-        """With one at a time nobody is let in while an event before its own is not routed, or while somebody waits who
+        """With one at a time no execution starts while an event before its own is not routed, or while one waits that
         stands before it: by priority and time, then by event."""
         limits = self.flow.get("concurrency")
         limit = limits[0] if isinstance(limits, list) else limits
@@ -316,7 +316,7 @@ class Simulation:
         self.running.clear()
 
     def check_limits(self) -> None:
-        """So many run, or may be claimed, as the limits say."""
+        """No more run, or may be claimed, than the limits allow."""
         active = [
             row
             for row in self.executions()
@@ -330,10 +330,10 @@ class Simulation:
                 ]
                 keys = {row["k"] for row in mine} if limit.get("key") == "data.k" else {None}
                 for key in keys:
-                    lane = [row for row in mine if key in (None, row["k"])]
-                    # Others of a shared lane may have a wider limit of their own.
+                    group = [row for row in mine if key in (None, row["k"])]
+                    # Others of a shared concurrency group may have a wider limit of their own.
                     widest = max(_limit(f) for f in self.flows) if limit.get("scope") else limit["limit"]
-                    assert len(lane) <= max(widest, limit["limit"])
+                    assert len(group) <= max(widest, limit["limit"])
         policy = self.flow.get("overlap", {}).get("policy") or self.flow.get("singleton", {}).get("mode")
         if policy not in (None, "terminate_other"):
             for key in "ab":

@@ -29,7 +29,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(900)
 def test_every_seed_keeps_the_promise():
-    # Other seeds with each commit, and the same ones for whoever has the same commit.
+    # Other seeds with each commit, and the same ones on the same commit.
     first = int(commit()[:7], 16) if commit() != "unknown" else 1
     print(f"seeds from {first}")
     done = simulate("--seeds", str(SEEDS), "--seconds", str(SECONDS), "--first", str(first), "--jobs", "2")

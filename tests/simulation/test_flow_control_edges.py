@@ -12,7 +12,7 @@ pytest_plugins = ["tests.support.world"]
 
 # To the very edge of each control, and one step further. A letter writes an event with that key and routes it, with a
 # "?" before it it is only written; +N writes one with that priority; "r" routes what is not, "t" is a turn, "c" a
-# claim, "f" ends what runs well, "x" badly, and a number lets so many seconds pass.
+# claim, "f" ends what runs well, "x" badly, and a number lets these seconds pass.
 EDGES: dict[str, str] = {
     "throttle": "a a b 10 t c a 9 t c 1 t c a",
     "throttle with a burst": "a a a a 10 a 30 a a a a",

@@ -320,7 +320,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                 return
             if one.paused:
                 self.model.world.triggers.resume(f"t{number}")
-                # Whoever resumes a trigger closes its breaker.
+                # Resuming a trigger closes its breaker.
                 one.trips, one.open_until = 0, -1.0
             else:
                 self.model.world.triggers.pause(f"t{number}")

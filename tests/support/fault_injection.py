@@ -1,6 +1,6 @@
 """Faults of persistence: a database whose connections fail before a statement, after it, before a commit, and after it.
 
-The last is the hard one: the commit is done and reported as failed, so that whoever asked cannot know. The faults are
+The last is the hard one: the commit is done and reported as failed, so that the caller cannot know. The faults are
 made where the driver is called, hence the engine's own code runs unchanged, and sees the driver's own errors::
 
     with Faults(database, seed=7, rates=Rates(committed=0.05)) as faults:
@@ -25,7 +25,7 @@ from sqlalchemy import event as hooks
 
 from functory.engine.database.connection import Database
 
-# Of what was injected, so much is told.
+# The part of the injected faults that is shown.
 TOLD = 40
 
 

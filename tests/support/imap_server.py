@@ -19,10 +19,10 @@ USER, PASSWORD = "ada", 'pass "word\\'
 
 
 class Imap:
-    """The server: `letters` by UID, `epoch` is UIDVALIDITY; `drop` ends every connection at its next command."""
+    """The server: `emails` by UID, `epoch` is UIDVALIDITY; `drop` ends every connection at its next command."""
 
     def __init__(self, folder: Path) -> None:
-        self.letters: dict[int, bytes] = {}
+        self.emails: dict[int, bytes] = {}
         self.epoch = 1
         self.logins = 0
         self.fetched: list[int] = []
@@ -37,8 +37,8 @@ class Imap:
         return self.deliver_raw(raw.encode())
 
     def deliver_raw(self, raw: bytes) -> int:
-        uid = max(self.letters, default=0) + 1
-        self.letters[uid] = raw
+        uid = max(self.emails, default=0) + 1
+        self.emails[uid] = raw
         return uid
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,22 +67,22 @@ class Imap:
                 elif verb in ("SELECT", "EXAMINE"):
                     if rest == '"INBOX"':
                         lines = [
-                            f"* {len(self.letters)} EXISTS".encode(),
+                            f"* {len(self.emails)} EXISTS".encode(),
                             f"* OK [UIDVALIDITY {self.epoch}]".encode(),
                         ]
                         answer = "OK [READ-ONLY] selected"
                     else:
                         answer = "NO no such mailbox"
                 elif found := re.fullmatch(r"UID SEARCH UID (\d+):\*", command):
-                    last = max(self.letters, default=0)
+                    last = max(self.emails, default=0)
                     low, high = sorted((int(found[1]), last))
-                    uids = [str(uid) for uid in sorted(self.letters) if low <= uid <= high]
+                    uids = [str(uid) for uid in sorted(self.emails) if low <= uid <= high]
                     lines = [" ".join(["* SEARCH", *uids]).encode()]
                 elif found := re.fullmatch(r"UID FETCH (\d+) \(BODY\.PEEK\[\]<0\.(\d+)>\)", command):
                     uid = int(found[1])
-                    if uid in self.letters:
+                    if uid in self.emails:
                         self.fetched.append(uid)
-                        raw = self.letters[uid][: int(found[2])]
+                        raw = self.emails[uid][: int(found[2])]
                         lines = [f"* 1 FETCH (UID {uid} BODY[]<0> {{{len(raw)}}}\r\n".encode() + raw + b")"]
                 else:
                     answer = "BAD unknown"

@@ -16,5 +16,5 @@ def thorough() -> bool:
 
 
 def amount(quick: Amount, long: Amount) -> Amount:
-    """So many examples, seeds or seconds: ``quick`` of them, or ``long`` where this run takes its time."""
+    """The number of examples, seeds or seconds: ``quick`` of them, or ``long`` where this run takes its time."""
     return long if thorough() else quick

@@ -1,4 +1,4 @@
-"""A folder that is watched by a real supervisor, and what was told of it."""
+"""A folder that is watched by a real supervisor, and the events of it."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -58,13 +58,13 @@ class Watched:
         )
 
     def tells(self, *expected: tuple[str, str]) -> list[dict[str, Any]]:
-        """Wait until these have been told, in any order, and nothing else; their rows."""
+        """Wait for these events, in any order, and no others; return their rows."""
         wait_for(lambda: len(self.told()) >= len(expected), f"{expected}")
         assert sorted(self.told()) == sorted(expected)
         return self.events()
 
     def settled(self, name: str = "marker") -> None:
-        """Wait until a marker file that is written now has been told of: all before it has been, too."""
+        """Wait until a marker file that is written now has its event: all earlier files have, too."""
         (self.folder / name).write_text(name)
         wait_for(lambda: ("created", name) in self.told(), "the marker")
 

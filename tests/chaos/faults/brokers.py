@@ -33,7 +33,7 @@ def rabbit_of(chaos: Chaos) -> RabbitMQ:
 
 
 def strike(chaos: Chaos) -> None:
-    """A moment in the middle of the work, of which recovery is counted."""
+    """A time in the middle of the work, from which recovery is counted."""
     chaos.pause(0, 2)
     chaos.mark()
 

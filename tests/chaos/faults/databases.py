@@ -129,7 +129,7 @@ def told(chaos: Chaos, counts: Counts) -> list[str]:
 
 @fault("disk-full-db", harms=OWN, prepare=small_disk, expect=told)
 def disk_full(chaos: Chaos) -> None:
-    """The database's disk is full for a while: whoever writes hears it, and goes on when there is room."""
+    """The database's disk is full for a while: writers get an error, and continue when there is space."""
     chaos.pause(0, 2)
     chaos.mark()
     with chaos.postgres.full_disk():

@@ -1,4 +1,4 @@
-"""Faults of the embedded engine: one process and one SQLite file, killed at any moment and opened again.
+"""Faults of the embedded engine: one process and one SQLite file, killed at any time and opened again.
 
 Others write into the same file meanwhile: the harness, and commands as a person types them.
 """
@@ -38,7 +38,7 @@ def submit(chaos: Chaos, number: int) -> None:
     command = [str(SCRIPTS / "functory"), "function", "run", "work", "--input", f"order={number}"]
     process = chaos.roles.spawn([*command, "--no-wait", "--quiet"], name=f"submit-{number}")
     if process.wait(120) == 0:
-        # Beside a warning that nobody is there to run it.
+        # Beside a warning that no worker is there to run it.
         chaos.given.executions += [line for line in process.lines if ID.fullmatch(line)]
     else:
         chaos.notes.setdefault("complaints", []).append(process.output)
@@ -51,7 +51,7 @@ def undamaged(chaos: Chaos, counts: Counts) -> list[str]:
 
 @fault("sqlite-embedded", brokers=("none",), embedded=True, layout=DEV, expect=undamaged)
 def killed(chaos: Chaos) -> None:
-    """Kill the one process with all below it, ten times and more; work comes in between, and while nobody is there."""
+    """Kill the one process with all below it, ten times and more; work comes in between, and while no process runs."""
     complaints = chaos.notes["complaints"] = []
     for number in range(KILLS):
         (dev,) = chaos.wait(lambda: chaos.deployment.of("dev"), "the next process")

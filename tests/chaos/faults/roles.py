@@ -1,4 +1,4 @@
-"""Faults of the other roles: killed at random, and dying at the worst moment of their transactions again and again."""
+"""Faults of the other roles: killed at random, and dying at the worst point of their transactions again and again."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def kill_at_random(chaos: Chaos, role: str, times: int = 4) -> None:
 
 @fault("router-kill")
 def kill_router(chaos: Chaos) -> None:
-    """Any router at any moment."""
+    """Any router at any time."""
     kill_at_random(chaos, "router")
 
 
 @fault("scheduler-kill")
 def kill_scheduler(chaos: Chaos) -> None:
-    """Any scheduler at any moment: its ticks, its messages, its reaping."""
+    """Any scheduler at any time: its ticks, its messages, its reaping."""
     kill_at_random(chaos, "scheduler")
 
 
@@ -178,7 +178,7 @@ def taken_once(chaos: Chaos, counts: Counts) -> list[str]:
 
 @fault("server-kill", workload=SENT, layout={**LAYOUT, "server": 2}, expect=taken_once)
 def kill_server(chaos: Chaos) -> None:
-    """Any HTTP server at any moment, while events are sent there."""
+    """Any HTTP server at any time, while events are sent there."""
     kill_at_random(chaos, "server")
 
 
@@ -213,7 +213,7 @@ def drop(chaos: Chaos, number: int) -> None:
 
 
 def told_once(chaos: Chaos, counts: Counts) -> list[str]:
-    """Every file is told of, once, whoever watched when it came."""
+    """Every file makes one event, whichever watcher ran."""
     with chaos.database.read() as tx:
         names = sorted(
             Path(row["data"]["path"]).name
@@ -222,7 +222,7 @@ def told_once(chaos: Chaos, counts: Counts) -> list[str]:
     wanted = sorted(f"{number}.txt" for number in range(chaos.n))
     if names != wanted:
         missing, more = set(wanted) - set(names), [name for name in set(names) if names.count(name) > 1]
-        return [f"of {chaos.n} files {sorted(missing)} were not told of, {more} more than once"]
+        return [f"of {chaos.n} files {sorted(missing)} made no event, {more} more than one"]
     return []
 
 
@@ -233,7 +233,7 @@ def told_once(chaos: Chaos, counts: Counts) -> list[str]:
     expect=told_once,
 )
 def kill_watcher(chaos: Chaos) -> None:
-    """Any watcher at any moment, while files come in. The next one looks for what came meanwhile."""
+    """Any watcher at any time, while files come in. The next one finds the files of the meantime."""
     kill_at_random(chaos, "watcher", 3)
     chaos.wait(chaos.given.complete.is_set, "the last file")
 

@@ -65,7 +65,7 @@ def notify(event: dict) -> None:
         urllib.request.urlopen(request, timeout=30)
 """
 
-# Round the world outside: so many requests of each turn, and so many turns a minute.
+# Loops through the outside: requests of each turn, and turns a minute.
 POSTS, RATE = 5, 2
 
 BUDGET = 30
@@ -232,7 +232,7 @@ def slow(chaos: Chaos, _counts: Counts) -> list[str]:
         span = sa.func.max(firing.c.time), sa.func.min(firing.c.time)
         decided = sa.select(*span).join(trigger, trigger.c.id == firing.c.trigger_id)
         last, first = tx.connection.execute(decided.where(trigger.c.name == "notify")).one()
-    # A minute has so many turns, and a slow machine may take longer than a part of one to decide about all.
+    # A minute has this number of turns, and a slow machine may take longer than a part of one to decide about all.
     most = RATE + int((last - first).total_seconds() * RATE / 60)
     if ran["grow"] != 1 or not RATE <= ran["notify"] <= most:
         complaints.append(

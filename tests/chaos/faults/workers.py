@@ -92,7 +92,7 @@ def kill_group(chaos: Chaos) -> None:
 
 @fault("worker-kill9-main", expect=interrupted)
 def kill_main(chaos: Chaos) -> None:
-    """The main process alone, as the kernel does when memory is short: nobody else is told."""
+    """The main process alone, as the kernel does when memory is short: no other process is notified."""
     chaos.pause(0, 2)
     strike(chaos, Role.kill)
 
@@ -244,7 +244,7 @@ def stop_and_resume_blind(chaos: Chaos) -> None:
 
 
 def no_second_claim(chaos: Chaos, counts: Counts) -> list[str]:
-    """Whoever else wants the same rows waits for the commit, and then finds them taken."""
+    """Another process that wants the same rows waits for the commit, and then finds them taken."""
     return [] if chaos.strikes else ["the hook did not strike"]
 
 

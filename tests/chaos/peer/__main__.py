@@ -141,7 +141,7 @@ def run(scenario: Scenario, broker: str) -> dict[str, Any]:
             time.sleep(min(0.5, SECONDS / 4))
             scenario.act(side, server)
             took = side.wait(PATIENCE)
-            # Whoever runs a task again is still at it.
+            # A task that runs again is still running.
             time.sleep(SECONDS * 2)
             begun, ended = side.begun(), side.ended()
     return {

@@ -61,7 +61,7 @@ class Side(ABC):
 
     @abstractmethod
     def worker_processes(self) -> tuple[psutil.Process, list[psutil.Process]]:
-        """The worker's main process, and those that carry out tasks at this moment."""
+        """The worker's main process, and those that run tasks now."""
 
     @abstractmethod
     def new_worker(self) -> None:
@@ -91,7 +91,7 @@ class Side(ABC):
         return time.monotonic() - began
 
     def wait_for_begun(self, count: int) -> None:
-        """Until so many tasks have begun. Raises :class:`RuntimeError` when that takes too long."""
+        """Wait until this number of tasks has begun. Raises :class:`RuntimeError` when that takes too long."""
         _until(lambda: len(self.begun()) >= count, f"{count} tasks to begin")
 
     def _lines(self, word: str) -> Counter[str]:

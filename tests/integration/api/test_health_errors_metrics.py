@@ -72,7 +72,7 @@ def test_an_absent_broker_is_told_without_its_password(tmp_path: Path) -> None:
     with Functory(settings) as client_only:
         migrations.upgrade(client_only.database)
         answer = TestClient(create_app(client_only)).get("/readyz")
-    # What is delivered is taken in all the same: nobody may be sent away for it.
+    # Deliveries are still accepted: no sender may be refused for it.
     assert (answer.status_code, answer.json()["ready"], answer.json()["degraded"]) == (200, True, ["broker"])
     assert answer.json()["checks"]["broker"]["ok"] is False
     assert "s3cret" not in answer.text

@@ -154,7 +154,7 @@ def dispatcher(world: World) -> Process:
 
 
 def reaper(world: World) -> Process:
-    """Ends what nobody owns."""
+    """Ends executions without an owner."""
     found = Reaper(world.database, world.settings, trust_at_once=world.rng.random() < 0.2)
 
     def work() -> bool:

@@ -269,7 +269,7 @@ def _budgets(view: _View) -> Found:
 
 
 def _lanes(view: _View) -> Found:
-    """Of a lane for one there runs one."""
+    """Of a concurrency group of one, one execution runs."""
     found: Found = []
     narrow = {name for name, rule in view.world.deck.rules.items() if "concurrency" in rule.flow}
     if not narrow:
@@ -281,11 +281,13 @@ def _lanes(view: _View) -> Found:
             continue
         (running.add if new == "running" else running.discard)(id_)
         if len(running) > 1:
-            found.append(("lane", f"{sorted(running)} run at a time in a lane for one"))
+            found.append(
+                ("concurrency group", f"{sorted(running)} run at a time in a concurrency group of one")
+            )
             break
     left = view.rows("SELECT execution_id FROM slot")
     if left:
-        found.append(("lane", f"places were not given back: {left}"))
+        found.append(("concurrency group", f"places were not given back: {left}"))
     return found
 
 
@@ -354,7 +356,7 @@ def _steps(view: _View) -> Found:
 
 
 def _outages(view: _View) -> Found:
-    """A database that was away, and nothing else, has cost nobody an attempt."""
+    """An outage of the database alone costs no attempt."""
     record, plan = view.world.record, view.world.plan
     if not record.outages or record.crashes or record.pauses or plan.error:
         return []

@@ -1,7 +1,7 @@
 """The database of a deck: functions and triggers are saved once, and put back before each seed.
 
 Beside the engine's tables it has a journal that SQLite itself keeps, by triggers on the tables: each change of a state,
-with the number of its transaction. What was rolled back is not in it, and nobody can change a row past it.
+with the number of its transaction. What was rolled back is not in it, and no row can be changed without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One seed, or many of them; and what is told of one that fails."""
+"""One seed, or many of them; and the report of one that fails."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Simulation:
         except Violation as broken:
             outcome.violations.append((broken.code, str(broken)))
         except Exception as error:
-            # A role that raises ends its round in production, and is told of; here it is a failure.
+            # A role that raises ends its round in production, with a log line; here it is a failure.
             outcome.violations.append(("exception", "".join(traceback.format_exception(error))))
         else:
             outcome.violations += checks.check(world)

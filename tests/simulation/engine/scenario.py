@@ -215,7 +215,7 @@ def _poison() -> Deck:
 
 def _concurrency_group() -> Deck:
     return Deck(
-        "lane",
+        "concurrency group",
         {
             "alone": Behaviour(
                 seconds=(0.0, 0.3, 2.0, 6.0),

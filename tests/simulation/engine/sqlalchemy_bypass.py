@@ -1,4 +1,4 @@
-"""The engine's statements, carried out by the driver alone: the same SQL and the same values, a third of the time.
+"""The engine's statements, run by the driver alone: the same SQL and the same values, a third of the time.
 
 SQLAlchemy compiles a statement once; for each execution it then makes a context, a cursor and a result of its own,
 which costs several times what SQLite needs in memory. A simulation carries out millions of them. So a statement that
@@ -280,7 +280,7 @@ class Transaction:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        # What was only read, and what nobody has committed by now, ends here.
+        # What was only read, and what is not committed by now, ends here.
         if self._driver.in_transaction:
             self._driver.rollback()
 

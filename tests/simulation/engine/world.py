@@ -1,7 +1,7 @@
 """One scheduler for all processes of a simulation, and the database that they share.
 
 An actor is a generator; it yields how many virtual seconds it sleeps, and by which topic it may be woken. Between two
-yields nobody else comes in. Time is a number that jumps to the next actor; every order of events comes from the seed.
+yields no other actor runs. Time is a number that jumps to the next actor; every order of events comes from the seed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Steps = Generator[Wait, None, None]
 
 
 class Crash(BaseException):
-    """The process ends here; nobody catches it but the scheduler."""
+    """The process ends here; only the scheduler catches it."""
 
 
 class Violation(AssertionError):

@@ -31,7 +31,7 @@ print(json.dumps({{"digest": crc + {wrong}, "events_per_second": 1.0}}))
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """A run that takes a moment."""
+    """A run that takes some time."""
     monkeypatch.setattr(router, "EVENTS", 60)
     monkeypatch.setattr(router, "PASSES", 1)
 

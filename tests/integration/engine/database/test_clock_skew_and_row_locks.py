@@ -28,7 +28,7 @@ pytest_plugins = ["tests.support.world"]
 
 def test_the_servers_clock_is_read_off_the_moment_of_the_answer() -> None:
     server = datetime(2030, 1, 1, tzinfo=UTC)
-    # The answer belongs to a moment ten seconds ago: a slow connection must not shift the clock.
+    # The answer belongs to a time ten seconds ago: a slow connection must not shift the clock.
     clock = ServerClock(lambda: (time.monotonic() - 10, server))
     assert 10 <= (clock.now() - server).total_seconds() < 11
 
@@ -112,7 +112,7 @@ def test_a_server_that_stood_still_while_it_was_asked_the_time_is_asked_again(po
 def test_what_the_dispatcher_has_sent_is_claimed_by_a_worker_whose_clock_is_behind(world: World) -> None:
     world.function()
     row = world.start(delay=5)
-    assert world.worker.claim([row["id"]]) == [], "not due, and nobody has sent it"
+    assert world.worker.claim([row["id"]]) == [], "not due, and not sent"
     with world.database.write() as tx:
         tx.execute(
             sa.update(schema.execution).where(schema.execution.c.id == row["id"]).values(dispatched_at=tx.now)

@@ -126,7 +126,7 @@ class Story:
         except BaseException as error:
             self.problems.append(error)
 
-    # The operations; ``n`` is a number that nobody else has.
+    # The operations; ``n`` is a unique number.
 
     def emit_keyed(self, n: int) -> None:
         self.sure(lambda: self.engine.events.emit("order", {"n": n}, dedup_key=f"order {n}"))

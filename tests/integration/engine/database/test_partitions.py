@@ -42,7 +42,7 @@ def test_a_week_begins_on_monday(at: datetime, begins: datetime):
 
 
 def lines_of(world: World, at: datetime, count: int = 1) -> list[str]:
-    """Executions made at this moment, each with a log line; their ids."""
+    """Executions made at this time, each with a log line; their ids."""
     ids = []
     for number in range(count):
         row = world.start()

@@ -1,4 +1,4 @@
-"""CloudEvents from outside in the database: once each, whoever brings them; seen by triggers as they were sent."""
+"""CloudEvents from outside in the database: once each, from any sender; triggers see them as they were sent."""
 
 from __future__ import annotations
 

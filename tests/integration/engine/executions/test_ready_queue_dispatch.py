@@ -52,7 +52,7 @@ def test_a_long_queue_of_one_function_does_not_stand_before_another(ready: World
     broker = Broker(ready)
     assert broker.dispatch(limit=8) == [big[0], small[0], tiny, big[1], small[1], big[2], small[2]]
     assert broker.throttle.seconds_until_next_round(ready.clock.now()) == dispatch.REFILL_SECONDS, (
-        "one place was nobody's share"
+        "one place belonged to no share"
     )
     # By now three of each are in flight, and one of tiny.
     assert of(ready, broker.dispatch(limit=4)) == ["big"] * 4

@@ -83,7 +83,7 @@ def test_the_last_event_runs_after_the_period_of_silence(world: World, flow: Any
     assert ran(world) == [3]
     assert firings(world) == {1: PASSED, 2: PASSED, 3: FIRED}
     details = {row["detail"] for row in world.rows(schema.firing, schema.firing.c.decision == "suppressed")}
-    assert details == {f"the event {ids[2]} came after it"}, "who won is told"
+    assert details == {f"the event {ids[2]} came after it"}, "the winner is named"
     assert not world.rows(schema.buffered_match) and not world.rows(schema.match_buffer)
 
 

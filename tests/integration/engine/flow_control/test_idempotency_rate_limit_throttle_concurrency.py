@@ -351,7 +351,7 @@ def test_what_is_not_started_in_time_expires_and_leaves_the_line(world: World) -
     world.advance(600)
     world.finish(first)
     turn(world)
-    assert claim(world) == [], "too late, although nobody has said so yet"
+    assert claim(world) == [], "too late, although it is not marked expired yet"
     assert lease_recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 1
     assert states(world) == {1: "succeeded", 2: "expired"}
     assert world.rows(schema.slot) == []

@@ -1,4 +1,4 @@
-"""Functions and their versions on both databases: what makes a version, what is refused, what is told."""
+"""Functions and their versions on both databases: what makes a version, what is refused, what is reported."""
 
 import threading
 from typing import Any

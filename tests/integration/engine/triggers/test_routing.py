@@ -329,7 +329,7 @@ def test_whoever_locks_a_budget_sees_what_the_one_before_spent(make_world):
     assert seen == [(0, 20), (5, 20), (7, 20)]
 
 
-def test_a_tripped_guard_is_told_and_the_telling_starts_nothing(world):
+def test_a_guard_that_refuses_is_reported_and_the_report_starts_nothing(world):
     world.function("work")
     world.function("alarm")
     world.trigger("self", "work", {"type": ["execution.succeeded"], "subject": ["work"]})

@@ -47,13 +47,13 @@ def write(world: World, told: list[tuple[float, str, str]], key: str = "k") -> N
         event_store.append(tx, rows)
 
 
-def tell(world: World, *moments: str, key: str = "k") -> None:
+def tell(world: World, *times: str, key: str = "k") -> None:
     """Write events: ``a1`` is one of type a at second 1 of its own time."""
-    write(world, [(float(moment[1:]), moment[0], moment) for moment in moments], key)
+    write(world, [(float(time_[1:]), time_[0], time_) for time_ in times], key)
 
 
 def go(world: World, second: float) -> None:
-    """Go on to that second, route, and take turns; past every moment in between at which something is due."""
+    """Go on to that second, route, and take turns; past every due time in between."""
     assert isinstance(world.clock, ManualClock)
     world.route()
     for _ in range(1000):
@@ -150,7 +150,12 @@ CASES: dict[str, tuple[dict[str, Any], str, list[str], dict[str, str]]] = {
         ["a1"],
         {"a6": "awaited", "b13": "awaited"},
     ),
-    "what nobody waited for": ({"absence": {"of": B, "after": A}}, "b1 a2", ["a2"], {"b1": "unmatched"}),
+    "an event without a waiting one": (
+        {"absence": {"of": B, "after": A}},
+        "b1 a2",
+        ["a2"],
+        {"b1": "unmatched"},
+    ),
     "an absence of the same answers itself": (
         {"absence": {"of": A, "after": {**A, "name": "beat"}}},
         "a1 a5 a9",
@@ -164,7 +169,7 @@ def cases(world: World, allowance: float) -> list[tuple[float, str, str]]:
     """A trigger of its own for each case, of its own event types. Returns all events: time, type, name."""
     world.function(parameters="events")
     told: list[tuple[float, str, str]] = []
-    for number, (rule, moments, _, _) in enumerate(CASES.values()):
+    for number, (rule, times, _, _) in enumerate(CASES.values()):
 
         def named(part: Any, number: int = number) -> Any:
             if isinstance(part, list):
@@ -178,7 +183,7 @@ def cases(world: World, allowance: float) -> list[tuple[float, str, str]]:
 
         given = {**named(rule), "within": "10s", "allowance": allowance}
         world.triggers.save(f"t{number}", definition.define(function="work", composite=given))
-        told += [(float(moment[1:]), f"{moment[0]}{number}", moment) for moment in moments.split()]
+        told += [(float(one[1:]), f"{one[0]}{number}", one) for one in times.split()]
     return told
 
 

@@ -70,14 +70,14 @@ def test_it_has_under_fifty_lines_and_stands_in_the_how_to() -> None:
     assert (FOLDER / "pyproject.toml").read_text() in page
 
 
-def test_letters_become_events_once_and_the_cursor_remembers(
+def test_emails_become_events_once_and_the_cursor_remembers(
     world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     imap.deliver("first", "Grüße")
     imap.deliver("second")
     save(world, imap)
     with keeping(world, installed) as kept:
-        kept.until(lambda: subjects(world) == ["first", "second"], "the first letters")
+        kept.until(lambda: subjects(world) == ["first", "second"], "the first emails")
         imap.deliver("third")
         kept.until(lambda: len(subjects(world)) == 3, "the third letter")
     with keeping(world, installed) as kept:
@@ -120,7 +120,7 @@ def test_a_mailbox_that_is_numbered_anew_is_read_anew(
     save(world, imap)
     with keeping(world, installed) as kept:
         kept.until(lambda: subjects(world) == ["old"], "the letter")
-        imap.letters, imap.epoch = {}, 2
+        imap.emails, imap.epoch = {}, 2
         imap.deliver("new")
         kept.until(lambda: subjects(world) == ["old", "new"], "the letter of the new numbering")
 
@@ -148,7 +148,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
     assert imap.logins == 0
 
 
-def test_letters_that_hold_anything_stop_nothing(
+def test_emails_that_hold_anything_stop_nothing(
     world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     for raw in (
@@ -188,11 +188,11 @@ def test_installed_as_a_package_and_killed_in_the_middle_it_loses_and_doubles_no
         client.secrets.set("MAIL", PASSWORD)
         client.sources.store.save("imap", "ada", configuration(imap))
         watcher = roles.start("watcher")
-        wait_for(lambda: len(imap.fetched) > 20, "some letters")
+        wait_for(lambda: len(imap.fetched) > 20, "some emails")
         watcher.kill()
         roles.start("watcher")
         since = client.sources.store.get("imap", "ada")["created_at"]
-        wait_for(lambda: client.events.count(since, ["mail.received"]) == 400, "all letters", seconds=60)
+        wait_for(lambda: client.events.count(since, ["mail.received"]) == 400, "all emails", seconds=60)
         found = [
             row["data"]["subject"] for row in client.events.scan(since) if row["type"] == "mail.received"
         ]

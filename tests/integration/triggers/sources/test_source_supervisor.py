@@ -1,4 +1,4 @@
-"""The supervisor: each source in one process at a time, whoever is paused, changed, killed or cannot be loaded."""
+"""The supervisor: each source in one process at a time: paused, changed, killed, or impossible to load."""
 
 import random
 import threading

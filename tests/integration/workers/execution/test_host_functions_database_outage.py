@@ -1,4 +1,4 @@
-"""What a running function asks of the engine while its database is away: it waits, and is told of no outage."""
+"""What a running function asks of the engine while its database is away: it waits, and sees no outage."""
 
 import threading
 from collections.abc import Iterator

@@ -241,11 +241,11 @@ def test_an_absence_tells_what_it_has_heard_last() -> None:
         buckets=Page([bucket(matches=0, parts={}, first_time=None, memory={"id": "v7"}, due_at=None)], 1),
     )
     assert "last event v7, absence reported" in told(silence)
-    unheard = made(
+    silent = made(
         composite={"absence": {"of": of}, "within": "1h"},
         buckets=Page([bucket(matches=0, parts={}, first_time=None)], 1),
     )
-    assert "no event since it was saved" in told(unheard)
+    assert "no event since it was saved" in told(silent)
     unanswered = made(
         composite={"absence": {"of": of, "after": after}, "within": "1h"},
         buckets=Page([bucket(parts={1: 2})], 1),

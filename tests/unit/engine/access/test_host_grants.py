@@ -29,7 +29,7 @@ from functory.engine.errors import Invalid
         ("_service.my_host.test", "_service.my_host.test", (80, 443)),
         ("straße.de", "xn--strae-oqa.de", (80, 443)),
         ("例え.テスト:81", "xn--r8jz45g.xn--zckzah:81", (81,)),
-        ("\uff21\uff30\uff29.example\u3002com", "api.example.com", (80, 443)),  # as wide letters
+        ("\uff21\uff30\uff29.example\u3002com", "api.example.com", (80, 443)),  # as wide characters
     ],
 )
 def test_a_grant_has_one_plain_form(text: str, canonical: str, ports: tuple[int, ...]) -> None:

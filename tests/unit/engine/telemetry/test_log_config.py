@@ -1,4 +1,4 @@
-"""No password gets through the log, whoever writes the line."""
+"""No password gets through the log, from any writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backup is one moment of the database, whole or refused; what is made of it is safe to go on with."""
+"""A backup is one snapshot of the database, complete or refused; a restored database is safe to continue with."""
 
 import contextlib
 import os
@@ -272,7 +272,7 @@ def test_a_backup_of_the_other_kind_of_database_is_refused(world: World, tmp_pat
 def test_one_moment_of_a_database_that_is_written_to_all_the_time(
     world: World, target: Database, tmp_path: Path
 ):
-    """Each round emits one event and routes the one before it; a mixture of two moments would break an invariant."""
+    """Each round emits one event and routes the one before it; a mixture of two snapshots would break an invariant."""
     world.database.clock = world.clock = target.clock = SystemClock()
     world.function()
     world.trigger("orders", "work", {"type": ["order"]})

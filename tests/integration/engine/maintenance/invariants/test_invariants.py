@@ -720,7 +720,7 @@ def test_each_invariant_is_broken_somewhere() -> None:
 
 @dataclass(frozen=True)
 class Story:
-    """An ordinary history that has been told once; `again` gives a world of its own over a copy of it."""
+    """An ordinary history that is made once; `again` gives a world of its own over a copy of it."""
 
     ids: Mapping[str, str]
     now: datetime
@@ -881,7 +881,7 @@ def test_deciding_again_finds_a_match_that_has_left_nothing(story: Story, tmp_pa
             assert (found.missing, found.examples) == (0, []) and found.matches > 20
             event = first(world, t.event, t.event.c.type == "b")
             remove(world, t.firing, t.firing.c.event_id == event["id"])
-            # This trigger was changed after the event: nobody can tell what it was then.
+            # This trigger was changed after the event: its earlier definition is unknown.
             change(world, t.trigger, t.trigger.c.name == "plain", updated_at=story.now)
             remove(world, t.firing, t.firing.c.event_id == story.ids["plain"], t.firing.c.reason == "shadow")
             found = audit_routing(world.database, world.settings, since)

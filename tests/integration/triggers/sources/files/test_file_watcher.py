@@ -1,4 +1,4 @@
-"""Watches of files, run by a real supervisor over real folders: what is told of what happens there."""
+"""Watches of files, run by a real supervisor over real folders: the events of changes there."""
 
 import base64
 import errno
@@ -121,7 +121,7 @@ def test_each_action_is_told_as_what_it_is(inbox, tmp_path, mode):
     modified = data["file.modified", "target/file"]
     assert modified["previous_sha256"] != modified["sha256"]
     inbox.settled()
-    assert len(inbox.told()) == len(rows) + 1, "nothing is told twice, nothing that is no change"
+    assert len(inbox.told()) == len(rows) + 1, "no duplicate, and nothing without a change"
 
 
 def test_an_event_says_which_file_and_what_is_in_it(inbox):
@@ -204,7 +204,7 @@ def test_one_file_is_watched_whoever_writes_it_anew(lite, mode):
 
 def test_what_was_there_at_first_is_known_and_what_came_since_is_told(inbox):
     (inbox.folder / "old").write_text("1")
-    inbox.until(lambda: _later_than_files(inbox), "another moment for the file system")
+    inbox.until(lambda: _later_than_files(inbox), "another time for the file system")
     inbox.save()
     (inbox.folder / "before the watcher runs").write_text("1")
     inbox.start()
@@ -364,8 +364,8 @@ def test_the_kernels_queue_may_overflow(lite, monkeypatch):
     overflow = InotifyEvent(-1, InotifyConstants.IN_Q_OVERFLOW, 0, b"")
     monkeypatch.setattr(InotifyFD, "read_events", lambda self: [overflow] if read(self) else [])
     at = begin(lite)
-    (at / "unheard").write_text("1")
-    lite.tells(("created", "unheard"))
+    (at / "unnoticed").write_text("1")
+    lite.tells(("created", "unnoticed"))
 
 
 @pytest.mark.parametrize("where", ["root", "below"])

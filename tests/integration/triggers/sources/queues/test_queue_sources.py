@@ -1,4 +1,4 @@
-"""Queues and streams of real brokers: each message one event, whoever dies, and poison never blocks the line."""
+"""Queues and streams of real brokers: each message one event, whatever dies, and poison never blocks the queue."""
 
 import json
 import pickle

@@ -315,7 +315,7 @@ HOSTILE = {
     + "eval("
     + repr("eval(" + repr("eval(" + repr("eval(x)") + ")") + ")")
     + ")",
-    "a million letters": "def f(): return '" + "x" * 1_000_000 + "'",
+    "a million characters": "def f(): return '" + "x" * 1_000_000 + "'",
     "null": "def f(): ...\x00",
     "surrogate": "def f(): return '\ud800'",
     "nothing": "",

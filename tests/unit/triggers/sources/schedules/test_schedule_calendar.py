@@ -1,4 +1,4 @@
-"""When schedules fire: cron in time zones, at the changes of daylight saving above all; intervals; moments; jitter."""
+"""When schedules fire: cron in time zones, at the changes of daylight saving above all; intervals; single times; jitter."""
 
 import itertools
 from datetime import UTC, datetime, timedelta
