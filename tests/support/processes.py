@@ -119,7 +119,7 @@ class Role:
         return self.wait(timeout)
 
     def kill(self) -> None:
-        """Kill the main process as the kernel would when memory is short: nobody else is told."""
+        """Kill the main process as the kernel would when memory is short: no other process is notified."""
         if self.process.poll() is None:
             self.process.kill()
         self.wait()

@@ -105,7 +105,7 @@ def _compensation_progress(row: Mapping[str, Any], plan: Sequence[Mapping[str, A
     stuck = next((step for step in steps if step["state"] == "failed"), None)
     if stuck is not None:
         said += [
-            f"The undoing of {stuck['function']} has stopped: {stuck['problem']}.",
+            f"The compensation of {stuck['function']} has stopped: {stuck['problem']}.",
             f"To try it again: functory execution compensate {row['id']}; to leave that step as it is: --skip",
         ]
     return said

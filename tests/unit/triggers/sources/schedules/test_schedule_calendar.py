@@ -1,4 +1,4 @@
-"""When schedules fire: cron in time zones, at the changes of daylight saving above all; intervals; single times; jitter."""
+"""When schedules fire: cron in time zones, above all at changes of daylight saving; intervals; single times; jitter."""
 
 import itertools
 from datetime import UTC, datetime, timedelta
