@@ -195,9 +195,9 @@ def test_headers_are_percent_encoded_utf8(value: str, attribute: str) -> None:
         ("2026-01-31T12:00:00-05:30", datetime(2026, 1, 31, 17, 30, tzinfo=UTC)),
     ],
 )
-def test_times(text: str, expected: datetime) -> None:
+def test_times(text: str, time: datetime) -> None:
     found = cloudevents.parse_structured(MINIMAL | {"time": text}).time
-    assert found == expected and found.utcoffset() == UTC.utcoffset(None) == timedelta(0)
+    assert found == time and found.utcoffset() == UTC.utcoffset(None) == timedelta(0)
 
 
 def test_a_member_that_is_null_is_not_there() -> None:
