@@ -285,7 +285,7 @@ def test_without_a_database_it_says_when_to_come_again_and_nothing_else(
     event = {"ce-id": "1", "ce-source": "/x", "ce-type": "a.b", "ce-specversion": "1.0"}
     before = count(functory)
     with monkeypatch.context() as patch:
-        patch.setattr(functory.database, "group", away)
+        patch.setattr(functory.database, "group_commit", away)
         answers = [
             httpx.post(f"{url}/webhooks/github", content=b"{}", headers=headers(b"{}")),
             httpx.post(f"{url}/events", headers=event),
