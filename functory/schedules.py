@@ -371,7 +371,7 @@ def _parse_overlap(value: str | None) -> str | None:
 def _parse_timestamp(value: datetime | str, config: ScheduleConfig, what: str) -> datetime:
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise Invalid(f"wrong {what}", "the moment has no time zone", "pass an aware datetime, or a text")
+            raise Invalid(f"wrong {what}", "the time has no time zone", "pass an aware datetime, or a text")
         return value
     try:
         return parse_timestamp(value, config.zone)

@@ -32,7 +32,7 @@ def create_app(functory: Functory) -> FastAPI:
     def readyz(response: Response) -> dict[str, object]:
         """Report readiness: each part with ``ok``, and ``why`` for a part that is not.
 
-        ``degraded`` are the parts that are away and that work goes on without: nobody is to be sent away for them.
+        ``degraded`` lists the parts that are away and that work goes on without. They do not make the answer a 503.
         """
         parts = health.checks()
         away = [name for name, part in parts.items() if not part["ok"]]

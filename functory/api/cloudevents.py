@@ -1,7 +1,7 @@
 """``POST /events``: CloudEvents 1.0.2 in binary, structured and batch mode (HTTP binding, section 3).
 
-An event of the same source and id is taken once. A batch is taken as a whole or not at all. Who may send is settled by
-``events_token``; without it only this machine may, and only where the server listens to nobody else.
+An event of the same source and id is taken once. A batch is taken as a whole or not at all. A sender needs
+``events_token``. Without that setting only this machine may send, and only to a server that listens on loopback.
 """
 
 from __future__ import annotations

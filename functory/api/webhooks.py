@@ -40,7 +40,7 @@ def mount(
     )
 
     # The event loop itself keeps no hold of a task.
-    telling: set[asyncio.Task[None]] = set()
+    problem_tasks: set[asyncio.Task[None]] = set()
 
     @app.put("/webhooks/{name}", tags=["webhooks"], status_code=202)
     @app.post("/webhooks/{name}", tags=["webhooks"], status_code=202)
@@ -71,8 +71,8 @@ def mount(
         if answer.webhook_id is not None:
             # Beside the request: the connection does not wait for it either, which a stranger could measure.
             task = asyncio.create_task(run_in_threadpool(_store_problem, door, answer))
-            telling.add(task)
-            task.add_done_callback(telling.discard)
+            problem_tasks.add(task)
+            task.add_done_callback(problem_tasks.discard)
         return _response(answer)
 
 

@@ -120,7 +120,7 @@ class Grants:
         )
 
     def covers(self, other: Grants) -> bool:
-        """Whether whoever has this set could do everything that ``other`` allows."""
+        """Whether this set allows everything that ``other`` allows."""
         return not self.missing(other)
 
     def missing(self, other: Grants) -> Grants:
@@ -163,7 +163,7 @@ def allow_command(function: str, number: int, kind: str, value: str) -> str:
 
 
 def warnings(function: str, number: int, waiting: Grants) -> list[str]:
-    """What to tell whoever saved a version of what it waits for, a line each."""
+    """The warnings for the author of a saved version: one line for each grant that waits for approval."""
     return [
         f"{f'{kind} {value}'.rstrip()} waits for an operator: {allow_command(function, number, kind, value)}"
         for kind, value in waiting.items()

@@ -24,7 +24,7 @@ PROTECTED_PATHS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
     "/etc/ssh", "/etc/ssl/private", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
 )  # fmt: skip
-# What is executed or obeyed by others: whoever may write there has left the sandbox.
+# Other programs execute or obey these files: a function that may write there has left the sandbox.
 UNWRITABLE = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/var/spool/cron")
 # Folders with the keys of a person, wherever they are.
 _KEYS = (".ssh", ".gnupg", ".aws", ".kube", ".docker")
@@ -38,7 +38,7 @@ def inside(path: str, folders: Collection[str]) -> bool:
 
 
 def check(mode: str, path: str) -> str:
-    """The path in its plain form. Raises :class:`Invalid` for one that nobody may be granted.
+    """Return the path in its plain form. Raises :class:`Invalid` for a path that cannot be granted.
 
     ``mode`` is ``read`` or ``write``.
     """

@@ -171,7 +171,7 @@ class Secrets:
 
 
 def _create(file: Path) -> bytes:
-    """A new key in ``file``, complete from the moment it is there; somebody else's if they were faster."""
+    """Create a key in ``file``, which appears complete; return the other process's key if that one was first."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -202,7 +202,7 @@ def _text(given: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or _unprintable(value):
         raise Invalid(
             f"wrong {name} {_shown(value)}" if value is not None else f"the event has no {name}",
-            f"it is a text of 1 to {MAX_TEXT} letters without control characters",
+            f"it is a text of 1 to {MAX_TEXT} characters without control characters",
         )
     return value
 
@@ -219,7 +219,7 @@ def _extension(name: str, value: Any) -> str | int | bool:
     if not isinstance(value, str) or len(value) > MAX_TEXT or _unprintable(value):
         raise Invalid(
             f"wrong attribute {name}",
-            f"it is a text of at most {MAX_TEXT} letters without control characters, a boolean or a 32-bit integer",
+            f"it is a text of at most {MAX_TEXT} characters without control characters, a boolean or a 32-bit integer",
         )
     return value
 
@@ -253,7 +253,7 @@ def _unescape(name: str, value: str) -> str:
         return unquote_to_bytes(value.encode("latin-1")).decode()
     except (UnicodeDecodeError, UnicodeEncodeError):
         raise Invalid(
-            f"the header {name} is not UTF-8", "other letters than ASCII are percent-encoded"
+            f"the header {name} is not UTF-8", "characters other than ASCII are percent-encoded"
         ) from None
 
 

@@ -1,8 +1,8 @@
 """The event exchange: committed events go onto a kombu topic exchange, with their type as the routing key.
 
 Anyone may bind a queue of their own to the exchange (``<namespace>.events``). The message is the
-CloudEvents 1.0 structured JSON envelope. Publishing is done after the commit, by the publisher and
-never by whoever wrote the event, so that an absent broker delays messages and blocks nobody.
+CloudEvents 1.0 structured JSON envelope. The publisher sends it after the commit. The writer of an event
+never does, so an absent broker delays messages and blocks no writer.
 """
 
 from __future__ import annotations

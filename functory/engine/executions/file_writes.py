@@ -61,7 +61,7 @@ def find_causes(
 ) -> dict[bytes, Cause]:
     """Whose work these files are: absolute real path and what stands for its content, and when each changed.
 
-    The latest execution that left the content there; none for what nobody noted.
+    The latest execution that left the content there; none for a file that no execution noted.
     """
     wanted = {_key(path): path for path in contents}
     statement = (

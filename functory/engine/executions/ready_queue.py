@@ -33,7 +33,7 @@ RUNNING = execution.c.state == "running"
 # A bound that every row meets: without one, SQLite does not use the index of just these rows.
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
-# How far a trigger's priority may move the place in the queue behind the moment that it is due (triggers.flow_control).
+# How far a trigger's priority may move the place in the queue behind the time that it is due (triggers.flow_control).
 MAX_PRIORITY_SHIFT = timedelta(seconds=600)
 
 
@@ -191,7 +191,7 @@ def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int
     for row in rows:
         if row["priority"] != cut:
             counts[row["function"]] = counts.get(row["function"], 0) + 1
-    given = {"priority": cut, "until": until, "horizon": until + MAX_PRIORITY_SHIFT}
+    given = {"priority": cut, "until": until, "queue_until": until + MAX_PRIORITY_SHIFT}
     heads = {row["function"]: row["id"] for row in tx.rows(_HEADS, given) if row["id"] is not None}
     share = fair_shares(limit - len(sure), heads, counts)
     found = [
@@ -206,7 +206,7 @@ def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int
 
 
 def _first(tx: Tx, several: Mapping[str, int], given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The first executions of each function: so many as ``several`` says."""
+    """The first executions of each function, as many as ``several`` gives for it."""
     if not several:
         return []
     if tx.dialect == "postgresql":
@@ -231,13 +231,13 @@ _OF_PRIORITY = """
     execution.state = 'queued' AND NOT execution.waiting_for_slot AND execution.dispatched_at IS NULL
     AND execution.priority = :priority"""
 
-_DUE = "execution.queue_at <= :horizon AND execution.run_at <= :until"
+_DUE = "execution.queue_at <= :queue_until AND execution.run_at <= :until"
 
 
 def _typed(text: str, *columns: str) -> Any:
     parameters = [
         sa.bindparam(name, type_=type_)
-        for name, type_ in (("priority", sa.Integer()), ("until", Instant()), ("horizon", Instant()))
+        for name, type_ in (("priority", sa.Integer()), ("until", Instant()), ("queue_until", Instant()))
     ]
     types = {"function": sa.String(), "queue_at": Instant(), "id": Id}
     return sa.text(text).bindparams(*parameters).columns(**{name: types[name] for name in columns})

@@ -29,7 +29,7 @@ MAX_REASON = 2000
 VersionKey = tuple[str, str]
 """A function's name, and the hash of a version's content."""
 
-# Selected along by a claim: raised whenever a widening comes or goes, NULL before the first one.
+# A claim selects it too. It rises whenever a grant approval is added or removed, and is NULL before the first one.
 CHANGE_COUNTER = (
     sa.select(counter.c.value)
     .where(counter.c.name == counters.GRANTS)

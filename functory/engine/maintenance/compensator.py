@@ -88,7 +88,7 @@ class Compensations:
         self._database = database
 
     def plan(self, id_: str) -> list[dict[str, Any]]:
-        """The plan of an execution that failed, in the order of the undoing; empty when there is none."""
+        """The plan of an execution that failed, in the order of compensation; empty when there is none."""
         with self._database.read() as tx:
             return _plan(tx, as_id(id_, "execution"))
 
@@ -264,7 +264,7 @@ def _start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 def _input(
     tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], version: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the undoing function is called with: those of the names that it declares as parameters."""
+    """The arguments of the compensation: the values of the names that it declares as parameters."""
     missing = arguments.missing_compensation_arguments(version["parameters"])
     if missing:
         raise Invalid(
@@ -299,7 +299,7 @@ def _input(
                 f"the {name} of {row['function']} was not recorded whole",
                 "it was too large, no JSON, or held a secret",
                 f'undo it by hand and skip it; next time call("{row["function"]}", …, durable=True), '
-                "and return what undoing needs as JSON",
+                "and return what the compensation needs as JSON",
             )
     return {name: known[name] for name in wanted}
 

@@ -23,7 +23,7 @@ from functory.engine.database.schema import (
 OPEN = ("queued", "running")
 SETTLED_COMPENSATIONS = ("done", "skipped")
 
-# Of several reasons the one that is told: what has to be done first; what only takes time comes last.
+# The reason that is shown when there are several: what needs action first; what only takes time comes last.
 _REASON_PRIORITY = {
     reason: rank
     for rank, reason in enumerate(

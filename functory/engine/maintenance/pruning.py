@@ -173,7 +173,7 @@ def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[
         .order_by(execution.c.depth.desc(), execution.c.id.desc())
         .limit(CHUNK // 3)
     )
-    # Events that no execution has caused: the root itself, and what is told beside it.
+    # Events that no execution has caused: the root itself, and reports beside it.
     rest = sa.select(event.c.id).where(event.c.root_id == root).order_by(event.c.id.desc()).limit(CHUNK)
     while True:
         with database.write() as tx:
@@ -297,7 +297,7 @@ def _page(tx: Tx, after: str, cutoff: datetime) -> list[str]:
 
 
 def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
-    """Lock everything of these trees. Returns those that nobody else holds anything of."""
+    """Lock everything of these trees. Return the roots of which no other transaction holds a row."""
     _set_timeouts(tx)
     if tx.dialect != "postgresql":
         return list(roots)

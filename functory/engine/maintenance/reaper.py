@@ -34,7 +34,7 @@ class Reaper(Service):
         self._trusted_from = clock.monotonic() + (0.0 if trust_at_once else settings.lease_seconds)
         self._last_round = clock.monotonic()
         self._missed = False
-        # By how much the clock of leases is ahead of the one that nobody sets; unknown before the first round.
+        # Seconds that the clock of leases is ahead of the monotonic one, which is never set. None before a round.
         self._offset: float | None = None
 
     def run_once(self) -> bool:

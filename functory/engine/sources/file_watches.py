@@ -146,7 +146,7 @@ def count(database: Database, name: str) -> int:
 def rescan(database: Database, name: str, *, content: bool = False) -> None:
     """Have the watch compare everything again, at once; with ``content`` every file is read, whatever its times say.
 
-    Whoever runs it lets go of it and begins anew. Raises :class:`NotFound`.
+    The process that runs it releases it and begins anew. Raises :class:`NotFound`.
     """
     with database.write() as tx:
         id_ = _id(tx, name)

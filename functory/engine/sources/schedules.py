@@ -1,4 +1,4 @@
-"""When schedules are due, and their ticks: each time of a calendar becomes one event, whoever writes it.
+"""When schedules are due, and their ticks: each time of a calendar becomes one event, with any number of writers.
 
 What the times are is the ``triggers`` package's; this module keeps the next one of each schedule and writes what
 was decided. The key (schedule, time) of table ``schedule_tick`` is what makes a tick unique: any number of tickers,

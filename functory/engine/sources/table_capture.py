@@ -227,7 +227,7 @@ def _need_postgres(tx: Tx) -> None:
     if tx.dialect != "postgresql":
         raise Invalid(
             "rows of tables are watched on PostgreSQL only",
-            f"this is {tx.dialect}: the users of a file cannot be told of by its database",
+            f"this is {tx.dialect}: a database file cannot report what other programs write to it",
             "emit an event where the row is written, or set FUNCTORY_DATABASE_URL to a PostgreSQL",
         )
 

@@ -1,7 +1,7 @@
-"""The text of the function that tells of a row: what PostgreSQL runs in the user's own transaction.
+"""The text of the function that emits the event of a row: PostgreSQL runs it in the user's own transaction.
 
 It runs with the rights of its owner (``SECURITY DEFINER``), so that roles which may write the user's table need no
-right on ours; its ``search_path`` is pinned, nobody else may execute it, and nothing that the owner of the table
+right on ours; its ``search_path`` is pinned, no other role may execute it, and nothing that the owner of the table
 has defined is called in it: a column of a type of his own is read with the type's output function, because a
 cast to ``json`` could be any code. Names and texts are put into it by the driver's quoting.
 
@@ -132,7 +132,7 @@ _MEMBERS: LiteralString = r"""
 _BODY: LiteralString = r"""
 DECLARE
   old_row json; new_row json; old_data text; new_data text; data text; key text; subject text; changed text;
-  columns text; id uuid; micros bigint; moment timestamptz := clock_timestamp();
+  columns text; id uuid; micros bigint; written_at timestamptz := clock_timestamp();
 BEGIN
   IF TG_OP = 'UPDATE' THEN
     IF NEW OPERATOR(pg_catalog.*=) OLD THEN RETURN NULL; END IF;
@@ -179,13 +179,13 @@ BEGIN
     IF old_data IS NOT NULL THEN data := data || ',"old":' || old_data; END IF;
   END IF;
   -- A UUIDv7 (RFC 9562 section 5.7, method 3): milliseconds, then the microseconds in 12 bits, then chance.
-  micros := (extract(epoch FROM moment) * 1000000)::bigint;
+  micros := (extract(epoch FROM written_at) * 1000000)::bigint;
   id := (lpad(to_hex(micros / 1000), 12, '0') || '7' || lpad(to_hex((micros % 1000) * 4096 / 1000), 3, '0')
     || substr(replace(gen_random_uuid()::text, '-', ''), 17))::uuid;
   INSERT INTO {event} (id, type, source, subject, time, data, root_id, depth, chain, state, route_attempts)
     VALUES (id, CASE TG_OP WHEN 'INSERT' THEN 'row.inserted' WHEN 'UPDATE' THEN 'row.updated' ELSE 'row.deleted' END,
-      {source}, subject, moment, data || '}}', id, 0, '[]', 'pending', 0);
-  INSERT INTO {outbox} (event_id, time) VALUES (id, moment);
+      {source}, subject, written_at, data || '}}', id, 0, '[]', 'pending', 0);
+  INSERT INTO {outbox} (event_id, time) VALUES (id, written_at);
   IF {wake} THEN PERFORM pg_notify({channel}, 'events,outbox'); END IF;
   RETURN NULL;
 END

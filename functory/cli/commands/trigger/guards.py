@@ -173,19 +173,19 @@ def backtest(
 
 
 def _print_comparison(out: CommandOutput, name: str, result: Comparison) -> None:
-    tally = result.draft
+    draft = result.draft
     out.record(
         {
             "trigger": name,
             "events": f"{result.events:,} looked at in {result.seconds:.1f} s",
-            "matched": f"{tally.matched:,}",
-            "would fire": f"{tally.fired:,}",
+            "matched": f"{draft.matched:,}",
+            "would fire": f"{draft.fired:,}",
             "would be suppressed": ", ".join(
-                f"{count:,} {reason}" for reason, count in tally.suppressed.items()
+                f"{count:,} {reason}" for reason, count in draft.suppressed.items()
             )
             or "none",
-            "conditions that failed": tally.problems or None,
-            "examples": "\n".join(tally.examples[:5]) or None,
+            "conditions that failed": draft.problems or None,
+            "examples": "\n".join(draft.examples[:5]) or None,
         }
     )
     if result.stored is not None:

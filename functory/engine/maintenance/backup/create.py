@@ -1,4 +1,4 @@
-"""A backup of the whole database while everything runs: one moment of it, in one file
+"""A backup of the whole database while everything runs: its state at one time, in one file
 (:mod:`engine.maintenance.backup.archive`).
 
 SQLite is copied by its online backup inside one reading transaction: writers go on, and the copy need not begin anew
@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int | None], object]
 
 
 def no_progress(what: str, done: int, total: int | None) -> None:
-    """A progress that nobody looks at."""
+    """A progress callback that shows nothing."""
 
 
 def backup(
@@ -110,7 +110,7 @@ def _sqlite(
         copy.unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(sqlite_file(database), isolation_level=None)) as source:
             size = source.execute("PRAGMA page_size").fetchone()[0]
-            # As long as it reads, the copy is of this moment: a step that finds a change would begin anew.
+            # The open transaction keeps the copy at this time: without it, a step that finds a change begins anew.
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             with contextlib.closing(sqlite3.connect(copy)) as target:

@@ -4,9 +4,9 @@ What it is made from is checked before anything is touched; what it replaces is 
 SQLite it is made beside the database and takes its place at the end; on PostgreSQL the old tables wait in a schema of
 their own meanwhile.
 
-What the backup's moment left half done is settled: attempts that ran then are lost, and their executions are queued
-again by the rules for lost ones; messages of that time are forgotten; no worker or source is held by anybody. Fences
-make a leap, so that an attempt from before the restore that is still alive somewhere can never commit here.
+A restore settles what was in progress at the backup's time. Attempts that ran then are lost, and their executions are
+queued again by the rules for lost ones. Messages of that time are forgotten. No process holds a worker or source row.
+Fences make a leap, so that an attempt from before the restore that is still alive somewhere can never commit here.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def is_empty(database: Database) -> bool:
 
 
 def recover_in_progress(database: Database, author: str, manifest: Manifest) -> dict[str, int]:
-    """Make what was in progress at the backup's moment safe to go on with. Returns what became of it."""
+    """Make what was in progress at the backup's time safe to go on with. Return the number of rows of each kind."""
     with database.write() as tx:
         running = execution.c.state == "running"
         past = tx.now - timedelta(seconds=1)
@@ -221,8 +221,8 @@ def _finish(
     progress("settling", 0, None)
     settled = recover_in_progress(database, author, manifest)
     progress("verifying", 0, None)
-    # What waited at the backup's moment has rested since then by the clock, which is no fault: only what is wrong
-    # in itself is looked for.
+    # What waited at the backup's time has rested since then by the clock, which is no fault. So the patience is
+    # long, and only rows that are wrong in themselves are found.
     return RestoreResult(
         manifest, settled, verify(database, settings, patience=timedelta(days=36_500).total_seconds())
     )
@@ -238,7 +238,7 @@ def _refuse_in_use(database: Database) -> None:
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'functory'"
         " AND pid <> pg_backend_pid()"
     )
-    # Our own ones go, and roles that were stopped just now; the server needs a moment to see it.
+    # Our own connections close, and those of roles that were stopped just now; the server sees it a little later.
     database.close()
     others = 0
     for _ in range(20):

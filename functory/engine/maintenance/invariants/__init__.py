@@ -1,8 +1,8 @@
 """The fifteen invariants of the promise, one SQL query each (the design's I1 to I15).
 
 Shipped as ``functory verify``, asked by the scheduler now and then, and at the end of every simulated and chaotic run.
-A query counts the rows that break its invariant and names a few of them; it changes nothing. It reads one moment of the
-database, so it may be asked while everything runs. What each one says to people is ``docs/reference/invariants.md``.
+A query counts the rows that break its invariant and names a few of them; it changes nothing. It reads one
+snapshot of the database, so it may run while everything runs. ``docs/reference/invariants.md`` explains each one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ INVARIANTS = (
     Invariant("I10", "a result takes effect once", executions.repeated),
     Invariant("I11", "everything has its cause, in the same tree", lineage.missing_causes),
     Invariant("I12", "each step is one deeper, up to the limit", lineage.wrong_depths),
-    Invariant("I13", "no root exceeds its budget, no lane its capacity", lineage.exceeded),
+    Invariant("I13", "no root exceeds its budget, no concurrency group its capacity", lineage.exceeded),
     Invariant("I14", "a schedule has each of its times once, and none is late", schedules.mistimed),
     Invariant("I15", "a lease is as long as leases are, and only of what runs", executions.invalid_leases),
 )
@@ -72,7 +72,7 @@ def verify(
 
     ``since`` looks at what was made from then on only. ``patience`` is how many seconds something open may rest
     without progress before I1, I5 and I14 count it (by default what the settings make a fault sure by); with 0 whatever
-    is open counts, for a run that has ended. Each query reads one moment of its own.
+    is open counts, for a run that has ended. Each query reads a snapshot of its own.
     Raises :class:`Unavailable`, and :class:`Invalid` for an unknown code.
     """
     check_codes(only)

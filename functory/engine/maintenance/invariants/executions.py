@@ -61,7 +61,7 @@ def stalled(scope: QueryScope) -> Sequence[Violations]:
         ),
         _execution(
             scope,
-            "is due, and nobody claims anything",
+            "is due, and no worker claims anything",
             _QUEUED,
             sa.not_(execution.c.waiting_for_slot),
             execution.c.run_at < late,
@@ -117,7 +117,7 @@ def too_many_attempts(scope: QueryScope) -> Sequence[Violations]:
 
 def miscounted(scope: QueryScope) -> Sequence[Violations]:
     """I7: each claim is a row and one more on the counter, a release takes it back; what runs has one open attempt,
-    what does not has none, and what has ended is in no lane."""
+    what does not has none, and what has ended is in no concurrency group."""
     rows = (
         sa.select(
             attempt.c.execution_id,
@@ -190,7 +190,7 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
     """I10: two attempts that succeeded, a success that is not the execution's, traces of an attempt that has not
     ended itself, matched output of what has not succeeded."""
     won = attempt.c.outcome == "succeeded"
-    undoing = execution.alias("undoing")
+    undo = execution.alias("undo")
     zombie = sa.or_(attempt.c.outcome.is_(None), attempt.c.outcome.in_(("lost", "released")))
     return [
         violations(
@@ -227,21 +227,21 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
         violations(
             "step {number} of the saga {id} counts as undone, and what undid it is {name}",
             compensation.c.saga_id,
-            sa.func.coalesce(undoing.c.state, "not there"),
+            sa.func.coalesce(undo.c.state, "not there"),
             compensation.c.position,
         )
         .select_from(compensation)
         .outerjoin(
-            undoing,
+            undo,
             sa.and_(
-                undoing.c.id == compensation.c.execution_id,
-                undoing.c.parent_id == compensation.c.saga_id,
-                undoing.c.cause == "compensation",
+                undo.c.id == compensation.c.execution_id,
+                undo.c.parent_id == compensation.c.saga_id,
+                undo.c.cause == "compensation",
             ),
         )
         .where(
             compensation.c.state == "done",
-            undoing.c.state.is_distinct_from("succeeded"),
+            undo.c.state.is_distinct_from("succeeded"),
             *scope.ids_since(compensation.c.saga_id),
         ),
         violations(
@@ -348,6 +348,6 @@ def _worked_on() -> Any:
 
 
 def _stuck() -> Any:
-    """Whether a step of the saga could not be undone: the others wait for an operator, who is told by an event."""
+    """Whether a step of the saga could not be undone: the others wait for an operator; an event reports it."""
     other = compensation.alias("other")
     return sa.exists().where(other.c.saga_id == compensation.c.saga_id, other.c.state == "failed")

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import budget, concurrency_group, event, execution, firing, slot
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 
-# Told of another event, in whose tree they are without an execution as their cause.
+# These events report on another event. They are in its tree, and no execution is their cause.
 _UNCAUSED_TYPES = ("trigger.suppressed",)
 # What a root's budget counts. Replays and compensations are an operator's or the engine's own.
 BUDGETED_CAUSES = ("trigger", "parent")

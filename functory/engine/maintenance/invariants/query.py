@@ -1,9 +1,9 @@
-"""What the queries of the invariants share: the moment, the patience, and the form of what they find.
+"""What the queries of the invariants share: the time, the patience, and the form of what they find.
 
 Every select gives the same four columns: words with places for the other three (``{id}``, ``{name}``, ``{number}``).
 
-Moments are parameters, so that a query is built once for each :class:`Shape`: building all of them takes longer than
-asking them of a small database, and simulations ask thousands.
+Times are parameters, so that a query is built once for each :class:`QueryShape`. Building all of them takes longer
+than running them on a small database, and simulations run thousands.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class QueryShape:
     """What the text of the queries depends on."""
 
     drained: bool  # nothing should be open at all
-    since: bool  # only what was made from a moment on is looked at
+    since: bool  # only rows that were made from a time on are checked
     pruned: bool  # some of it may be gone
     lease_seconds: float
     max_depth: int
@@ -49,7 +49,7 @@ class QueryParameters:
     now: datetime
     patience: float
     since: datetime | None = None
-    horizon: datetime | None = None
+    prune_watermark: datetime | None = None
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class QueryParameters:
         return QueryShape(
             self.patience <= 0,
             self.since is not None,
-            self.horizon is not None,
+            self.prune_watermark is not None,
             settings.lease_seconds,
             settings.max_depth,
             settings.receipt_days,
@@ -73,7 +73,7 @@ class QueryParameters:
 
 
 class QueryScope:
-    """What queries of a shape are built with: each moment is a parameter, whose value each asking gives."""
+    """What queries of a shape are built with: each time is a parameter, and each run of the query gives its value."""
 
     def __init__(self, shape: QueryShape) -> None:
         self.shape = shape
@@ -86,19 +86,19 @@ class QueryScope:
         return {name: value(parameters) for name, value in self._values.items()}
 
     def now(self, plus: timedelta = timedelta()) -> Any:
-        """The moment of the asking, or one so far from it."""
+        """The time of the run, plus ``plus``."""
         return self._parameter("now", plus, lambda asked: asked.now + plus)
 
     def now_id(self, plus: timedelta) -> Any:
-        """The least id of such a moment."""
+        """The least id of that time."""
         return self._parameter("now_id", plus, lambda asked: lowest_id_since(asked.now + plus), Id)
 
     def overdue_cutoff(self, minus: timedelta = timedelta()) -> Any:
-        """What was due before this moment has rested too long, ``minus`` a while that it may rest longer."""
+        """What was due before this time has rested too long; ``minus`` is how much longer it may rest."""
         return self._parameter("latest", minus, lambda asked: _overdue_cutoff(asked) - minus)
 
     def overdue_cutoff_id(self) -> Any:
-        """The least id of that moment."""
+        """The least id of that time."""
         return self._parameter(
             "latest_id", timedelta(), lambda asked: lowest_id_since(_overdue_cutoff(asked)), Id
         )
@@ -113,17 +113,17 @@ class QueryScope:
         return [column >= least for column in columns]
 
     def times_since(self, *columns: Any) -> list[Any]:
-        """The same for moments."""
+        """The same for columns that hold times."""
         if not self.shape.since:
             return []
         since = self._parameter("since", timedelta(), lambda asked: asked.since)
         return [column >= since for column in columns]
 
-    def unpruned(self, moment: Any) -> Any:
-        """The condition that what belongs to ``moment`` cannot have been pruned."""
+    def unpruned(self, time: Any) -> Any:
+        """The condition that a row of ``time`` cannot have been pruned."""
         if not self.shape.pruned:
             return sa.true()
-        return moment >= self._parameter("horizon", timedelta(), lambda asked: asked.horizon)
+        return time >= self._parameter("prune_watermark", timedelta(), lambda asked: asked.prune_watermark)
 
     def _parameter(
         self, name: str, distance: timedelta, value: Callable[[QueryParameters], Any], type_: Any = Instant
@@ -138,9 +138,9 @@ def _overdue_cutoff(asked: QueryParameters) -> datetime:
     return asked.now - timedelta(seconds=asked.patience)
 
 
-def _given(moment: datetime | None) -> datetime:
-    assert moment is not None
-    return moment
+def _given(time: datetime | None) -> datetime:
+    assert time is not None
+    return time
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was decided about routed events, for whoever decides again: read in batches, one moment each."""
+"""The decisions about routed events, for a routing audit: read in batches, one snapshot each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import buffered_match, event, firing
 from functory.engine.events.store import lowest_id_since
 
-# Told by the engine about its own decisions: they start nothing, or there is no telling whether they may.
+# The engine emits these about its own decisions. They start nothing, or nothing records whether they may.
 INERT = ("trigger.suppressed", "trigger.silent", "trigger.paused")
 
 

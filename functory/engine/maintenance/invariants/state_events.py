@@ -1,7 +1,7 @@
-"""What happened is told: I4 and I9.
+"""Each change has its event: I4 and I9.
 
-An event and its change are one transaction, so they have the same moment; of executions there are as many events as
-there were changes. Data of events is not looked at.
+An event and its change are one transaction, so they have the same time. An execution has as many events as it had
+changes. Data of events is not checked.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The invariants, asked now and then while everything runs: by one of the schedulers, and cheaply.
 
 Every ``verify_seconds`` one process looks at what is open, whenever it was made, and at what was made in the last hour;
-once a day it looks at everything. A row a time says when the next look is due, and whoever moves it on does the look;
-so any number of schedulers may run. What was found is kept in table ``verification``, where every scheduler's metrics
-read it: a violation stays there until a look at everything no longer finds it.
+once a day it looks at everything. For each kind of look a row holds when the next one is due, and the process that
+moves it on does the look; so any number of schedulers may run. Table ``verification`` keeps what was found, and every
+scheduler's metrics read it there: a violation stays until a look at everything no longer finds it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Verifier(Service):
         return verify(self._database, self._settings, since=since, only=codes)
 
     def _claim(self, name: str, seconds: float) -> bool:
-        """Whether it is due, and this process is the one that does it: the time is moved on by whoever comes first."""
+        """Move the due time on. False when it is not due, or another process was first."""
         with self._database.read() as tx:
             now = int(tx.now.timestamp())
             due = tx.scalar(sa.select(counter.c.value).where(counter.c.name == name))

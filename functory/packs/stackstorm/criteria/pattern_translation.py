@@ -18,7 +18,7 @@ from functory.triggers.patterns.predicates import is_exact_double
 def translate(name: str, operand: Any) -> list[Any] | None:
     """The accepted values at a path for an operator (its name in full) with a literal operand.
 
-    None when a pattern cannot say it: what holds for an absent value or looks inside, letters beyond ASCII
+    None when a pattern cannot say it: what holds for an absent value or looks inside, characters beyond ASCII
     without their case, expressions, times.
     """
     if name == "equals":

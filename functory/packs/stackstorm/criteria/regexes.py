@@ -50,7 +50,7 @@ _OUTSIDE = {
     "S": f"[^{_SPACES}]",
     "Z": r"\z",
 }
-# Letters that Python's own re takes after a backslash; RE2 takes more, with other meanings.
+# ASCII letters that Python's own re takes after a backslash; RE2 takes more, with other meanings.
 _ESCAPES = frozenset("AbBdDsSwWZafnrtvxuU")
 
 _TOKEN = re.compile(

@@ -21,7 +21,7 @@ from functory.triggers.sources.queues.config import RECEIVED, QueueConfig
 
 REJECTED = "source.rejected"
 # Bytes of a rejected message's body that its event contains.
-EXCERPT_BYTES = 4096
+REJECTED_BODY_BYTES = 4096
 # Headers that are nested deeper become null.
 MAX_HEADER_DEPTH = 20
 
@@ -128,7 +128,7 @@ def map_messages(
 
 def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_048_576) -> IncomingEvent:
     """The event of a rejected message: the reason, and the beginning of its body."""
-    excerpt = message.body[: min(EXCERPT_BYTES, max_bytes // 4)]
+    beginning = message.body[: min(REJECTED_BODY_BYTES, max_bytes // 4)]
     found = message.properties.get("message_id")
     id_ = found[:255] if isinstance(found, str) and found else None
     data = {
@@ -137,7 +137,7 @@ def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_0
         "content_type": None if message.content_type is None else str(message.content_type)[:100],
         "message_id": id_,
         "size": len(message.body),
-        "body_base64": base64.b64encode(excerpt).decode(),
+        "body_base64": base64.b64encode(beginning).decode(),
     }
     key = f"rejected:{message.offset}" if message.offset is not None else None
     if key is None and id_ is not None:

@@ -19,7 +19,7 @@ class ScheduleSource(SourcePlugin):
     """Events at times of a calendar.
 
     A new schedule, one whose times are changed, and one that is resumed begin with the present: times before it
-    are nobody's. A change of anything else keeps what is due. The natural key of a tick is its time.
+    give no events. A change of anything else keeps what is due. The natural key of a tick is its time.
     """
 
     kind = "schedule"

@@ -1,4 +1,4 @@
-"""Moments as people write them: ISO 8601, with an offset or as the clocks of a zone show them."""
+"""Times as people write them: ISO 8601, with an offset or as the clocks of a zone show them."""
 
 from __future__ import annotations
 
