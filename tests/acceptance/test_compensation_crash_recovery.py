@@ -20,7 +20,6 @@ READY = 120.0
 # Each begins by saying so; where it is to be killed, the first attempt then waits for that.
 _BEGIN = """
 from functory import call, emit, execution
-from tests.support.waiting import wait_for
 import time
 def {name}({parameters}):
     emit("begun.{name}", {{"attempt": execution.attempt}})
