@@ -5,7 +5,8 @@
 
 The ``functory`` in that folder is a program of a few lines. It hands its arguments, folder, environment, input and
 outputs to the server; a fork of the server runs the command line on them and answers with the exit status. A start
-takes a hundredth of a second instead of one. Roles and what else goes on for long are started as usual.
+takes a hundredth of a second instead of one. Long-running commands are started as usual, and so are all commands when
+PYTHONPATH is set: the server cannot see other packages than its own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LASTING = ("dev", "router", "scheduler", "server", "tail", "watcher", "worker", 
 
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
-if set(sys.argv[1:]) & set({lasting!r}):
+if set(sys.argv[1:]) & set({lasting!r}) or os.environ.get("PYTHONPATH"):
     os.execv({program!r}, [{program!r}, *sys.argv[1:]])
 server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 server.connect({address!r})

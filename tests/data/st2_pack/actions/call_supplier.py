@@ -3,4 +3,4 @@ from st2common.runners.base_action import Action
 
 class CallSupplier(Action):
     def run(self, who):
-        return "calling %s with a key of %d letters" % (who, len(self.config["api_key"]))
+        return "calling %s with a key of %d characters" % (who, len(self.config["api_key"]))
