@@ -65,12 +65,13 @@ leaks: .venv/.ready ## kill processes of 10,000 executions at random, look for w
 soak: .venv/.plot ## half of the highest rate for 30 minutes: does anything grow? (ARGS='--minutes 5')
 	@$(PY) -m benchmarks.soak $(ARGS)
 
-check: .venv/.ready ## dependencies, format, lint, types, import contracts: seconds
+check: .venv/.ready ## dependencies, format, lint, types, import contracts, vocabulary: seconds
 	@$(UV) pip check -q --python $(PY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
+	@$(PY) -m tests.support.vocabulary
 
 bench: .venv/.ready ## measure, beside plain Celery in the same run
 	@$(PY) -m benchmarks $(ARGS)

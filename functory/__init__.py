@@ -118,7 +118,7 @@ def close() -> None:
 
 
 @overload
-def register_function(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
+def register_function(function: Callable[_P, _R], /, **declared: Any) -> Callable[_P, _R]: ...
 
 
 @overload
@@ -127,7 +127,10 @@ def register_function(**declared: Any) -> Callable[[Callable[_P, _R]], Callable[
 
 def register_function(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Decorator: save a function as an immutable version; see :meth:`Functory.register_function`."""
-    return engine_of_process().register_function(function, **declared)
+    engine = engine_of_process()
+    if function is None:
+        return engine.register_function(**declared)
+    return engine.register_function(function, **declared)
 
 
 def register_trigger(name: str | None = None, **fields: Any) -> dict[str, Any]:
