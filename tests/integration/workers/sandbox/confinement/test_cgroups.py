@@ -114,10 +114,12 @@ def test_closing_leaves_no_folder() -> None:
     started = _start(taken, "print('in', flush=True); sys.stdin.read()")
     assert started.stdout is not None
     started.stdout.readline()
-    assert _folders() > before
+    # Others of this process, of an engine that closes in the background, may go meanwhile.
+    made = _folders() - before
+    assert made
     groups.close()
     assert started.wait(30) == -9
-    assert _folders() <= before
+    assert not made & _folders()
 
 
 def test_what_a_killed_worker_left_is_removed_by_the_next() -> None:
