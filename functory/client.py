@@ -108,7 +108,7 @@ class Functory:
 
     @cached_property
     def runner(self) -> Runner:
-        """The child processes of this engine; loaded at the first use, for most commands need none."""
+        """The child processes of this engine; loaded at the first use, because most commands need none."""
         from functory.workers.sandbox.runner import Runner
 
         return Runner.from_settings(self.settings)
@@ -123,7 +123,7 @@ class Functory:
     def _inspect(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature:
         from functory.workers.sandbox.checks.startup import check_tier
 
-        # The source is executed here, also by a client that runs nothing else: not with less than was demanded.
+        # A client that runs nothing else executes the source here too: never in a weaker sandbox than demanded.
         check_tier(self.settings, self.runner)
         return self.runner.inspect(source, name, packages=packages)
 
@@ -214,7 +214,7 @@ class Functory:
         expected_version: int | None = None,
         **fields: Any,
     ) -> dict[str, Any]:
-        """Save a trigger in either spelling; the name of BabyAGI's spelling is made from its parts.
+        """Save a trigger in either spelling; BabyAGI's spelling has no name, so one is made from its parts.
 
         Returns its row. Raises :class:`Invalid`.
         """
@@ -260,7 +260,7 @@ class Functory:
         since: datetime,
         progress: Callable[[int], None] | None = None,
     ) -> backtest.Comparison:
-        """Decide again about the events since ``since``, for trigger ``name`` or a ``draft`` definition of it.
+        """Decide again on the events since ``since``, for trigger ``name`` or a ``draft`` definition of it.
 
         Nothing is run. With both, the result holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
         """

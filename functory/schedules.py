@@ -48,7 +48,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Backfill:
-    """The times of a range: ``known`` had a tick already, ``new`` had none; ``events`` of the new, once written."""
+    """The times of a range: ``known`` ones had a tick, ``new`` ones had none; ``events`` are those of the new ones."""
 
     existing: list[datetime]
     new: list[datetime]
@@ -166,7 +166,7 @@ class Schedules:
         ]
 
     def pause(self, name: str, *, note: str = "") -> None:
-        """enabled → paused: its times pass and become nothing."""
+        """enabled → paused: its times pass without events."""
         self._engine.sources.pause(KIND, name, note=note, author=self._engine.author)
 
     def resume(self, name: str) -> tuple[datetime | None, int]:

@@ -33,7 +33,7 @@ log = structlog.get_logger("functory.api")
 
 # Size of an envelope without its data.
 ENVELOPE_BYTES = 65_536
-# Faults of a batch that are listed in an answer.
+# At most this number of a batch's faults is listed in an answer.
 MAX_LISTED_ERRORS = 100
 
 

@@ -14,7 +14,7 @@ from functory.engine.errors import FunctoryError
 from functory.engine.events import exchange
 from functory.engine.executions import worker_registry
 
-# A probe may come every second from several sides; a broker is not to be connected to so often.
+# Several probes may come every second; that is too often to connect to a broker.
 CACHE_SECONDS = 3.0
 
 # Events and executions need no broker: workers claim from the database.
@@ -49,7 +49,7 @@ class Health:
 
     def _check_sandbox(self) -> CheckResult:
         """How many living workers confine functions in which tier. None of it keeps the deployment from
-        working: that a worker runs functions without a sandbox is said, not refused, here."""
+        working: a worker that runs functions without a sandbox is reported here, not refused."""
         alive = worker_registry.alive(self._functory.database, self._functory.settings.lease_seconds)
         tiers = Counter(worker["isolation"] for worker in alive)
         part: CheckResult = {"workers": dict(sorted(tiers.items()))}
@@ -62,7 +62,7 @@ class Health:
 
 
 class _CachedCheck:
-    """An answer that is kept for ``fresh`` seconds; while one asks, the others wait for it."""
+    """A check whose answer is kept for ``fresh`` seconds; while one thread runs it, the others wait for the answer."""
 
     def __init__(self, check: Callable[[], CheckResult | None], cache_seconds: float = CACHE_SECONDS) -> None:
         self._check = check

@@ -1,4 +1,4 @@
-"""The body of a request, read with limits: no more bytes than are wanted, and not for longer than is reasonable."""
+"""Reads the body of a request with limits on its bytes and its time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ READ_TIMEOUT_SECONDS = 20.0
 
 
 async def read(request: Request, max_bytes: int, timeout: float = READ_TIMEOUT_SECONDS) -> bytes:
-    """The body as it was sent. Raises HTTPException: 413, 415 for a compressed body, 408, 400.
+    """Read the body as it was sent. Raises HTTPException: 413, 415 for a compressed body, 408, 400.
 
-    A length that the sender tells is believed only to refuse at once; what comes is counted.
+    A declared length is used only to refuse at once; the bytes that arrive are counted.
     """
     encodings = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
     if encodings not in ("", "identity"):

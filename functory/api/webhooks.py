@@ -39,7 +39,7 @@ def mount(
         functory.settings.max_event_bytes,
     )
 
-    # The event loop itself keeps no hold of a task.
+    # The event loop itself keeps no strong reference to a task.
     problem_tasks: set[asyncio.Task[None]] = set()
 
     @app.put("/webhooks/{name}", tags=["webhooks"], status_code=202)
@@ -69,7 +69,7 @@ def mount(
             )
         _record_metrics(answer.status, answer.reason, began)
         if answer.webhook_id is not None:
-            # Beside the request: the connection does not wait for it either, which a stranger could measure.
+            # Beside the request, not before its answer: a stranger could measure the wait.
             task = asyncio.create_task(run_in_threadpool(_store_problem, door, answer))
             problem_tasks.add(task)
             task.add_done_callback(problem_tasks.discard)

@@ -1,10 +1,9 @@
 """What a version is granted beyond plain computation: secrets, hosts, files, permissions, programs.
 
-An author *declares* what a version needs. What is declared takes effect as far as the operator lets authors
-grant (setting ``author_grants``); the rest is *pending* until an operator allows it for exactly this content
-(``engine.functions.grant_approvals``). The functions that are linked into one execution share a process, and
-so their grants.
-Pure: nothing here touches a row.
+An author *declares* what a version needs. Kinds that the operator lets authors grant (setting ``author_grants``) take
+effect at once. The rest is *pending* until an operator allows it for exactly this content
+(:mod:`functory.engine.functions.grant_approvals`). The functions that are linked into one execution share a process,
+and so their grants. Pure: no database access.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ PERMISSIONS = ("functions:read", "functions:write")
 SERVER_AUTHOR_GRANTS = frozenset({"secret", "host", "permission"})
 
 FIELDS = ("hosts", "files", "subprocess")
-# Each entry is a rule that is looked at for each connection or a mount of each zygote.
+# Each entry is a rule that each connection is checked against, or a mount of each zygote.
 MAX_ENTRIES = 100
 
 # Where a kind stands in the record.
@@ -41,10 +40,10 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Grants:
-    """A set of grants. Hosts are written as ``engine.access.host_grants`` reads them, ``read`` and ``write``
-    are absolute paths.
+    """A set of grants.
 
-    ``subprocess`` is the right to start programs.
+    Hosts are written as :mod:`functory.engine.access.host_grants` reads them. ``read`` and ``write`` hold absolute
+    paths. ``subprocess`` is the right to start programs.
     """
 
     secrets: tuple[str, ...] = ()
@@ -56,7 +55,7 @@ class Grants:
 
     @classmethod
     def from_items(cls, items: Iterable[tuple[str, str]]) -> Grants:
-        """The set of these (kind, value) pairs."""
+        """Make the set of these (kind, value) pairs."""
         found: dict[str, set[str]] = {}
         for kind, value in items:
             found.setdefault(kind, set()).add(value)
@@ -65,7 +64,7 @@ class Grants:
 
     @classmethod
     def declared(cls, version: Mapping[str, Any]) -> Grants:
-        """What a version row declares."""
+        """The grants that a version row declares."""
         asked, secrets, permissions = version["grants"], version["secrets"], version["permissions"]
         if not (asked or secrets or permissions):
             return NOTHING
@@ -81,13 +80,13 @@ class Grants:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Grants:
-        """What :meth:`as_json` made; nothing for None."""
+        """Read what :meth:`as_json` made; an empty set for None."""
         given = value or {}
         listed = {place: tuple(given.get(place, ())) for place in _PLACES.values()}
         return cls(**listed, subprocess=given.get("subprocess", False))
 
     def as_json(self) -> dict[str, Any]:
-        """Only what there is."""
+        """Return the non-empty kinds as JSON values."""
         listed = {place: list(getattr(self, place)) for place in _PLACES.values()}
         return {name: value for name, value in (listed | {"subprocess": self.subprocess}).items() if value}
 
@@ -112,7 +111,7 @@ class Grants:
         return Grants.from_items(chain(self.items(), other.items())) if self else other
 
     def only(self, kinds: Collection[str]) -> Grants:
-        """Those of these kinds."""
+        """The grants of these kinds."""
         return (
             Grants.from_items((kind, value) for kind, value in self.items() if kind in kinds)
             if self
@@ -124,11 +123,11 @@ class Grants:
         return not self.missing(other)
 
     def missing(self, other: Grants) -> Grants:
-        """What ``other`` allows and this set does not."""
+        """The grants that ``other`` allows and this set does not."""
         tests: dict[str, Callable[[str], bool]] = {
             "secret": lambda name: name in self.secrets,
             "host": lambda text: any(_host_covers(granted, text) for granted in self.hosts),
-            # What may be written is mounted to be read as well.
+            # A path that may be written is mounted to be read as well.
             "read": lambda path: path_grants.inside(path, (*self.read, *self.write)),
             "write": lambda path: path_grants.inside(path, self.write),
             "permission": lambda name: name in self.permissions,
@@ -148,12 +147,12 @@ def author_grant_kinds(settings: Settings) -> frozenset[str]:
 
 
 def effective(declared: Grants, kinds: Collection[str], approved: Grants = NOTHING) -> Grants:
-    """What a version really has: what its author may grant, and what an operator allowed."""
+    """The grants of a version that take effect: those that its author may give, and those that an operator allowed."""
     return declared.only(kinds) | approved
 
 
 def pending(declared: Grants, kinds: Collection[str], approved: Grants = NOTHING) -> Grants:
-    """What is declared and waits for an operator."""
+    """The declared grants that wait for an operator."""
     return effective(declared, kinds, approved).missing(declared)
 
 
@@ -237,7 +236,7 @@ def _host_covers(granted: str, wanted: str) -> bool:
     if have.name == want.name:
         return True
     if have.is_any_host:
-        # It stands for public hosts only, and a name may lead to a private one.
+        # ``*`` means public hosts only, and a name may resolve to a private one.
         return _is_public(want.name)
     if want.name.startswith("*."):
         return have.name.startswith("*.") and want.name.endswith(have.name[1:])

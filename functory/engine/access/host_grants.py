@@ -8,10 +8,10 @@ A grant is one of
     203.0.113.7             that address; IPv6 in brackets where a port follows: [2001:db8::1]:8443
     *                       any public host
 
-``parse`` reads one at save time; ``allowing`` and ``allows`` decide about one connection. Names are compared as they
-go over the wire: lower case, without the final dot, internationalised names in their ASCII form (UTS 46,
-non-transitional, https://www.unicode.org/reports/tr46/). That a granted name leads to an address which may
-be connected to is a second question, asked where the name is resolved.
+``parse`` reads one at save time; ``matching_grants`` and ``allows`` decide about one connection. Names are compared as
+they go over the wire: lower case, without the final dot, internationalised names in their ASCII form (UTS 46,
+non-transitional, https://www.unicode.org/reports/tr46/). The address of a granted name is checked where the name is
+resolved.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class HostGrant:
 
     @property
     def is_any_host(self) -> bool:
-        """Whether it names no host in particular: then it stands for public hosts only."""
+        """Whether it is ``*``, which means public hosts only."""
         return self.name == "*"
 
     def covers(self, host: str, port: int) -> bool:
-        """Whether a connection to ``host``, as ``normal`` gives it, is meant."""
+        """Whether a connection to ``host``, as ``normalize`` gives it, is covered."""
         if port not in self.ports:
             return False
         if self.name.startswith("*."):
@@ -88,12 +88,12 @@ def parse(text: str) -> HostGrant:
 
 
 def normalize(host: str) -> str:
-    """A host as grants hold it: an address in its shortest form, or a name; ``Invalid`` for anything else."""
+    """Return a host as grants hold it: an address in its shortest form, or a name; ``Invalid`` for anything else."""
     return _name(host, host)
 
 
 def matching_grants(grants: Iterable[HostGrant], host: str, port: int) -> list[HostGrant]:
-    """The grants that cover a connection to ``host``, as ``normal`` gives it."""
+    """The grants that cover a connection to ``host``, as ``normalize`` gives it."""
     return [grant for grant in grants if grant.covers(host, port)]
 
 
@@ -159,7 +159,7 @@ def _name(host: str, text: str) -> str:
 def is_address(host: str) -> bool:
     """Whether it is an IP address in full, without brackets and without a zone."""
     try:
-        # A zone (fe80::1%eth0) names an interface of the worker: no function has business with those.
+        # A zone (fe80::1%eth0) names an interface of the worker, which no function may choose.
         return "%" not in host and bool(ipaddress.ip_address(host))
     except ValueError:
         return False

@@ -1,8 +1,8 @@
 """Which files a function may be granted: absolute paths, away from what would undo its confinement.
 
-``check`` looks at the text alone and is asked when a version is saved. ``Places`` knows one machine and one
-installation: its home folder, database and code; it is asked again where the function runs, because what a
-path leads to (a link, another machine's folders) is known there only.
+``check`` reads the text alone, when a version is saved. ``ProtectedPaths`` knows one machine and one installation: its
+home folder, database and code. It checks again where the function runs, because only that machine knows what a path
+leads to (a link, another machine's folders).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check(mode: str, path: str) -> str:
 
 
 class ProtectedPaths:
-    """Paths of this machine and installation that no function may be granted, and none above or below."""
+    """Paths of this machine and installation that no function may be granted, nor any path above or below them."""
 
     def __init__(self, settings: Settings) -> None:
         own = [settings.home, Path(os.environ.get("FUNCTORY_CONFIG", "functory.toml"))]
@@ -80,7 +80,7 @@ class ProtectedPaths:
         self._code = _spellings([Path(__file__).parents[3], Path(sys.prefix), Path(sys.base_prefix)])
 
     def check(self, mode: str, path: str) -> None:
-        """Raises :class:`Refused` when the path, or what it leads to on this machine, is kept.
+        """Raises :class:`Refused` when the path, or what it leads to on this machine, is protected.
 
         ``path`` is as the function :func:`check` returns it.
         """

@@ -53,7 +53,7 @@ class Secrets:
             )
         key = self._key()
         with self._database.write() as tx:
-            # The row first, even an empty one: it is what a second process waits for.
+            # The row first, even an empty one: a second process waits for its lock.
             first = {"name": name, "sealed": b"", "version": 0, "created_at": tx.now, "updated_at": tx.now}
             created = tx.insert_new(secret, first)
             statement = sa.select(secret.c.version).where(secret.c.name == name)
@@ -64,7 +64,7 @@ class Secrets:
                 .where(secret.c.name == name)
                 .values(sealed=sealed, version=version, updated_at=tx.now)
             )
-            # What is proved with it is not to be taken by the old value any more.
+            # Webhooks read it again at once: signatures made with the old value must not be accepted.
             tx.wake("sources")
             if not created:
                 data = {"secret": name, "version": version, "author": author}
@@ -83,14 +83,14 @@ class Secrets:
             )
 
     def delete(self, name: str) -> None:
-        """Forget a secret. Raises :class:`NotFound`."""
+        """Delete a secret. Raises :class:`NotFound`."""
         with self._database.write() as tx:
             if tx.execute(sa.delete(secret).where(secret.c.name == name)).rowcount == 0:
                 raise NotFound(f"secret {name!r} not found", try_="functory secret list")
             tx.wake("sources")
 
     def missing(self, names: list[str]) -> list[str]:
-        """Those of ``names`` that are not stored."""
+        """The ``names`` that are not stored."""
         if not names:
             return []
         with self._database.read() as tx:
@@ -98,7 +98,7 @@ class Secrets:
         return [name for name in names if name not in known]
 
     def check_key(self) -> None:
-        """Raises :class:`Invalid` when there is no key, or none that can be one."""
+        """Check that there is a valid key. Raises :class:`Invalid`."""
         self._key()
 
     def open(self, name: str) -> SecretStr:
@@ -109,7 +109,7 @@ class Secrets:
         return found
 
     def open_all(self, names: Collection[str]) -> dict[str, SecretStr | FunctoryError]:
-        """The values of several secrets, asked for at once; for one that has none, the error that says why."""
+        """Open several secrets at once; a secret that has no value gives the error that says why."""
         with self._database.read() as tx:
             rows = {
                 row["name"]: row

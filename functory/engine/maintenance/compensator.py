@@ -44,7 +44,7 @@ OPEN = ("waiting", "pending", "running")
 
 @dataclass
 class _SagaProgress:
-    """What one turn changed: rows by the state that they came to, and how the saga ended or stopped."""
+    """What one round changed: rows by their new state, and how the saga ended or stopped."""
 
     states: Counter[str] = field(default_factory=Counter)
     result: str | None = None
@@ -66,23 +66,23 @@ class Compensator(Service):
 
 
 def advance(database: Database, settings: Settings) -> int:
-    """Take every saga one step further that can be: note what has ended, start what is next. Returns how many."""
+    """Advance every saga that can go on: record finished steps, start the next one. Return the number of sagas."""
     with database.read() as tx:
         ready = _ready(tx, settings.batch_size)
     moved = 0
     for saga_id in ready:
         with database.write() as tx:
-            turn = _SagaProgress()
+            progress = _SagaProgress()
             saga = _locked(tx, saga_id, skip=True)
             if saga is not None:
-                _advance_saga(tx, saga, turn)
-        _count(turn)
+                _advance_saga(tx, saga, progress)
+        _count(progress)
         moved += saga is not None
     return moved
 
 
 class Compensations:
-    """What an operator does with the plans."""
+    """An operator's commands on compensation plans."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -93,22 +93,22 @@ class Compensations:
             return _plan(tx, as_id(id_, "execution"))
 
     def retry(self, id_: str, *, author: str = "") -> dict[str, Any]:
-        """Try the step again that stopped a saga, as a new execution. Returns the step's row.
+        """Retry the step that stopped a saga, as a new execution. Return the step's row.
 
-        Raises :class:`NotFound`, and :class:`Conflict` when nothing has stopped.
+        Raises :class:`NotFound`, and :class:`Conflict` when no step has stopped.
         """
         return self._decide(id_, "pending", author, "")
 
     def skip(self, id_: str, *, author: str = "", reason: str = "") -> dict[str, Any]:
-        """Leave the step as it is that stopped a saga, and go on with the next. Returns the step's row.
+        """Skip the step that stopped a saga, and go on with the next. Return the step's row.
 
-        Raises as :meth:`again`.
+        Raises as :meth:`retry`.
         """
         return self._decide(id_, "skipped", author, reason)
 
     def _decide(self, id_: str, state: str, author: str, reason: str) -> dict[str, Any]:
         id_ = as_id(id_, "execution")
-        turn = _SagaProgress()
+        progress = _SagaProgress()
         with self._database.write() as tx:
             saga = _locked(tx, id_)
             if saga is None:
@@ -118,18 +118,18 @@ class Compensations:
                 raise _not_stuck(tx, saga)
             why = row["problem"] if state == "pending" else f"skipped by {author or 'an operator'}"
             problem = f"{why}: {reason}" if reason else why
-            _change(tx, row, turn, state, problem=problem)
+            _change(tx, row, progress, state, problem=problem)
             action = "execution.compensate" if state == "pending" else "execution.compensate.skip"
             data = {"step": row["step_id"], "function": row["function"], "position": row["position"]}
             audit.append(tx, author, action, id_, data | ({"reason": reason} if reason else {}))
-            _advance_saga(tx, saga, turn)
+            _advance_saga(tx, saga, progress)
             (row,) = (one for one in _plan(tx, id_) if one["position"] == row["position"])
-        _count(turn)
+        _count(progress)
         return row
 
 
 def next_step(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | None, str | None]:
-    """What comes next of a plan: the row to be started, or how the saga stands ("stuck", "compensated").
+    """The next step of a plan: the row to start, or the state of the saga ("stuck", "compensated").
 
     Strictly in order: nothing is started while a step is still open, or another one is being undone.
     """
@@ -142,9 +142,9 @@ def next_step(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | No
     return pending, None if pending is not None else "compensated"
 
 
-def _advance_saga(tx: Tx, saga: Mapping[str, Any], turn: _SagaProgress) -> None:
-    """One turn of a locked saga."""
-    _record_finished(tx, saga, turn)
+def _advance_saga(tx: Tx, saga: Mapping[str, Any], progress: _SagaProgress) -> None:
+    """Advance one locked saga by one round."""
+    _record_finished(tx, saga, progress)
     plan = _plan(tx, saga["id"])
     if any(row["compensate"] for row in plan):
         because = f"the failure of {saga['function']}, execution {saga['id']}"
@@ -155,22 +155,22 @@ def _advance_saga(tx: Tx, saga: Mapping[str, Any], turn: _SagaProgress) -> None:
     if following is not None:
         try:
             started = _start(tx, saga, following)
-            _change(tx, following, turn, "running", execution_id=started, problem=None)
+            _change(tx, following, progress, "running", execution_id=started, problem=None)
         except FunctoryError as error:
-            _stop(tx, saga, following, turn, str(error).replace("\n", "; "))
-    elif result == "compensated" and turn.states and any(row["compensate"] for row in plan):
+            _stop(tx, saga, following, progress, str(error).replace("\n", "; "))
+    elif result == "compensated" and progress.states and any(row["compensate"] for row in plan):
         counted = Counter(row["state"] for row in plan if row["compensate"])
         compensation_plan.emit_event(
             tx, saga, "saga.compensated", {"done": counted["done"], "skipped": counted["skipped"]}
         )
-        turn.result = result
-    if turn.states:
-        # What comes next is due at once.
+        progress.result = result
+    if progress.states:
+        # The next step is due at once.
         tx.wake("finished")
 
 
-def _record_finished(tx: Tx, saga: Mapping[str, Any], turn: _SagaProgress) -> None:
-    """Bring what waits for an execution's end up to date with it."""
+def _record_finished(tx: Tx, saga: Mapping[str, Any], progress: _SagaProgress) -> None:
+    """Update the rows that wait for an execution's end once it has ended."""
     plan = _plan(tx, saga["id"])
     watched = {
         row["position"]: row["step_id"] if row["state"] == "waiting" else row["execution_id"]
@@ -196,24 +196,24 @@ def _record_finished(tx: Tx, saga: Mapping[str, Any], turn: _SagaProgress) -> No
         here = dict(row) | {"position": row["position"] + moved}
         if row["state"] == "running":
             if other["state"] == "succeeded":
-                _change(tx, here, turn, "done")
+                _change(tx, here, progress, "done")
             else:
                 error = other["error"] or {}
                 why = f"{error.get('type', '')}: {error.get('message', '')}".strip(": ")
-                _stop(tx, saga, here, turn, f"{other['function']} {_words(other['state'])}: {why}")
+                _stop(tx, saga, here, progress, f"{other['function']} {_words(other['state'])}: {why}")
         elif other["state"] != "succeeded":
             _change(
-                tx, here, turn, "skipped", problem=f"it {_words(other['state'])}; nothing is left to undo"
+                tx, here, progress, "skipped", problem=f"it {_words(other['state'])}; nothing is left to undo"
             )
         elif row["compensate"]:
-            _change(tx, here, turn, "pending")
+            _change(tx, here, progress, "pending")
         else:
-            _change(tx, here, turn, "skipped", problem="nothing undoes it; its own steps follow")
+            _change(tx, here, progress, "skipped", problem="nothing undoes it; its own steps follow")
             moved += _insert_below(tx, saga, here)
 
 
 def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-    """Put the steps of a step that nothing undoes behind it. Returns how many places they take."""
+    """Insert the steps below a step that has no compensation behind it. Return the number of places that they take."""
     found = steps.find(tx, row["step_id"])
     if not found:
         return 0
@@ -232,7 +232,7 @@ def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> in
 
 
 def _start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Queue the execution that undoes a step. Returns its id. Raises :class:`FunctoryError` when that cannot be."""
+    """Queue the execution that undoes a step. Return its id. Raises :class:`FunctoryError` when it cannot start."""
     name, pin = dependencies.parse_reference(row["compensate"])
     version = versions.load(tx, name, pin)
     if version is None:
@@ -255,7 +255,7 @@ def _start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
         chain=saga["chain"],
         parent_id=saga["id"],
     )
-    # However late it is: what is not undone stays done.
+    # No start deadline: a late compensation is better than none.
     tx.insert(execution, [new | {"expires_at": None}])
     tx.wake("executions")
     return new["id"]
@@ -304,27 +304,29 @@ def _input(
     return {name: known[name] for name in wanted}
 
 
-def _stop(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], turn: _SagaProgress, problem: str) -> None:
-    """A step could not be undone: nothing further is, until somebody looks."""
-    _change(tx, row, turn, "failed", problem=problem)
-    told = {
+def _stop(
+    tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], progress: _SagaProgress, problem: str
+) -> None:
+    """Record that a step could not be undone: the saga stops until an operator decides."""
+    _change(tx, row, progress, "failed", problem=problem)
+    data = {
         "position": row["position"],
         "step_id": row["step_id"],
         "step_function": row["function"],
         "compensate": row["compensate"],
         "problem": problem,
     }
-    compensation_plan.emit_event(tx, saga, "saga.stuck", told)
-    turn.result = "stuck"
+    compensation_plan.emit_event(tx, saga, "saga.stuck", data)
+    progress.result = "stuck"
 
 
-def _change(tx: Tx, row: Mapping[str, Any], turn: _SagaProgress, state: str, **values: Any) -> None:
+def _change(tx: Tx, row: Mapping[str, Any], progress: _SagaProgress, state: str, **values: Any) -> None:
     tx.execute(
         sa.update(compensation)
         .where(compensation.c.saga_id == row["saga_id"], compensation.c.position == row["position"])
         .values(state=state, updated_at=tx.now, **values)
     )
-    turn.states[state] += 1
+    progress.states[state] += 1
 
 
 def _plan(tx: Tx, saga_id: str) -> list[dict[str, Any]]:
@@ -332,9 +334,9 @@ def _plan(tx: Tx, saga_id: str) -> list[dict[str, Any]]:
 
 
 def _locked(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | None:
-    """The execution that failed, held so that one process at a time works on its plan.
+    """Lock the execution that failed, so that one process at a time works on its plan.
 
-    ``skip``: None when another one holds it. Not so strong that its compensations could not refer to it meanwhile.
+    ``skip``: None when another process holds it. The lock is weak enough for compensations to refer to the row.
     """
     statement = sa.select(execution).where(execution.c.id == saga_id)
     statement = statement.with_for_update(key_share=True, skip_locked=skip)
@@ -342,12 +344,12 @@ def _locked(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | Non
 
 
 def _ready(tx: Tx, limit: int) -> list[str]:
-    """Sagas in which something can be done now."""
+    """Sagas that can be advanced now."""
     return [row["saga_id"] for row in tx.rows(_READY, {"limit": limit})]
 
 
 def _not_stuck(tx: Tx, saga: Mapping[str, Any]) -> Conflict:
-    """Why there is nothing to decide about."""
+    """The error for a saga in which no step has stopped."""
     what = f"nothing of execution {saga['id']} has stopped"
     plan = _plan(tx, saga["id"])
     if plan:
@@ -366,11 +368,11 @@ def _not_stuck(tx: Tx, saga: Mapping[str, Any]) -> Conflict:
     return Conflict(what, why)
 
 
-def _count(turn: _SagaProgress) -> None:
-    for state, count in turn.states.items():
+def _count(progress: _SagaProgress) -> None:
+    for state, count in progress.states.items():
         metrics.compensations.labels(state).inc(count)
-    if turn.result is not None:
-        metrics.sagas.labels(turn.result).inc()
+    if progress.result is not None:
+        metrics.sagas.labels(progress.result).inc()
 
 
 def _words(state: str) -> str:
@@ -388,7 +390,7 @@ def _can_go_on() -> sa.Select[tuple[Any]]:
         return sa.exists().where(other.c.saga_id == here.c.saga_id, *conditions)
 
     ended = sa.and_(here.c.state != "pending", execution.c.state.in_(execution_store.TERMINAL))
-    # Something is to be undone, so what is still open is to be stopped.
+    # The plan undoes steps, so steps that are still open are stopped.
     to_stop = sa.and_(
         here.c.state == "waiting", execution.c.cancel_requested_at.is_(None), beside(other.c.compensate != "")
     )
@@ -407,7 +409,7 @@ def _can_go_on() -> sa.Select[tuple[Any]]:
     )
 
 
-# Asked by every scheduler all the time: built once.
+# Every scheduler runs it all the time: built once.
 _READY = _can_go_on()
 _OF_SAGA = (
     sa.select(compensation)

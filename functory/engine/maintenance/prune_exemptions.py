@@ -44,7 +44,7 @@ _REASON_PRIORITY = {
 
 
 def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str]:
-    """Those of ``roots`` that may not go, each with the reason."""
+    """Return those of ``roots`` that may not be deleted, each with the reason."""
     if not roots:
         return {}
     own_event, own_execution = event.c.root_id.in_(roots), execution.c.root_id.in_(roots)
@@ -71,7 +71,7 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
             sa.or_(compensation.c.saga_id == execution.c.id, compensation.c.step_id == execution.c.id),
             compensation.c.state.not_in(SETTLED_COMPENSATIONS),
         ),
-        # Events that started something together may be of several trees: each keeps those that it is beside of.
+        # Events that fired together may be of several trees: each tree keeps the others.
         _why(
             "it fired together with what is young",
             firing.c.root_id,
@@ -104,7 +104,7 @@ def _why(reason: str, root: Any, *conditions: Any) -> Any:
 
 
 def _is_recent_or_open(root: Any, cutoff: datetime) -> Any:
-    """Whether a tree is young or open by what is in it."""
+    """Whether rows of a tree are young or open."""
     events, executions = event.alias("its_event"), execution.alias("its_execution")
     return sa.or_(
         sa.exists().where(

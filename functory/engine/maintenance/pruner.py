@@ -21,12 +21,12 @@ from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.pruner")
 
-# From the end of a pass to the next one. What is kept for days need not go to the minute.
+# From the end of a pass to the next one. Rows are kept for days, so minutes do not matter.
 PASS_INTERVAL_SECONDS = 300.0
 
 
 class Pruner(Service):
-    """One step at a time; any number of pruners may run."""
+    """Runs one step at a time; any number of pruners may run."""
 
     name, topic, poll_seconds = "pruner", None, PASS_INTERVAL_SECONDS
 
@@ -43,7 +43,7 @@ class Pruner(Service):
         return False
 
     def prune(self) -> bool:
-        """One step of a pass, or the beginning of one. True while the pass goes on. Raises :class:`Unavailable`."""
+        """Run one step of a pass, or begin one. True while the pass goes on. Raises :class:`Unavailable`."""
         start = time.monotonic()
         steps, self._steps, self._rest = self._steps, None, None
         if steps is None:

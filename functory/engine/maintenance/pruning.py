@@ -1,14 +1,13 @@
 """Retention: deletes finished causal trees after a time, and their log lines before that.
 
-A tree goes when all of it has ended longer ago than the limit: every event routed, every execution at its end, nothing
-that waits in it or for it. Then nothing can be added to it any more but by an operator's hand, who locks what he adds
-to. A tree that something young looks at (events that fired together with it) is kept with that.
+A tree is deleted when all of it ended longer ago than the limit: every event is routed, every execution has ended, and
+no row waits in it or for it. Then only an operator can add to it, and his transaction locks the rows that it adds to.
+A tree is kept while a younger tree refers to it (events that fired together).
 
-Everything is done in short transactions, in an order in which the invariants hold after each: a tree goes at once, or,
-when it is large, from its leaves to its root. What several schedulers do at the same time is divided by the locks of
-rows. How far pruning has got is written down (:mod:`engine.database.prune_watermarks`), so that readers can
-say of what is
-missing that it was pruned, and the invariants do not ask for it.
+The work is done in short transactions, and the invariants hold after each. A small tree is deleted at once, a large one
+from its leaves to its root. Row locks divide the work between schedulers. The prune watermark
+(:mod:`functory.engine.database.prune_watermarks`) records how far pruning has got, so that readers can report a missing
+row as pruned, and the invariants do not expect it.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from functory.engine.database.schema import (
 )
 from functory.engine.maintenance import prune_exemptions
 
-# Trees that are looked at in one go; most are small.
+# Trees that are read at once; most are small.
 PAGE = 200
-# Events of one transaction, about; on SQLite everybody who writes waits for it.
+# Events of one transaction, about; on SQLite every writer waits for it.
 CHUNK = 500
 # Log lines and spans of one transaction; executions with more lose them before they go themselves.
 LINES = 20_000
@@ -54,14 +53,14 @@ _LEAST = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True)
 class RetentionLimits:
-    """What is old: trees whose end, and logs of executions whose end, is longer ago than this. None: nothing is."""
+    """How long finished trees, and logs of finished executions, are kept. None: for ever."""
 
     trees: timedelta | None = None
     logs: timedelta | None = None
 
 
 def prune(database: Database, limits: RetentionLimits) -> Iterator[Counter[str]]:
-    """One pass: the rows that each transaction deleted, by table, trees as ``trees``. Take as many as you like.
+    """One pass: the rows that each transaction deleted, by table, trees as ``trees``. Callers may stop early.
 
     Raises :class:`Unavailable`; another pass begins anew.
     """
@@ -164,9 +163,9 @@ def _small(database: Database, roots: Sequence[str], cutoff: datetime) -> Iterat
 
 
 def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[str]]:
-    """A tree that is too large for one transaction: its deepest executions first, each with all it has caused."""
+    """Delete a tree that is too large for one transaction: its deepest executions first, each with all it caused."""
     yield from _lines(database, execution.c.root_id == root)
-    # What an execution caused is one deeper than itself; so what is left is always a tree.
+    # What an execution caused is one deeper than itself; so the rest is always a tree.
     deepest = (
         sa.select(execution.c.id)
         .where(execution.c.root_id == root)
@@ -200,7 +199,7 @@ def _large(database: Database, root: str, cutoff: datetime) -> Iterator[Counter[
 
 
 def _lines(database: Database, of: Any) -> Iterator[Counter[str]]:
-    """Delete log lines and spans in pieces, where they are too many to go with their executions."""
+    """Delete log lines and spans in parts, where they are too many to be deleted with their executions."""
     for table in (log, span):
         with database.read() as tx:
             lines = sa.select(table.c.execution_id, sa.func.count().label("count"))
@@ -220,7 +219,7 @@ def _lines(database: Database, of: Any) -> Iterator[Counter[str]]:
 
 
 def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
-    """Log lines of executions that ended before ``cutoff``. On PostgreSQL by the week, once it is over."""
+    """Delete log lines of executions that ended before ``cutoff``; on PostgreSQL whole weeks, once they are over."""
     with database.read() as tx:
         parts = [part for part in partitions.list_partitions(tx) if part.table == "log"]
     for part in parts:
@@ -275,7 +274,7 @@ def _log_cutoff_id(tx: Tx, cutoff: datetime) -> str:
 
 
 def _drop_empty_partitions(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
-    """Drop the weeks that have nothing in them any more."""
+    """Drop the weekly partitions that are empty."""
     with database.read() as tx:
         old = [
             part

@@ -17,12 +17,12 @@ from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.reaper")
 
-# A round that took more than this part of a lease met a database that stood still: heartbeats did so too.
+# A round that took more than this part of a lease met a database that did not answer: heartbeats failed too.
 SLOW = 0.25
 
 
 class Reaper(Service):
-    """One round at a time; any number of reapers may run."""
+    """Runs one round at a time; any number of reapers may run."""
 
     name, topic = "reaper", None
 
@@ -42,7 +42,7 @@ class Reaper(Service):
         return any(self.reap().values())
 
     def reap(self) -> dict[str, int]:
-        """One round. Returns what was done by kind; nothing while an outage is not long enough past.
+        """Run one round. Return the counts by kind; nothing is done while an outage is not long enough past.
 
         Raises :class:`Unavailable`.
         """
@@ -52,7 +52,7 @@ class Reaper(Service):
         self._missed = True
         age = lease_recovery.server_uptime(self._database)
         if age is not None and age < self._settings.lease_seconds:
-            # It may have come and gone between two rounds: heartbeats are more frequent than those.
+            # An outage may have come and gone between two rounds: heartbeats are more frequent than rounds.
             self._trusted_from = max(self._trusted_from, now + self._settings.lease_seconds - age)
         self._offset = self._measure_clock_offset()
         if now < self._trusted_from:

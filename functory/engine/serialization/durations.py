@@ -14,7 +14,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
 def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf) -> float:
-    """A length of time in seconds. ``what`` is it in messages. Raises :class:`Invalid`."""
+    """A length of time in seconds. ``what`` names it in messages. Raises :class:`Invalid`."""
     value = _read(given)
     if value is None:
         raise Invalid(

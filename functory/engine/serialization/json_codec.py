@@ -2,7 +2,7 @@
 
 orjson is 15 times faster than the standard library but refuses integers over 64 bits and lone
 surrogates, and turns NaN into null. Those cases go through the standard library here, so that any
-JSON value a user can hold is stored and read back as it was. NaN and infinities are not JSON
+JSON value is stored and read back as it was. NaN and infinities are not JSON
 (RFC 8259 section 6) and are refused.
 """
 
@@ -18,7 +18,7 @@ import orjson
 
 from functory.engine.errors import Invalid
 
-# Deeper values would exhaust the recursion of any reader downstream. orjson draws the line here, too.
+# Deeper values would exhaust the recursion of any reader downstream. orjson has the same limit.
 MAX_DEPTH = 254
 
 # orjson reads integers beyond 64 bits as floats; texts with that number of digits take the exact path.
@@ -48,7 +48,7 @@ def encode(value: Any) -> bytes:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises :class:`Invalid` with the place of the fault."""
+    """The value of a JSON text. Raises :class:`Invalid` with the position of the fault."""
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     try:
         if _LONG_NUMBER.search(raw):
@@ -96,7 +96,7 @@ def _encode_slowly(value: Any) -> bytes:
 
 
 def _check_shape(value: Any) -> None:
-    """What the standard library would let pass: keys that are no text, and any depth."""
+    """Refuse keys that are no text, and values that are too deep: the standard library accepts both."""
     waiting = [(value, 0)]
     while waiting:
         item, depth = waiting.pop()

@@ -23,7 +23,7 @@ TYPES = {
 
 
 def from_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The schema that parameter names alone give: which are there, which are required, no types."""
+    """The schema that parameter names alone give: the names, and which are required; no types."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     more = False
@@ -62,7 +62,7 @@ def parse_declared(value: Any, what: str) -> dict[str, Any] | None:
 
 
 def check(schema: Mapping[str, Any] | None, value: Any, what: str) -> None:
-    """Refuse a ``value`` that does not fit. ``what`` names it in the error ("input of parse v3").
+    """Check a ``value`` against a schema. ``what`` names it in the error ("input of parse v3").
 
     Raises :class:`Invalid` that lists each fault with its place.
     """

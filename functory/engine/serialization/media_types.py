@@ -1,4 +1,4 @@
-"""What others send, read by its media type: content types, JSON that is not too deep, UTF-8 text."""
+"""Received data, read by its media type: content types, JSON that is not too deep, UTF-8 text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 
-# Deeper JSON is no message that somebody meant to send.
+# No sender means to send deeper JSON.
 MAX_DEPTH = 100
 
 
@@ -17,7 +17,7 @@ class UnsupportedMediaType(Exception):
 
 def media_type(content_type: str) -> str:
     """The media type of a Content-Type header, in lower case and without its parameters. Raises
-    :class:`Unsupported` for another character set than UTF-8."""
+    :class:`UnsupportedMediaType` for another character set than UTF-8."""
     media, *parameters = (part.strip().lower() for part in content_type.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")

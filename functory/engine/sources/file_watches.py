@@ -25,7 +25,7 @@ from functory.engine.errors import NotFound
 
 KIND = "file"
 
-# Contents of larger files are not compared unless a watch says so: reading them takes seconds.
+# Contents of larger files are not compared unless a watch asks for it: reading them takes seconds.
 HASH_BYTES = 10_000_000
 
 
@@ -33,7 +33,7 @@ HASH_BYTES = 10_000_000
 class KnownFile:
     """A file as a watch knows it. Times are nanoseconds since 1970; ``inode`` is ``device:number``.
 
-    ``sha256`` is None for a file larger than what is read, and for one that cannot be: ``problem`` says why.
+    ``sha256`` is None for a file that is too large or cannot be read; ``problem`` has the reason.
     """
 
     path: bytes
@@ -46,7 +46,7 @@ class KnownFile:
 
 
 def content_id(sha256: str | None, size: int, mtime_ns: int) -> str:
-    """What stands for a file's content: its hash, else its size and time."""
+    """The identity of a file's content: its hash, else its size and time."""
     return sha256 or f"{size}:{mtime_ns}"
 
 
@@ -77,7 +77,7 @@ def page(tx: Tx, source_id: str, after: str, limit: int) -> tuple[list[KnownFile
 
 
 def update_known(tx: Tx, source_id: str, seen: Sequence[KnownFile], gone: Sequence[bytes] = ()) -> None:
-    """Write what the watch knows now: ``seen`` as it is, ``gone`` no longer. In the transaction of the events."""
+    """Store the ``seen`` files and delete the ``gone`` ones, in the transaction of their events."""
     keys = sorted({_key(path) for path in (*(one.path for one in seen), *gone)})
     if keys:
         tx.execute(
@@ -104,12 +104,12 @@ def update_known(tx: Tx, source_id: str, seen: Sequence[KnownFile], gone: Sequen
 
 
 def delete_known(tx: Tx, source_id: str) -> None:
-    """The watch knows nothing any more: it is deleted, or looks elsewhere."""
+    """Delete all known files of a watch: it was deleted, or its folder changed."""
     tx.execute(sa.delete(file_seen).where(file_seen.c.source_id == source_id))
 
 
 def watched_paths(database: Database) -> list[str]:
-    """The paths of all watches that are enabled: only what is left below one of them has to be noted."""
+    """The paths of all enabled watches: only files below one of them are recorded as written."""
     with database.read() as tx:
         configs = tx.execute(
             sa.select(source.c.config).where(source.c.kind == KIND, source.c.state == "enabled")
@@ -118,13 +118,13 @@ def watched_paths(database: Database) -> list[str]:
 
 
 def database_files(tx: Tx) -> list[str]:
-    """The files of the database itself: to watch them would be to watch oneself."""
+    """The files of the database itself, which must not be watched: each event would cause another."""
     file = tx.connection.engine.url.database if tx.dialect == "sqlite" else None
     return [file + suffix for suffix in ("", "-wal", "-shm", "-journal")] if file else []
 
 
 def list_files(database: Database, name: str, limit: int = 1000) -> list[dict[str, Any]]:
-    """What the watch knows, for people: up to ``limit`` files in the order of their paths. Raises :class:`NotFound`."""
+    """Up to ``limit`` known files of the watch for display, in the order of their paths. Raises :class:`NotFound`."""
     with database.read() as tx:
         rows = tx.rows(
             sa.select(*_SEEN, file_seen.c.seen_at)
@@ -137,14 +137,14 @@ def list_files(database: Database, name: str, limit: int = 1000) -> list[dict[st
 
 
 def count(database: Database, name: str) -> int:
-    """How many files the watch knows. Raises :class:`NotFound`."""
+    """The number of known files of the watch. Raises :class:`NotFound`."""
     with database.read() as tx:
         rows = sa.select(sa.func.count()).select_from(file_seen)
         return int(tx.scalar(rows.where(file_seen.c.source_id == _id(tx, name))) or 0)
 
 
 def rescan(database: Database, name: str, *, content: bool = False) -> None:
-    """Have the watch compare everything again, at once; with ``content`` every file is read, whatever its times say.
+    """Have the watch compare every file again, at once; with ``content`` it reads files with unchanged times too.
 
     The process that runs it releases it and begins anew. Raises :class:`NotFound`.
     """

@@ -1,8 +1,8 @@
 """When schedules are due, and their ticks: each time of a calendar becomes one event, with any number of writers.
 
-What the times are is the ``triggers`` package's; this module keeps the next one of each schedule and writes what
-was decided. The key (schedule, time) of table ``schedule_tick`` is what makes a tick unique: any number of tickers,
-backfills and people may want the same one. Tick, event and next time are one transaction.
+Package :mod:`functory.triggers.sources.schedules` computes the times. This module stores the next time of each schedule
+and writes the decisions. The key (schedule, time) of table ``schedule_tick`` makes a tick unique: any number of
+tickers, backfills and users may write the same one. Tick, event and next time are one transaction.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from functory.engine.sources import store as source_store
 
 EVENT_TYPE = "schedule.due"
 
-# How an execution that a tick has started ends for good, other than well.
+# The final events of an execution that failed for good.
 FAILURE_EVENTS = ("execution.failed", "execution.timed_out", "execution.dead")
 
-# What a schedule that cannot be read waits before it is looked at again.
+# The delay before a schedule that cannot be read is tried again.
 RETRY = timedelta(minutes=1)
 
 
@@ -40,10 +40,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class ScheduleDecision:
-    """What was decided about a schedule that was due (``row`` as :func:`due` gave it).
+    """The decision about a due schedule (``row`` as :func:`lock_due` gave it).
 
     ``next_at`` is when ``fire_at``, the next time, is due; both None when the schedule is over. ``last_at`` is the
-    latest time that was decided about, ``missed`` how many of them became nothing.
+    latest decided time, ``missed`` the number of times without an event.
     """
 
     row: Mapping[str, Any]
@@ -91,7 +91,7 @@ def unschedule(tx: Tx, row: Mapping[str, Any]) -> None:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    """When the next schedule is due: the first entry of an index, for any number of schedules."""
+    """The time at which the next schedule is due: the first entry of an index, for any number of schedules."""
     return tx.scalar(sa.select(sa.func.min(schedule.c.next_at)).where(schedule.c.next_at.is_not(None)))
 
 

@@ -34,7 +34,7 @@ _LOCKED, _DENIED, _WRONG_NAME = "55P03", "42501", ("42602", "42601", "22023")
 class TableCapture:
     """The changes of a table that become events.
 
-    ``columns`` are the only ones shown, or all but ``hidden``; ``key`` names the columns of the subject instead of
+    The events show ``columns`` only, or all but ``hidden``; ``key`` names the columns of the subject instead of
     the primary key. Data beyond ``max_bytes`` are left out, with a note. Without ``wake`` the router finds the
     event at its next poll: a NOTIFY makes PostgreSQL serialise commits.
     """
@@ -173,7 +173,7 @@ def _find(tx: Tx, name: str) -> _Table:
 
 
 def _check_columns(tx: Tx, table: _Table, feed: TableCapture) -> Sequence[str]:
-    """The columns of the key. Raises :class:`Invalid` for a column that is not there, or no key."""
+    """Return the columns of the key. Raises :class:`Invalid` for a column that is not there, or no key."""
     known = list(
         tx.execute(
             sa.text(
@@ -242,7 +242,7 @@ def _text(tx: Tx, statement: Any) -> str:
 
 
 class _PostgresErrors:
-    """Turns what PostgreSQL says about locks and rights into errors of ours."""
+    """Translates PostgreSQL's errors about locks and rights into ours."""
 
     def __init__(self, table: str) -> None:
         self._table = table

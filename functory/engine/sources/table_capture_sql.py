@@ -1,11 +1,11 @@
 """The text of the function that emits the event of a row: PostgreSQL runs it in the user's own transaction.
 
 It runs with the rights of its owner (``SECURITY DEFINER``), so that roles which may write the user's table need no
-right on ours; its ``search_path`` is pinned, no other role may execute it, and nothing that the owner of the table
-has defined is called in it: a column of a type of his own is read with the type's output function, because a
-cast to ``json`` could be any code. Names and texts are put into it by the driver's quoting.
+right on ours. Its ``search_path`` is pinned, and no other role may execute it. It calls nothing that the owner of the
+table has defined: a column of a user-defined type is read with the type's output function, because a cast to ``json``
+could be any code. The driver's quoting puts names and texts into it.
 
-It reads the columns anew at each row, so that a column may come, go and be renamed without a word to us.
+It reads the columns anew at each row, so that columns may be added, dropped and renamed without a new installation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The first number that PostgreSQL gives to what users define (FirstNormalObjectId, access/transam.h).
 _FIRST_USER_OID = 16384
-# What is nested more deeply is shown as text: it might not be read again (``engine.serialization.json_codec``).
+# Deeper values are shown as text: ``functory.engine.serialization.json_codec`` might not read them.
 _MAX_DEPTH = 200
 
 
@@ -42,7 +42,7 @@ def body(
     max_bytes: int,
     wake: bool,
 ) -> sql.Composed:
-    """The function's body. ``home`` is the schema of our tables, ``source`` and ``table`` are what events name."""
+    """The function's body. ``home`` is the schema of our tables, ``source`` and ``table`` are the names in events."""
     from psycopg import sql
 
     if columns is not None:
@@ -106,7 +106,7 @@ ELSE CASE
 END
 """
 
-# A row's JSON without what PostgreSQL's own JSON functions stumble over: NUL and lone surrogates in columns of type
+# A row's JSON without characters that PostgreSQL's JSON functions reject: NUL and lone surrogates in columns of type
 # json become U+FFFD. The trigger must not fail where the user's own statement does not.
 _CLEAN: LiteralString = r"""
   IF strpos({row}::text, '\u') > 0 THEN
@@ -116,7 +116,7 @@ _CLEAN: LiteralString = r"""
   END IF;
 """
 
-# The members of a row. Most rows are taken as they are; the slow way is for chosen columns and for what may not fit.
+# The members of a row. Most rows are taken as they are; the slow way is for chosen columns and for unsafe values.
 _MEMBERS: LiteralString = r"""
   IF {row} IS NOT NULL THEN
     IF {all} AND {row}::text !~ '[:,[][[:space:]]*-?([0-9.]{{16}}|[0-9.]+[eE][+-]?[0-9]{{3}})'

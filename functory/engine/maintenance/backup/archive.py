@@ -1,8 +1,8 @@
 """The file of a backup: a tar archive of one payload and a manifest about it, so that ``tar`` can open it too.
 
-It is written beside its place under another name and renamed once all of it is on the disk: a file of the right name is
-whole. The manifest comes last and carries the payload's hash and its own, so that a file that was cut or changed
-afterwards is refused before anything is done with it.
+The file is written beside its place under another name, and renamed once all of it is on the disk: a file of the right
+name is whole. The manifest comes last, with the payload's hash and its own, so that a file that was cut or changed
+afterwards is refused before it is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BLOCK = tarfile.BLOCKSIZE
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup says about itself. ``place`` is the schema of its tables on PostgreSQL."""
+    """The description of a backup. ``place`` is the schema of its tables on PostgreSQL."""
 
     database: str  # sqlite, postgresql
     schema: str  # the revision of its tables
@@ -44,7 +44,7 @@ class Manifest:
     format: int = FORMAT
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values, with a hash over the rest."""
+        """Return all fields as JSON values, with a hash over the others."""
         fields = dataclasses.asdict(self)
         return fields | {"seal": _manifest_hash(fields)}
 
@@ -65,7 +65,7 @@ class Sink:
         return len(piece)
 
     def flush(self) -> None:
-        """For those who write through a compressor."""
+        """Do nothing: a compressor calls it."""
 
     @property
     def sha256(self) -> str:
@@ -106,7 +106,7 @@ def create(path: Path, *, force: bool) -> Iterator[ArchiveWriter]:
         raise Invalid(f"{part} cannot be written", error.strerror or str(error), "another folder") from None
     with file:
         try:
-            # What a killed backup has left is taken over; what another one is writing is not.
+            # The file of a killed backup is taken over; one that another backup writes is not.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Conflict(
@@ -131,7 +131,7 @@ def create(path: Path, *, force: bool) -> Iterator[ArchiveWriter]:
 
 
 def read(path: Path) -> Manifest:
-    """The manifest of a backup whose every byte was looked at. Raises :class:`Invalid`."""
+    """Read and check every byte of a backup, and return its manifest. Raises :class:`Invalid`."""
     try:
         with tarfile.open(path, "r:") as archive:
             given = archive.extractfile(MANIFEST)

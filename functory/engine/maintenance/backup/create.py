@@ -1,9 +1,9 @@
 """A backup of the whole database while everything runs: its state at one time, in one file
-(:mod:`engine.maintenance.backup.archive`).
+(:mod:`functory.engine.maintenance.backup.archive`).
 
-SQLite is copied by its online backup inside one reading transaction: writers go on, and the copy need not begin anew
-for them. PostgreSQL is dumped by pg_dump from an exported snapshot, in which the rows are counted too. The key that
-seals secrets is not in the database and so not in the backup.
+SQLite's online backup copies the file inside one reading transaction: writers go on, and the copy need not begin anew
+for them. On PostgreSQL pg_dump reads an exported snapshot, in which the rows are counted too. The key that seals
+secrets is not in the database and so not in the backup.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from functory.engine.maintenance.backup.archive import ArchiveWriter, Manifest
 # Pages of SQLite that are copied between two calls of the progress.
 PAGES = 2000
 
-# Told now and then: what is being done, how much of it is done, and of how much (None when that is not known).
+# Called now and then: the name of the step, how much of it is done, and of how much (None when unknown).
 Progress = Callable[[str, int, int | None], object]
 
 
@@ -59,7 +59,7 @@ def backup(
 
 
 def table_names(tx: Tx) -> list[str]:
-    """The names of those of our tables that this database has, partitions and the mark of the schema among them."""
+    """The names of our tables in this database, with partitions and the schema's version table."""
     there = set(sa.inspect(tx.connection).get_table_names())
     # A backup is made before an upgrade, too.
     former = () if "match_buffer" in there else FORMER_TABLES

@@ -15,7 +15,7 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid, Unavailable
 from functory.engine.maintenance.backup.archive import CHUNK_BYTES
 
-# Where distributions put the versions beside each other; the newest is taken, as on PATH there may be an old one.
+# Distributions put versions beside each other here. The newest is taken: the one on PATH may be old.
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 
 
@@ -63,7 +63,7 @@ def restore(
     given: IO[bytes],
     on_progress: Callable[[int], object],
 ) -> None:
-    """Feed pg_restore. ``told`` hears how many bytes it has taken. Raises :class:`Unavailable`."""
+    """Feed pg_restore. ``on_progress`` gets the number of bytes that it has taken. Raises :class:`Unavailable`."""
     with tempfile.TemporaryFile() as errors:
         command, environment = _command(database, program, options)
         with subprocess.Popen(  # noqa: S603
@@ -78,7 +78,7 @@ def restore(
                     on_progress(taken)
                 process.stdin.close()
             except BrokenPipeError:
-                pass  # It has ended; why, is in its messages.
+                pass  # It has ended; its messages have the reason.
             except BaseException:
                 process.kill()
                 raise
@@ -86,7 +86,7 @@ def restore(
 
 
 def _command(database: Database, program: Path, options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The command line, which everybody on the machine sees, and the environment, which has the password."""
+    """The command line, which every user of the machine can see, and the environment, which has the password."""
     from psycopg.conninfo import make_conninfo
 
     given = database.connection_parameters()
@@ -102,10 +102,10 @@ def _check(database: Database, program: Path, status: int, errors: IO[bytes]) ->
     if status:
         errors.seek(0)
         lines = errors.read()[-4000:].decode("utf-8", "replace").strip().splitlines()
-        told = next(
+        reason = next(
             (line for line in lines if "error" in line), lines[-1] if lines else f"exit status {status}"
         )
-        raise Unavailable(f"{program.name} could not work with {database.name}", told)
+        raise Unavailable(f"{program.name} could not work with {database.name}", reason)
 
 
 def _version(program: Path) -> str:

@@ -1,8 +1,8 @@
-"""A backup becomes a database again, and one that is safe to go on with.
+"""Restores a backup to a database that is safe to go on with.
 
-What it is made from is checked before anything is touched; what it replaces is kept until the new one is whole. On
-SQLite it is made beside the database and takes its place at the end; on PostgreSQL the old tables wait in a schema of
-their own meanwhile.
+The backup is checked before anything is changed, and the old data is kept until the new database is whole. On SQLite
+the new file is made beside the database and takes its place at the end. On PostgreSQL the old tables wait in a schema
+of their own.
 
 A restore settles what was in progress at the backup's time. Attempts that ran then are lost, and their executions are
 queued again by the rules for lost ones. Messages of that time are forgotten. No process holds a worker or source row.
@@ -47,15 +47,15 @@ from functory.engine.settings import Settings
 FENCE_INCREMENT = 1_000_000
 # Where the tables that are replaced wait until the new ones are whole.
 OLD_TABLES_SCHEMA = "functory_before_restore"
-# Between two looks at the connections of others, which may be just leaving; after twenty they stay.
+# Seconds between two checks for other connections, which may be just closing; after twenty checks they count.
 DISCONNECT_POLL_SECONDS = 0.1
-# What a database that was only migrated has no rows of.
+# Tables that are empty in a database that was only migrated.
 USER_TABLES = (function, trigger, source, secret, event, execution)
 
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """What a restore came to: what was in progress at the backup by what became of it, and the invariants."""
+    """The result of a restore: the rows that were in progress, counted by what became of them, and the invariants."""
 
     manifest: Manifest
     recovered: dict[str, int]
@@ -72,7 +72,7 @@ def restore(
     author: str = "",
     progress: Progress = no_progress,
 ) -> RestoreResult:
-    """Make ``database`` what it was when the backup at ``path`` was made, of the schema of this code.
+    """Restore the backup at ``path`` into ``database``, with the schema of this code.
 
     ``replace`` drops what is in it; ``force`` does so although roles are connected. Raises :class:`Invalid` (no whole
     backup, of the other kind), :class:`Conflict` (not empty, in use, of a newer schema), :class:`Unavailable`.
@@ -195,9 +195,9 @@ def _postgres(
             "--no-privileges",
         ]
         with archive.open_payload(path, manifest) as given:
-            told = manifest.bytes
+            total = manifest.bytes
             pg_dump.restore(
-                database, program, options, given, lambda taken: progress("restoring", taken, told)
+                database, program, options, given, lambda taken: progress("restoring", taken, total)
             )
         return _finish(database, settings, path, manifest, author, progress)
 
@@ -205,7 +205,7 @@ def _postgres(
 def _finish(
     database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
 ) -> RestoreResult:
-    """Look whether everything is there, bring it to this code's schema, settle and verify it."""
+    """Check that every row is there, migrate to this code's schema, settle and verify."""
     progress("counting", 0, None)
     with database.read() as tx:
         found = row_counts(tx)
@@ -258,7 +258,7 @@ def _require_exclusive(file: Path) -> None:
     """Write a SQLite file's log into it. Raises :class:`Conflict` when another process has it open."""
     try:
         with contextlib.closing(sqlite3.connect(file, timeout=1, isolation_level=None)) as connection:
-            # To leave the mode of the log needs the file for oneself.
+            # Leaving WAL mode needs exclusive access to the file.
             mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
@@ -280,7 +280,7 @@ def _remove(file: Path) -> None:
 
 @contextlib.contextmanager
 def _move_aside(database: Database, here: str) -> Iterator[None]:
-    """Move our tables out of the way; drop them at the end, or bring them back when something went wrong."""
+    """Move our tables out of the way; drop them at the end, or bring them back after an error."""
     with database.write() as tx:
         names = table_names(tx)
         if names:

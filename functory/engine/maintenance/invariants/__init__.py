@@ -1,6 +1,6 @@
 """The fifteen invariants of the promise, one SQL query each (the design's I1 to I15).
 
-Shipped as ``functory verify``, asked by the scheduler now and then, and at the end of every simulated and chaotic run.
+``functory verify`` runs them, the scheduler does now and then, and so does every simulation and chaos run at its end.
 A query counts the rows that break its invariant and names a few of them; it changes nothing. It reads one
 snapshot of the database, so it may run while everything runs. ``docs/reference/invariants.md`` explains each one.
 """
@@ -21,7 +21,7 @@ from functory.engine.settings import Settings
 
 @dataclass(frozen=True)
 class Invariant:
-    """One invariant: what it says, and the selects that find what breaks it."""
+    """One invariant: its sentence, and the selects that find the rows that break it."""
 
     code: str
     title: str
@@ -50,7 +50,7 @@ CODES = tuple(one.code for one in INVARIANTS)
 
 @dataclass(frozen=True)
 class InvariantResult:
-    """What one invariant came to: ``count`` rows break it, ``examples`` are sentences about the first of them."""
+    """The result of one invariant: ``count`` rows break it, ``examples`` are sentences about the first of them."""
 
     code: str  # I1 … I15
     title: str
@@ -68,11 +68,11 @@ def verify(
     only: Collection[str] = (),
     examples: int = 5,
 ) -> list[InvariantResult]:
-    """Ask every invariant, or those of ``only``; one result each, in their order.
+    """Check every invariant, or those of ``only``; one result each, in their order.
 
-    ``since`` looks at what was made from then on only. ``patience`` is how many seconds something open may rest
-    without progress before I1, I5 and I14 count it (by default what the settings make a fault sure by); with 0 whatever
-    is open counts, for a run that has ended. Each query reads a snapshot of its own.
+    ``since`` limits the check to rows made from then on. ``patience`` is the seconds that an open row may rest
+    without progress before I1, I5 and I14 count it (default: the time after which the settings make a fault sure). With
+    0 every open row counts, for a run that has ended. Each query reads a snapshot of its own.
     Raises :class:`Unavailable`, and :class:`Invalid` for an unknown code.
     """
     check_codes(only)

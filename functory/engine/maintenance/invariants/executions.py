@@ -27,7 +27,7 @@ from functory.engine.maintenance.invariants.query import QueryScope, Violations,
 from functory.engine.maintenance.invariants.routing import ROUTING_ENABLED
 from functory.engine.maintenance.invariants.state_events import TERMINAL
 
-# How far a lease may end beyond its length: it is renewed between our look at the clock and our look at the rows.
+# How far a lease may end beyond its length: it may be renewed after we read the clock and before we read the rows.
 LEASE_SLACK = 5.0
 
 _QUEUED = execution.c.state == "queued"
@@ -37,7 +37,7 @@ _RESTS = "execution {id} of {name} "
 
 
 def stalled(scope: QueryScope) -> Sequence[Violations]:
-    """I5: what is open and gets no further: executions, matches, cancellations, compensations."""
+    """I5: open rows without progress: executions, matches, cancellations, compensations."""
     if scope.drained:
         return [*_left_open(scope), _blocked(scope)]
     late = scope.overdue_cutoff()
@@ -223,7 +223,7 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
             )
             for table in (span, log)
         ),
-        # What a failed execution had done is undone once as well: by an execution that succeeded, of one that failed.
+        # A compensation takes effect once as well: an execution that succeeded undoes a step of one that failed.
         violations(
             "step {number} of the saga {id} counts as undone, and what undid it is {name}",
             compensation.c.saga_id,
@@ -303,18 +303,18 @@ def _left_open(scope: QueryScope) -> list[Violations]:
 
 
 def _blocked(scope: QueryScope) -> Violations:
-    """Held, and in no line where it could be let in."""
+    """Waits for a slot without a slot request that could let it in."""
     waits = sa.exists().where(slot.c.execution_id == execution.c.id, slot.c.taken_at.is_(None))
     return _execution(
         scope,
-        "is held and waits for no place",
+        "waits for a slot without a slot request",
         sa.text("execution.waiting_for_slot AND execution.state = 'queued'"),
         sa.not_(waits),
     )
 
 
 def _workers_progress(scope: QueryScope) -> Any:
-    """Whether workers do what they can: something was claimed lately, or those that are alive are full."""
+    """Whether workers do what they can: one claimed an execution lately, or all live workers are full."""
     claimed = sa.exists(
         sa.select(event.c.id).where(
             event.c.type == "execution.started", event.c.id >= scope.overdue_cutoff_id()
@@ -328,7 +328,7 @@ def _workers_progress(scope: QueryScope) -> Any:
 
 
 def _all_routed(scope: QueryScope) -> Any:
-    """Whether no event waits from before: flow control goes by the order of events."""
+    """Whether no earlier event waits for its routing: flow control goes by the order of events."""
     waiting = event.alias("waiting")
     return sa.not_(
         sa.exists(sa.select(waiting.c.id).where(waiting.c.state == "pending", waiting.c.time < scope.now()))
@@ -336,7 +336,7 @@ def _all_routed(scope: QueryScope) -> Any:
 
 
 def _worked_on() -> Any:
-    """Whether something of a saga is being done: its step is open, or what undoes one of its steps is."""
+    """Whether a saga makes progress: its step is open, or an execution that undoes one of its steps is."""
     doing = execution.alias("doing")
     other = compensation.alias("other")
     return sa.exists(

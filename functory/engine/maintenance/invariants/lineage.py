@@ -1,7 +1,7 @@
-"""Where things come from, and how much may come from one: I11, I12, I13.
+"""Causes, depths and budgets: I11, I12, I13.
 
-That no chain returns to itself is not asked of times, which the clocks of two machines may disagree about: each step
-is one deeper than what caused it, so none can come again.
+Times cannot show that no chain returns to itself, because the clocks of two machines may disagree. Depths can: each
+step is one deeper than its cause, so none can come again.
 """
 
 from __future__ import annotations
@@ -179,6 +179,6 @@ def exceeded(scope: QueryScope) -> Sequence[Violations]:
         .outerjoin(concurrency_group, concurrency_group.c.key == slot.c.group_key)
         .where(sa.text("slot.taken_at IS NOT NULL"))
         .group_by(slot.c.group_key, concurrency_group.c.text)
-        # Each came in beside fewer than its own capacity; so there are never more than the largest of them.
+        # Each was admitted beside fewer than its own capacity; so there are never more than the largest of them.
         .having(sa.func.count() > sa.func.max(slot.c.capacity)),
     ]

@@ -24,7 +24,7 @@ from functory.engine.settings import Settings
 
 # The least time that something open may rest; with long leases it is longer.
 MIN_PATIENCE_SECONDS = 60.0
-# A worker that died, the reaper's grace after an outage, another lease: by then somebody else has it.
+# A worker that died, the reaper's grace after an outage, another lease: by then another worker has it.
 LEASES = 4
 
 Violations = sa.Select[*tuple[Any, ...]]
@@ -32,7 +32,7 @@ Violations = sa.Select[*tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class QueryShape:
-    """What the text of the queries depends on."""
+    """The parameters that change the text of the queries."""
 
     drained: bool  # nothing should be open at all
     since: bool  # only rows that were made from a time on are checked
@@ -44,7 +44,7 @@ class QueryShape:
 
 @dataclass(frozen=True)
 class QueryParameters:
-    """One asking: as of when, since when, and how patient (seconds that something open may rest without progress)."""
+    """The parameters of one run. ``patience`` is the seconds that an open row may rest without progress."""
 
     now: datetime
     patience: float
@@ -55,13 +55,13 @@ class QueryParameters:
     def of(
         cls, tx: Tx, settings: Settings, since: datetime | None, patience: float | None
     ) -> QueryParameters:
-        """In this transaction; without ``patience`` as much as the settings make a fault sure by."""
+        """Read them in this transaction. The default ``patience`` is the time that makes a fault sure."""
         if patience is None:
             patience = max(MIN_PATIENCE_SECONDS, LEASES * settings.lease_seconds)
         return cls(tx.now, patience, since, prune_watermarks.read(tx))
 
     def shape(self, settings: Settings) -> QueryShape:
-        """What it has in common with other askings."""
+        """The shape of the queries of this run."""
         return QueryShape(
             self.patience <= 0,
             self.since is not None,
@@ -104,7 +104,7 @@ class QueryScope:
         )
 
     def ids_since(self, *columns: Any) -> list[Any]:
-        """The condition that these ids are of what is looked at: made from ``since`` on."""
+        """The conditions that these ids were made from ``since`` on."""
         if not self.shape.since:
             return []
         least = self._parameter(
@@ -145,13 +145,13 @@ def _given(time: datetime | None) -> datetime:
 
 @dataclass(frozen=True)
 class InvariantQuery:
-    """A query that was built: asked with the values of one asking."""
+    """A built query, which runs with the parameters of one run."""
 
     statement: Any
     scope: QueryScope
 
     def run(self, tx: Tx, parameters: QueryParameters, examples: int) -> tuple[int, tuple[str, ...]]:
-        """How many rows it finds, and sentences about the first of them: one statement."""
+        """Return the number of rows that it finds, and sentences about the first of them: one statement."""
         broken = tx.rows(self.statement, self.scope.values(parameters) | {"examples": max(1, examples)})
         if not broken:
             return 0, ()
@@ -173,7 +173,7 @@ def build_query(selects: Callable[[QueryScope], Sequence[Violations]], shape: Qu
 
 
 def violations(words: Any, id_: Any = None, name: Any = None, number: Any = None) -> Violations:
-    """The head of a select: what is said of each row that it finds."""
+    """The columns of a select: the message about each row that it finds."""
     return sa.select(
         (sa.literal(words, sa.Text) if isinstance(words, str) else words).label("words"),
         (sa.cast(sa.null(), Id) if id_ is None else id_).label("id"),
@@ -183,7 +183,7 @@ def violations(words: Any, id_: Any = None, name: Any = None, number: Any = None
 
 
 def message_for(*cases: tuple[Any, str]) -> Any:
-    """The words of the first condition that holds; the last one's where none does."""
+    """The message of the first condition that holds; the last message where none does."""
     *first, (_, last) = cases
     said = [(condition, sa.literal(words, sa.Text)) for condition, words in first]
     return sa.case(*said, else_=sa.literal(last, sa.Text)) if said else sa.literal(last, sa.Text)

@@ -10,16 +10,16 @@ from functory.engine.database.schema import buffered_match, event, execution, fi
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 from functory.engine.triggers import kill_switch
 
-# Events before the first one that waits which tell whether a router is on its way to it.
+# Events before the first pending one that show whether a router is on its way to it.
 PRECEDING_EVENTS = 200
 
 _PENDING = event.c.state == "pending"
-# A router that is halted leaves events pending: that is what the switch is for.
+# A halted router leaves events pending: the kill switch is for that.
 ROUTING_ENABLED = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)))
 
 
 def unrouted(scope: QueryScope) -> Sequence[Violations]:
-    """I1: pending for too long, while no router works its way to them."""
+    """I1: events that are pending for too long, while no router comes nearer to them."""
     waits = violations("event {id} ({name}) is not routed", event.c.id, event.c.type).where(
         _PENDING, ROUTING_ENABLED, *scope.ids_since(event.c.id)
     )
@@ -42,8 +42,8 @@ def unrouted(scope: QueryScope) -> Sequence[Violations]:
 
 
 def undecided(scope: QueryScope) -> Sequence[Violations]:
-    """I2: a firing whose event is not routed or whose trigger version is not there, and a match that waits though it
-    was decided about. That there is no second firing is the table's key."""
+    """I2: a firing whose event is not routed or whose trigger version is not there, and a match that waits after
+    its decision. That there is no second firing is the table's key."""
     version = sa.and_(
         trigger_version.c.trigger_id == firing.c.trigger_id,
         trigger_version.c.number == firing.c.trigger_version,

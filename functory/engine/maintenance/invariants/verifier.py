@@ -1,4 +1,4 @@
-"""The invariants, asked now and then while everything runs: by one of the schedulers, and cheaply.
+"""The verifier: one of the schedulers checks the invariants now and then while everything runs, and cheaply.
 
 Every ``verify_seconds`` one process looks at what is open, whenever it was made, and at what was made in the last hour;
 once a day it looks at everything. For each kind of look a row holds when the next one is due, and the process that
@@ -31,16 +31,16 @@ RECENT = timedelta(hours=1)
 # From one look at everything to the next; one that did not come to its end is tried again sooner.
 DAY = 86_400
 FULL_RETRY_SECONDS = 3600
-# A role that has just started has more urgent work, and a script that ends soon need not look at all.
+# A role that has just started has more urgent work, and a script that ends soon need not check at all.
 FIRST_SECONDS = 60.0
-# How often it is looked whether a look is due.
+# Seconds between two checks of the due time.
 POLL_SECONDS = 30.0
 
 _NEXT, _WHOLE = "verify: next look", "verify: next look at everything"
 
 
 class Verifier(Service):
-    """Looks when it is due. Not shared between threads."""
+    """Checks the invariants when a check is due. Not shared between threads."""
 
     name, topic = "verifier", None
 
@@ -56,7 +56,7 @@ class Verifier(Service):
         return False
 
     def verify_if_due(self) -> list[InvariantResult]:
-        """What this round found; empty when nothing was due or another process looks. Raises :class:`Unavailable`."""
+        """Run the due checks; return their results, empty when nothing was due here. Raises :class:`Unavailable`."""
         if not self._settings.verify_seconds or self._database.clock.monotonic() < self._from:
             return []
         self._from = self._database.clock.monotonic() + min(POLL_SECONDS, self._settings.verify_seconds)
@@ -110,7 +110,7 @@ class Verifier(Service):
 
 
 def save_results(database: Database, found: Sequence[InvariantResult], *, whole: bool) -> None:
-    """Keep what was found. A look at less than the ``whole`` database takes back nothing that was found before."""
+    """Store the results. A check of less than the ``whole`` database takes back nothing that was found before."""
     with database.write() as tx:
         rows = [
             {"code": one.code, "count": one.count, "examples": list(one.examples), "time": tx.now}
@@ -132,5 +132,5 @@ def save_results(database: Database, found: Sequence[InvariantResult], *, whole:
 
 
 def last_results(tx: Tx) -> Mapping[str, Mapping[str, Any]]:
-    """What the last looks found, by code: ``count``, ``examples`` and ``time``; empty before the first look."""
+    """The results of the last checks, by code: ``count``, ``examples`` and ``time``; empty before the first look."""
     return {row["code"]: row for row in tx.rows(sa.select(verification))}

@@ -1,8 +1,8 @@
 """When a schedule fires: the times of its calendar, and when they are due.
 
-A *time* is what the calendar says; it names the tick and is unique. It is *due* at that time, or up to
+A *time* is one entry of the calendar; it names the tick and is unique. It is *due* at that time, or up to
 ``jitter`` later. The delay follows from the schedule and the time alone, so that any number of tickers, and the
-preview, come to the same one; it is less than the gap to the next time, so that ticks keep their order.
+preview, compute the same one; it is less than the gap to the next time, so that ticks keep their order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The configuration of a schedule: when, in which zone, and what becomes of ticks that come too late or too soon."""
+"""The configuration of a schedule: its times, its time zone, and its rules for late and overlapping ticks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from functory.triggers.sources.schedules.misfire import MISFIRE_GRACE, CatchUp
 
 DAY = 86400.0
 
-# Temporal's default: whatever is missed is caught up within a year.
+# Temporal's default: missed times are caught up within a year.
 WINDOW = "365d"
 MAX_SECONDS = 3660 * DAY
 MAX_TIMES = 1000
@@ -33,7 +33,7 @@ def _length(what: str, least: float, most: float) -> BeforeValidator:
 class ScheduleConfig(plugin.SourceConfig):
     """What ``functory schedule add`` stores. Exactly one of ``cron``, ``every`` and ``at`` is given.
 
-    ``data`` is any JSON value that its events carry. ``overlap`` is obeyed by triggers with the flow control
+    ``data`` is any JSON value that its events carry. ``overlap`` applies to triggers with the flow control
     ``{"overlap": "schedule"}``.
     """
 
@@ -111,7 +111,7 @@ class ScheduleConfig(plugin.SourceConfig):
 
     @cached_property
     def calendar(self) -> Calendar:
-        """Its times."""
+        """The calendar of its times."""
         return Calendar(
             zone=self.zone,
             cron=self.cron,
@@ -129,13 +129,13 @@ class ScheduleConfig(plugin.SourceConfig):
 
     @property
     def timing(self) -> str:
-        """A hash of what says when: two configurations with the same one have the same times."""
+        """A hash of the fields that define the times: configurations with equal hashes have equal times."""
         fields = ("timezone", "cron", "every", "at", "anchor", "start", "end")
         return json_codec.digest({name: getattr(self, name) for name in fields})
 
     @property
     def when(self) -> str:
-        """When it fires, on one line."""
+        """A description of its times, on one line."""
         if self.cron is not None:
             return self.cron
         if self.every is not None:

@@ -1,4 +1,4 @@
-"""Cron expressions: read by cronsim, with the aliases that it lacks and with reasons for what is refused.
+"""Cron expressions: cronsim reads them; aliases and error messages are added here.
 
 Five fields (minute, hour, day of month, month, day of week) have Debian's semantics: a job at fixed times of
 the day runs once a day, right after a gap of daylight saving and in the first of two equal hours; one with a star
@@ -55,7 +55,7 @@ def times(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
     last = after
     for found in CronSim(text, after.astimezone(zone)):
         at = found.astimezone(UTC)
-        # Begun in the second of two equal hours, it would name times of the first once more.
+        # A search that begins in the second of two equal hours would give times of the first again.
         if at > last:
             last = at
             yield at
@@ -74,7 +74,7 @@ def _alias(given: str) -> str:
 
 
 def _refuse_foreign(fields: list[str]) -> None:
-    """Words of other crons, each with what to write instead."""
+    """Refuse words of other crons; the error says what to write instead."""
     if re.fullmatch(r"(CRON_)?TZ=.*", fields[0], re.IGNORECASE):
         raise ValueError("a zone does not stand in the expression; say it as timezone")
     if any("H" in field.upper().replace("THU", "") for field in fields):
@@ -110,7 +110,7 @@ _HINTS = {
 
 
 def _is_real_day(field: str) -> bool:
-    """Whether the field alone is right, so that it is the months which lack the day."""
+    """Whether the field alone is valid: then the given months lack the day."""
     try:
         CronSim(f"0 0 {field} * *", _SOMETIME)
     except (CronSimError, AssertionError, ValueError):

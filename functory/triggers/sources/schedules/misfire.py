@@ -1,8 +1,8 @@
-"""What a ticker does about one schedule now: which times become events, which are missed, and when it is next.
+"""Decides about one due schedule: which times become events, which are missed, and when the next one is due.
 
-A tick that is up to :data:`GRACE` late is on time: schedulers are not exact. Later ones were held up by a
-downtime, and the schedule's catch-up says what becomes of them: ``all`` of them are fired, only the ``latest`` (when
-none after it is on time), or ``none``. Beyond the catch-up window nothing is fired. What is not fired is counted.
+A tick that is up to :data:`GRACE` late is on time: schedulers are not exact. A downtime delayed later
+ones, and the schedule's catch-up policy decides about them: ``all`` are fired, only the ``latest`` (when none after it
+is on time), or ``none``. Ticks beyond the catch-up window are not fired. Ticks that are not fired are counted.
 (Temporal has the window, its default and its least value; Kestra the three policies.)
 """
 
@@ -23,7 +23,7 @@ MISFIRE_GRACE = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class DueTick:
-    """A time that is to become an event. ``late`` is how long after it was due."""
+    """A time that becomes an event. ``late`` is the delay after its due time."""
 
     time: datetime
     due: datetime
@@ -38,8 +38,8 @@ class DueTick:
 class TickDecision:
     """The decision about the due times of one schedule.
 
-    ``missed`` counts, by reason (``window``, ``policy``), the times that become nothing. ``last`` is the latest that
-    was decided about; ``next`` and ``due`` are the first that was not, None when the schedule is over.
+    ``missed`` counts, by reason (``window``, ``policy``), the times without an event. ``last`` is the latest decided
+    time; ``next`` and ``due`` are the first undecided one, None when the schedule is over.
     """
 
     ticks: tuple[DueTick, ...]

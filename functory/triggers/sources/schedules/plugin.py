@@ -1,4 +1,4 @@
-"""The kind ``schedule``: what happens when one is saved, paused, resumed or deleted. Its ticks are the ticker's."""
+"""The source kind ``schedule``: saves, pauses, resumes and deletes schedules. The ticker writes their ticks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ScheduleSource(SourcePlugin):
 
 
 def due_at(key: str, config: ScheduleConfig, fire_at: datetime | None) -> datetime | None:
-    """When a time is due: at it, or later by its jitter."""
+    """The due time of a calendar time: the same time plus its jitter."""
     if fire_at is None:
         return None
     _, due = next(config.calendar.due_times(key, fire_at - MICROSECOND), (fire_at, fire_at))
@@ -71,7 +71,7 @@ def make_tick(
     origin: str = "calendar",
     overlap: str | None = None,
 ) -> schedules.Tick:
-    """The tick of a time, with the data of its event. ``late`` is how long it was due (without: since ``time``)."""
+    """The tick of a time, with the data of its event. ``late``: the delay after its due time (default: ``time``)."""
     return schedules.Tick(
         time,
         {

@@ -1,11 +1,11 @@
 """Schedules become events: any number of tickers may run, each tick is written once.
 
-A round asks for the first time that is due, which is one entry of an index. When it has come, due schedules are
-locked (others skip them), decided about by :func:`triggers.sources.schedules.decide`, and written with their next times
-in one transaction. A ticker that is killed has written all of it or nothing, and another one goes on.
+A round reads the first due time, which is one entry of an index. When it has come, one transaction locks due schedules
+(others skip them), decides with :func:`functory.triggers.sources.schedules.misfire.decide_ticks`, and writes ticks and
+next times. A ticker that is killed has written all of it or nothing, and another one goes on.
 
-A clock that is put back brings no tick twice: the next times stay where they are. One that is put forward is a
-downtime, and the schedules' catch-up says what becomes of the times in between.
+A clock that is put back brings no tick twice: the next times stay as they are. A clock that is put forward is a
+downtime, and the schedules' catch-up policy decides about the times in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_TICKS = 2000
 # Configurations that are kept ready.
 CONFIG_CACHE_SIZE = 20_000
 
-# How often failures are looked for that pause a schedule (also right before each tick).
+# Seconds between two searches for failures that pause a schedule (also done right before each tick).
 FAILURE_CHECK_SECONDS = 1.0
 # A failure's time is its transaction's beginning: it may become visible this much later.
 VISIBILITY_SLACK = timedelta(seconds=15)
@@ -48,7 +48,7 @@ BLOCKED_RETRY_SECONDS = 0.05
 
 @dataclass
 class _Done:
-    """What one transaction has decided."""
+    """The decisions of one transaction."""
 
     rounds: list[schedules.ScheduleDecision] = field(default_factory=list)
     results: Counter[str] = field(default_factory=Counter)
@@ -74,7 +74,7 @@ class Ticker(Service):
         self._next_failure_check = 0.0
 
     def run_once(self) -> bool:
-        """One round. True when there may be more at once. Raises :class:`Unavailable`."""
+        """Run one round. True when more may be due at once. Raises :class:`Unavailable`."""
         self._blocked = False
         with self._database.read() as tx:
             self._next = schedules.next_due(tx)
@@ -132,7 +132,7 @@ class Ticker(Service):
         return done
 
     def _decide(self, tx: Tx, row: Mapping[str, Any], limit: int, done: _Done) -> int:
-        """Decide about one schedule that is due. Returns how many times that took."""
+        """Decide about one due schedule. Return the number of decided times."""
         config = self._config(row)
         plan = decide_ticks(
             config.calendar,
@@ -172,7 +172,7 @@ class Ticker(Service):
             if least is None:
                 self._failures_seen_until = None
                 return
-            # After a clock was put back, what has been seen says nothing.
+            # After a clock was put back, the failures seen before prove nothing.
             seen = (
                 self._failures_seen_until
                 if self._failures_seen_until is not None and self._failures_seen_until <= tx.now

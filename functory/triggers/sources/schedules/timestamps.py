@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-# Beyond these no schedule is meant, and arithmetic with zones is safe within them.
+# No schedule is meant beyond these years; within them arithmetic with zones is safe.
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2500, 1, 1, tzinfo=UTC)
 
@@ -13,10 +13,10 @@ _TEXT = re.compile(r"(?a:\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-
 
 
 def parse_timestamp(text: str, zone: tzinfo) -> datetime:
-    """The time in UTC. Without an offset it is the time of day in ``zone``; a date alone is its first second.
+    """Return the time in UTC. Without an offset it is a time in ``zone``; a date alone is its first second.
 
-    Of a time that happens twice it is the first. Raises ValueError for one that does not happen, because the
-    clocks are put forward over it, and for anything that is not a timestamp.
+    A time that happens twice means the first one. Raises ValueError for a time that the clocks skip when they are put
+    forward, and for anything that is not a timestamp.
     """
     if not isinstance(text, str) or not _TEXT.fullmatch(text):
         raise ValueError(

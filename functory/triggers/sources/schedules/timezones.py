@@ -8,7 +8,7 @@ from datetime import UTC, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-# What the database of zones holds beside zones: one differs from machine to machine, the other means "unknown".
+# Entries of the zone database that are no zones: one differs between machines, the other means "unknown".
 _NO_ZONES = frozenset({"localtime", "Factory"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+/-]{0,63}")
 _OFFSET = re.compile(r"(UTC|GMT)?[+-]\d{1,2}(:?\d\d)?")
