@@ -142,23 +142,11 @@ def test_an_application_with_modules_of_the_same_names_runs_a_function(
     assert "shout" in run(environment / "bin" / "functory", "function", "list", cwd=application)
 
 
-def test_mypy_in_strict_mode_passes_on_a_project_that_uses_the_public_api(tmp_path: Path):
-    (tmp_path / "project.py").write_text(TYPED)
-    path = {"MYPYPATH": str(ROOT)}
+def test_mypy_in_strict_mode_passes_on_right_uses_of_the_public_api_and_sees_a_wrong_one(tmp_path: Path):
+    wrong = TYPED.replace('number: int = count("a b")', 'number: str = count("a b")')
     strict = (SCRIPTS / "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache")
-    assert "no issues found" in run(*strict, "project.py", cwd=tmp_path, **path)
-
-
-def test_mypy_sees_a_wrong_use_of_a_registered_function(tmp_path: Path):
-    (tmp_path / "project.py").write_text(
-        TYPED.replace('number: int = count("a b")', 'number: str = count("a b")')
-    )
+    (tmp_path / "right.py").write_text(TYPED)
+    (tmp_path / "wrong.py").write_text(wrong)
+    assert "no issues found" in run(*strict, "right.py", cwd=tmp_path, MYPYPATH=str(ROOT))
     with pytest.raises(AssertionError, match="Incompatible types in assignment"):
-        run(
-            SCRIPTS / "mypy",
-            "--strict",
-            "--follow-imports=silent",
-            "project.py",
-            cwd=tmp_path,
-            MYPYPATH=str(ROOT),
-        )
+        run(*strict, "wrong.py", cwd=tmp_path, MYPYPATH=str(ROOT))

@@ -133,7 +133,8 @@ def test_what_runs_too_long_is_ended_and_says_so(runner, body):
 def test_the_span_that_was_running_at_a_timeout_is_kept(runner):
     slow = code("import time\ndef slow(n):\n    time.sleep(60)", "slow")
     entry = code("def f():\n    slow(5)", dependencies={"slow": "slow@1"})
-    outcome = runner.run(job(entry, slow, limits=Limits(wall_seconds=0.3)), FakeHost())
+    # Long enough for the call to begin on a busy machine.
+    outcome = runner.run(job(entry, slow, limits=Limits(wall_seconds=2.0)), FakeHost())
     (span,) = outcome.spans
     assert (span.function, span.input, span.error["type"]) == ("slow", {"n": 5}, "Unfinished")
     assert span.duration_seconds <= outcome.duration_seconds
