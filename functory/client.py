@@ -325,7 +325,7 @@ class Functory:
         return self.executions.wait([row["id"]], timeout)[0]
 
     def gather(self, handles: Iterable[Handle], timeout: float | None = None) -> list[Any]:
-        """The results of several handles, in their order."""
+        """Wait for several handles; return their results in order."""
         return [
             execution_store.result_or_raise(row)
             for row in self.executions.wait([h.id for h in handles], timeout)

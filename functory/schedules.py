@@ -32,7 +32,7 @@ from functory.triggers.sources.schedules import (
 
 KIND = "schedule"
 
-# Ticks of one backfill: as many as a line of buffered starts holds (Temporal's limit).
+# Ticks of one backfill: the number of buffered starts that Temporal allows.
 MAX_BACKFILL_TICKS = 1000
 
 # By default a backfill runs every time: ``skip`` would run only the first of many at once.
@@ -135,7 +135,7 @@ class Schedules:
     def next(self, name: str, count: int = 10, *, after: datetime | None = None) -> list[dict[str, Any]]:
         """The next ``count`` (1 to 1000) times: ``fire_time`` in UTC, ``local_time``, and ``due`` with its jitter.
 
-        Also of a paused schedule: when it would fire. Raises :class:`NotFound`, :class:`Invalid`.
+        For a paused schedule they are the times at which it would fire. Raises :class:`NotFound`, :class:`Invalid`.
         """
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_NEXT_TIMES:
             raise Invalid(f"wrong count {count!r}", f"it is from 1 to {MAX_NEXT_TIMES}")
@@ -172,7 +172,7 @@ class Schedules:
     def resume(self, name: str) -> tuple[datetime | None, int]:
         """paused → enabled. Times that passed meanwhile are not caught up (as with Temporal).
 
-        Returns from when on it was paused, and how many times have passed (counted to 1000).
+        Returns the time of the pause, and the number of times that passed (counted to 1000).
         """
         row = self._engine.sources.get(KIND, name)
         self._engine.sources.resume(KIND, name, author=self._engine.author)
@@ -202,7 +202,7 @@ class Schedules:
                 written = schedules.add_ticks(tx, row, [tick])
                 if written:
                     break
-                # Somebody else had the same microsecond.
+                # Another process used the same microsecond.
                 time += _MICROSECOND
         metrics.schedule_ticks.labels("manual").inc()
         return written[time]
@@ -219,8 +219,8 @@ class Schedules:
         """Write the events of all times from ``first`` to ``last`` that have none, marked as backfill.
 
         A text is ISO 8601, without an offset in the schedule's zone. ``overlap`` is ``buffer_all`` by default. With
-        ``dry_run`` nothing is written. Raises :class:`Invalid` for a range that reaches into the future, whose times
-        will have their ticks anyway, or holds more than 1000 times.
+        ``dry_run`` nothing is written. Raises :class:`Invalid` for a range that holds more than 1000 times or reaches
+        into the future, whose times get their ticks anyway.
         """
         row = self._engine.sources.get(KIND, name)
         config = self._stored_config(row)

@@ -14,9 +14,9 @@ from functory.packs.stackstorm.action_shim import shim_source
 from functory.packs.stackstorm.folder import Folder
 from functory.packs.stackstorm.report import LeftOut
 
-# What a python-script action may take when its metadata says nothing, in seconds.
+# Seconds that a python-script action may run when its metadata has no limit.
 TIMEOUT = 600
-# Parameters that are the runner's and not the action's.
+# Parameters of the runner, not of the action.
 _RUNNER = frozenset({"env", "timeout", "debug", "log_level", "content_version"})
 
 _INSTEAD = {
@@ -42,7 +42,7 @@ _CONFIG = re.compile(r"\{\{\s*config_context\.([A-Za-z_]\w*)\s*\}\}")
 
 @dataclass(frozen=True)
 class PackSettings:
-    """What the actions of one pack share: configuration values, and which of its keys are secrets (by name)."""
+    """Configuration that the actions of one pack share: its values, and the names of the secrets of its secret keys."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -158,7 +158,7 @@ def _parameters(
 
 
 def _property(described: Mapping[str, Any], *, nullable: bool) -> dict[str, Any]:
-    """A schema of draft 3 or 4, as StackStorm has it, as one of today: ``required`` of a member moves to its object."""
+    """Translate a schema of draft 3 or 4 to a current one: ``required`` of a member moves to its object."""
     schema = {key: value for key, value in described.items() if key in _KEYWORDS}
     if isinstance(schema.get("default"), str) and _JINJA.search(schema["default"]):
         del schema["default"]

@@ -1,7 +1,7 @@
-"""What a StackStorm action expects around it, as source text that goes in front of the action's own.
+"""The environment that a StackStorm action expects, as source text that goes in front of the action's own.
 
-It runs inside the sandbox, so it is a text here and no module: the configuration as a dictionary that names
-what is missing, a logger, the service of values (kept in the function's state), and the contract of ``run``,
+It runs inside the sandbox, so it is a text here and no module. It has the configuration as a dictionary whose errors
+name a missing key, a logger, the service of values (kept in the function's state), and the contract of ``run``,
 which returns a value or ``(succeeded, value)``.
 """
 

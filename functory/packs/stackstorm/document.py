@@ -1,6 +1,6 @@
-"""YAML as packs write it: plain data, and nothing that makes objects, grows or hides.
+"""YAML of packs: plain data only; objects, aliases and repeated keys are refused.
 
-The safe loader, with three more refusals: aliases (a few hundred bytes of them become gigabytes), a key that
+It is the safe loader, with three more refusals: aliases (a few hundred bytes of them become gigabytes), a key that
 occurs twice (StackStorm silently takes the last), and keys that are no text. Times stay texts.
 """
 

@@ -1,4 +1,4 @@
-"""A pack's folder, read with mistrust: only its own regular files, of a bounded size and number."""
+"""Reads a pack's folder as untrusted input: only its own regular files, of a bounded size and number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pack as a whole: its manifest and configuration, then each of its files."""
+"""Reads a whole pack: its manifest and configuration, then each of its files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNSUPPORTED = {
 
 @dataclass
 class Pack:
-    """A pack as it was read: its ``ref``, its ``version``, and one entry for each file that means something."""
+    """A pack as it was read: its ``ref``, its ``version``, and one entry for each file that has a meaning."""
 
     ref: str
     version: str
@@ -43,7 +43,7 @@ class Pack:
     entries: list[Entry] = field(default_factory=list)
 
     def count(self, outcome: str) -> int:
-        """How many entries have this outcome."""
+        """The number of entries with this outcome."""
         return sum(entry.outcome == outcome for entry in self.entries)
 
 

@@ -1,4 +1,4 @@
-"""What an import is made of: for each file of the pack, what it becomes, or why it cannot come along."""
+"""The report of an import: for each file of the pack, what it becomes, or why it is left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Outcome = Literal["imported", "paused", "left out"]
 
 
 class LeftOut(Exception):
-    """This part of the pack cannot come along: ``why``, and what to do (``try_``)."""
+    """This part of the pack cannot be imported: ``why``, and what to do (``try_``)."""
 
     def __init__(self, why: str, try_: str = "") -> None:
         super().__init__(why)
@@ -40,13 +40,13 @@ class Entry:
     trigger: Mapping[str, Any] | None = None
 
     def leave_out(self, why: str, try_: str = "") -> Entry:
-        """Mark it as one that does not come along."""
+        """Mark it as left out."""
         self.outcome, self.why, self.try_, self.notes = "left out", why, try_, []
         self.function = self.trigger = None
         return self
 
     def as_json(self) -> dict[str, Any]:
-        """What the report says of it."""
+        """The entry as the report shows it."""
         became = self.became if self.outcome != "left out" else ""
         said = {
             "file": self.file,
@@ -59,7 +59,7 @@ class Entry:
 
 
 def reason(error: Invalid | LeftOut) -> tuple[str, str]:
-    """Why and what to do, of either exception."""
+    """The reason and the advice of either exception."""
     if isinstance(error, LeftOut):
         return error.why, error.try_
     return ": ".join(part for part in (error.what, error.why) if part), error.try_

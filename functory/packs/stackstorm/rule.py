@@ -1,4 +1,4 @@
-"""A rule of a pack as a trigger: which events it waits for, its criteria, and the input of its function.
+"""Translates a rule of a pack to a trigger: its events, its criteria, and the input of its function.
 
 What StackStorm's trigger types become here:
 
@@ -25,7 +25,7 @@ from functory.packs.stackstorm.timer import TIMERS, check_timer, cron_line
 WEBHOOK = "stackstorm.webhook"
 ACTION_ENDED = "core.st2.generic.actiontrigger"
 
-# Ends of an action, and the event that says the same here.
+# Ends of an action, and the equivalent event here.
 _STATES = {
     "succeeded": "execution.succeeded",
     "failed": "execution.failed",
@@ -33,7 +33,7 @@ _STATES = {
     "canceled": "execution.cancelled",
     "abandoned": "execution.dead",
 }
-# Members of the payload of an action's end, and where the same is here.
+# Members of the payload of an action's end, and their equivalents here.
 _MEMBERS = {
     "execution_id": "execution_id",
     "action_name": "function",
@@ -56,7 +56,7 @@ _ROOT = re.compile(r"trigger\.([A-Za-z_]\w*)(?=$|[.\[#\s])")
 
 @dataclass(frozen=True)
 class Target:
-    """The function that an action has become: its name, and which of its parameters are texts."""
+    """The function that an action became: its name, and which of its parameters are texts."""
 
     function: str
     texts: frozenset[str]
@@ -147,7 +147,7 @@ def _events(
     find: Find,
     declared: frozenset[str],
 ) -> tuple[dict[str, Any], Mapping[str, Any], Rename]:
-    """The pattern, the criteria in our words, and where the payload's members are."""
+    """The pattern, the translated criteria, and the path of the payload's members."""
     if type_ in TIMERS:
         wrong = check_timer(type_, parameters)
         if wrong:

@@ -1,9 +1,8 @@
-"""The Python files of an action as one source: its class, what it takes from files beside it, and no more.
+"""Joins the Python files of an action to one source: its class, and the parts of other files that it uses.
 
 Nothing is run: the files are parsed, imports of the pack's own modules are replaced by these modules' text, and
-StackStorm's base class by ours (``packs.stackstorm.action_shim``). What the text does not show is a
-reason to leave
-the action out.
+StackStorm's base class by ours (:mod:`functory.packs.stackstorm.action_shim`). An action whose text does not show
+enough is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from functory.packs.stackstorm.report import LeftOut
 
 MAX_MODULES = 40
 
-# Where StackStorm keeps the base class of actions, now and formerly.
+# Modules of StackStorm that have the base class of actions, now and formerly.
 _BASES = frozenset({"st2common.runners.base_action", "st2actions.runners.pythonrunner"})
 _STACKSTORM_PACKAGES = frozenset(
     {"st2common", "st2client", "st2actions", "st2reactor", "st2tests", "st2api", "python_runner"}
@@ -65,8 +64,8 @@ def collect_source(folder: Folder, entry_point: str, name: str) -> ActionSource:
 
 
 def render_source(found: ActionSource, shim_text: str, signature: str, body: str) -> str:
-    """The function's source. Where a module does more than define classes and constants, all of it stands
-    inside of the function, since a stored source defines one function and does nothing else."""
+    """The function's source. Where a module does more than define classes and constants, all of it is
+    inside the function, since a stored source defines one function and does nothing else."""
     own = [shim_text]
     texts = [_text(statement, module) for statement, module in found.statements]
     if not found.nested:
@@ -259,7 +258,7 @@ def _is_main(statement: ast.stmt) -> bool:
 
 
 def _text(statement: ast.stmt, module: str) -> str:
-    """The statement as it is written; written anew where it shares its lines with another one."""
+    """The statement as it is in the file; generated anew where it shares its lines with another one."""
     if not module:
         return ast.unparse(statement)
     first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])

@@ -1,8 +1,8 @@
-"""Parameters of a rule's action: from Jinja to the templates of triggers, or a reason why not.
+"""Translates parameters of a rule's action from Jinja to input templates of triggers, or gives the reason why not.
 
 ``{{ trigger.body.x }}`` becomes ``{{ event.data.body.x }}``. A text that is one expression keeps its value's type
 here, so the filters that StackStorm needs for that are dropped. Where the action's parameter is a text, the
-value is made one.
+value is converted to text.
 """
 
 from __future__ import annotations

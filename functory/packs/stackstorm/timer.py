@@ -1,4 +1,4 @@
-"""StackStorm's three timers: are their parameters right, and what would the same be in cron.
+"""Checks the parameters of StackStorm's three timers, and translates cron timers to crontab lines.
 
 Fields of ``core.st2.CronTimer`` are those of APScheduler (days of the week from 0 for Monday), which a
 crontab writes in another order and, for days of the week, with other numbers.
@@ -30,7 +30,7 @@ _PART = re.compile(r"(?:\*|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/([0-9]+))?")
 
 
 def check_timer(trigger: str, parameters: Mapping[str, Any]) -> str | None:
-    """What is wrong with a timer's parameters; None when they are right."""
+    """The fault of a timer's parameters; None when they are right."""
     known = {
         "core.st2.IntervalTimer": {"unit", "delta", "timezone"},
         "core.st2.DateTimer": {"date", "timezone"},
@@ -57,7 +57,7 @@ def check_timer(trigger: str, parameters: Mapping[str, Any]) -> str | None:
 
 
 def cron_line(parameters: Mapping[str, Any]) -> str | None:
-    """Minute, hour, day, month and day of the week as a crontab has them; None for what it cannot say."""
+    """Minute, hour, day, month and day of the week as a crontab has them; None when a crontab cannot."""
     given = {
         name: str(value) for name, value in parameters.items() if value is not None and name != "timezone"
     }
@@ -65,7 +65,7 @@ def cron_line(parameters: Mapping[str, Any]) -> str | None:
         return None
     if "last" in given.values():
         return None
-    # APScheduler: what is below the smallest field that is given is at its lowest, what is above is any.
+    # APScheduler: fields below the smallest given one have their lowest value, fields above it any value.
     order = ("second", "minute", "hour", "day_of_week", "day", "month")
     smallest = min((order.index(name) for name in given if name in order), default=0)
     lowest = {"minute": "0", "hour": "0", "day_of_week": "*", "day": "1", "month": "1"}

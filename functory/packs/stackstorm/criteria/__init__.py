@@ -14,7 +14,7 @@ Criteria are translated into an event pattern as far as possible, for the router
 that match it, ``.evaluate`` decides, with a budget and without exceptions. The triggers load
 :func:`compile_criteria` through the entry point ``functory.criteria``.
 
-The operators mean what StackStorm's unit tests say (``tests/data/st2_operator_cases.json`` holds 233 facts of
+The operators follow StackStorm's unit tests (``tests/data/st2_operator_cases.json`` holds 233 facts of
 them). Where they differ on purpose: ``timediff`` counts whole seconds where StackStorm forgets whole days;
 ``contains`` looks into texts and lists, not at an object's member names; an integer that no double holds lies
 in no range; regular expressions run in linear time, without look-around and back-references.

@@ -1,4 +1,4 @@
-"""Compiled criteria: the pattern that narrows, and the evaluation that decides."""
+"""Compiled criteria: an event pattern that preselects events, and the evaluation that decides."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Criterion:
 
     @property
     def text(self) -> str:
-        """The test, for people."""
+        """The test as text for display."""
         if self.operator in ("exists", "nexists"):
             return self.operator
         return f"{self.operator} {self.search.condition if self.search else format_value(self.operand)}"
@@ -122,9 +122,9 @@ class _Search:
 class Criteria:
     """Compiled criteria. Immutable; may be used from any thread.
 
-    ``pattern``: what an event must match to satisfy them, as an event pattern; None when that says nothing.
+    ``pattern``: what an event must match to satisfy them, as an event pattern; None when there is none.
     ``residual``: the criteria that the pattern cannot express; each is evaluated at every event that matches
-    the pattern. ``warnings``: for the author.
+    the pattern. ``warnings``: texts for the author.
     ``required_names``: names other than the payload's that operands or keys need in ``vars``.
     """
 
@@ -175,7 +175,7 @@ class Criteria:
         now: datetime,
         vars: Mapping[str, Any] = _NOTHING,  # noqa: A002
     ) -> list[Clause]:
-        """One clause for each criterion: its key, what it asks, what is there. Never raises."""
+        """One clause for each criterion: its key, its test and the value in the event. Never raises."""
         context = self._context(event, vars)
         clauses: list[Clause] = []
         for criterion in self.all:
@@ -197,7 +197,7 @@ class Criteria:
 def compile_criteria(criteria: Mapping[str, Any], *, root: str = "data") -> Criteria:
     """Compile criteria. ``root`` is where the payload is in the event: member names joined with dots.
 
-    Raises :class:`Invalid` that names the key and the mend: a key that cannot be read, an unknown type, an
+    Raises :class:`Invalid` that names the key and the remedy: a key that cannot be read, an unknown type, an
     operand that the operator does not take.
     """
     if not isinstance(criteria, Mapping):

@@ -74,7 +74,7 @@ def is_dynamic(operand: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def compile_operand(source: str) -> Operand:
-    """Compile an operand. Raises :class:`Invalid` that names the part that is not understood."""
+    """Compile an operand. Raises :class:`Invalid` that names the unsupported part."""
     if len(source) > MAX_SOURCE:
         raise Invalid(
             "the pattern is too long", f"a pattern with {{{{ }}}} has at most {MAX_SOURCE} characters"
@@ -124,7 +124,7 @@ def _render(template: Template, context: Mapping[str, Any]) -> str:
     except NotApplicable:
         raise
     except Exception as error:
-        # Whatever an event makes of a template is a missing match, never a stopped router.
+        # An error that an event causes in a template means no match; it never stops the router.
         raise NotApplicable(f"the pattern cannot be rendered: {str(error)[:200]}") from None
     return "".join(made)
 

@@ -1,11 +1,11 @@
 """StackStorm's operators: 24 under 33 names, each a test of one value.
 
-``compile_test`` makes the test for an operand once; the test is then asked about many values. Names are
+``compile_test`` makes the test for an operand once; the test then runs on many values. Names are
 case-insensitive. An operand of null makes all but ``nequals``, ``exists`` and ``nexists`` answer no. A value
-that an operator cannot be asked about (a number that should start with a text) raises :class:`NotApplicable`; a value
+that an operator cannot test (a number that should start with a text) raises :class:`NotApplicable`; a value
 that is absent or null is an ordinary no.
 
-Equality and order are Python's, as they are there: ``true`` equals 1, and texts are ordered by their characters.
+Equality and order are Python's, as in StackStorm: ``true`` equals 1, and texts are ordered by their characters.
 ``search`` is not here: it needs criteria of its own (``functory.packs.stackstorm.criteria.criteria``).
 """
 
@@ -50,7 +50,7 @@ class NotApplicable(Exception):
 
 
 def operator_name(written: Any) -> str:
-    """The operator that ``written`` names. Raises :class:`Invalid` with a list of those that there are."""
+    """The operator that ``written`` names. Raises :class:`Invalid` with a list of all operators."""
     name = written.lower() if isinstance(written, str) else ""
     name = ALIASES.get(name, name)
     if name not in _MAKERS and name != "search":
@@ -75,7 +75,7 @@ def compile_test(name: str, operand: Any) -> Test:
 
 def cost_per_character(name: str, operand: Any) -> int:
     """The cost of the test for each character of a value: 1, and more for expressions, by the size of their program
-    (RE2 may have to look at all of it for each letter)."""
+    (RE2 may read all of it for each character)."""
     if name not in _EXPRESSIONS or not isinstance(operand, str):
         return 1
     return 1 + _EXPRESSIONS[name](operand).programsize // PROGRAM
@@ -83,7 +83,7 @@ def cost_per_character(name: str, operand: Any) -> int:
 
 def fold(text: str) -> str:
     """``text`` in lower case. Two characters beyond ASCII whose lower case begins with an ASCII one stay as they
-    are, so that comparing says the same as a pattern that ignores the case."""
+    are, so that a comparison gives the same result as a pattern that ignores case."""
     if text.isascii():
         return text.lower()
     return _DOTTED.join(

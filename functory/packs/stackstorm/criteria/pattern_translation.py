@@ -1,8 +1,8 @@
-"""From criteria to an event pattern, as far as a pattern can say it.
+"""Translates criteria to an event pattern, as far as a pattern can express them.
 
 A translation is *necessary*: an event that the criterion takes is taken by the pattern. It is not always
 sufficient, since a pattern looks into lists (``["a"]`` takes ``["a", "b"]``), so criteria are evaluated after
-it. Where the payload holds no lists, both say the same, but for ``contains`` of what is no text.
+it. Where the payload holds no lists, both give the same result, except for ``contains`` on a value that is no text.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from functory.triggers.patterns.predicates import is_exact_double
 def translate(name: str, operand: Any) -> list[Any] | None:
     """The accepted values at a path for an operator (its name in full) with a literal operand.
 
-    None when a pattern cannot say it: what holds for an absent value or looks inside, characters beyond ASCII
-    without their case, expressions, times.
+    None when a pattern cannot express it: tests that hold for an absent value or look inside one, characters beyond
+    ASCII in any case, expressions, times.
     """
     if name == "equals":
         return _value(operand)
@@ -46,7 +46,7 @@ def translate(name: str, operand: Any) -> list[Any] | None:
 
 
 def pattern_of(found: Sequence[tuple[tuple[str, ...], list[Any]]]) -> dict[str, Any] | None:
-    """One pattern of several paths, each with what it accepts; the first of those at one path counts.
+    """One pattern of several paths with their accepted values; the first entry of a path counts.
 
     Two bounds of one number become a range.
     """
@@ -133,7 +133,7 @@ def _escaped(text: str) -> str:
 
 
 def _put(pattern: dict[str, Any], path: Sequence[str], accepted: list[Any]) -> None:
-    """Add a leaf, copying the objects on the way. One below or above another is left to the evaluation."""
+    """Add a leaf, copying the objects on the way. A leaf below or above another one is left to the evaluation."""
     # A member of that name would be read as the operator.
     if "$or" in path or sum(len(name) + 1 for name in path) > MAX_PATH:
         return

@@ -1,7 +1,7 @@
 """Keys of criteria: the part of JSONPath that StackStorm's rules use.
 
 ``trigger.body.name``, ``trigger.headers['X-Y']``, ``trigger.alerts[0].labels.x`` and ``trigger.items[*].id``,
-where the first match counts. What follows ``#`` is a tag that keeps two keys apart.
+where the first match counts. The text after ``#`` is a tag that keeps two keys apart.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PayloadPath:
 
 
 def parse_payload_path(text: str) -> PayloadPath:
-    """Read a key. Raises :class:`Invalid` that shows where it goes wrong."""
+    """Parse a key. Raises :class:`Invalid` that shows the place of the fault."""
     if not isinstance(text, str) or len(text) > MAX_KEY:
         raise Invalid(
             f"wrong key of criteria: {format_value(text)}", f"it is a text of at most {MAX_KEY} characters"

@@ -1,7 +1,7 @@
 r"""Regular expressions as Python writes them, run by RE2.
 
-A rule comes from outside and so does the text; RE2 needs time linear in the text whatever both are. Its
-syntax is close to Python's, and what differs is rewritten here:
+Rules and texts come from outside; RE2 always needs time linear in the text. Its syntax is close to Python's, and
+differences are rewritten here:
 
 - ``$`` also holds before a last line break; ``\Z`` is RE2's ``\z``; ``{,n}`` is ``{0,n}``;
 - ``\w``, ``\d``, ``\s`` and their opposites take letters, digits and spaces of all scripts (``\b`` looks at
@@ -70,7 +70,7 @@ def compile_expression(text: str, *, ignore_case: bool = False, dot_all: bool = 
     options.log_errors = False
     options.case_sensitive = not ignore_case
     options.dot_nl = dot_all
-    # Only whether it matches is asked: to find groups takes ten times as long.
+    # Only the match itself is needed: finding groups takes ten times as long.
     options.never_capture = True
     try:
         return re2.compile(_rewrite(text), options)
@@ -117,7 +117,7 @@ def _rewrite(text: str) -> str:
 
 
 def wildcard_expression(text: str) -> str:
-    """A shell wildcard (``*``, ``?``, ``[a-z]``, ``[!a]``; Python's fnmatch) as an expression for it all."""
+    """A shell wildcard (``*``, ``?``, ``[a-z]``, ``[!a]``; Python's fnmatch) as an expression for the whole text."""
     made: list[str] = []
     at = 0
     while at < len(text):
