@@ -12,6 +12,7 @@ names the test.
 import os
 import secrets
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,6 +39,10 @@ pytest.register_assert_rewrite("tests.support.world")
 # An example may take long on a busy machine: that is no finding.
 settings.register_profile("functory", deadline=None, print_blob=True)
 settings.load_profile("functory")
+
+# A shell starts a command in the background with SIGINT ignored, and every process of the tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
