@@ -8,7 +8,7 @@ import json
 import sys
 
 NAMES = (
-    "engine",
+    "throughput",
     "statements",
     "router",
     "routing",
@@ -16,7 +16,7 @@ NAMES = (
     "schedules",
     "webhooks",
     "files",
-    "holds",
+    "buffers",
     "backlog",
     "idle",
     "partitions",
@@ -42,4 +42,5 @@ def main() -> int:
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
