@@ -43,7 +43,8 @@ from functory.workers.sandbox.protocol.job import Job, Limits, Outcome, Signatur
 from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.supervision.run import Run, with_traffic
-from functory.workers.sandbox.supervision.supervisor import Supervisor, Verdict, outcome_error
+from functory.workers.sandbox.supervision.supervisor import Supervisor
+from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
 
 _log = structlog.get_logger(__name__)
 _STARTS = 3  # a child found dead before it got its task has run nothing: another one is taken

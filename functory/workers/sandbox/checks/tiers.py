@@ -24,7 +24,7 @@ import msgspec
 
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.checks.kernel_probes import Probe
-from functory.workers.sandbox.confinement import cgroups
+from functory.workers.sandbox.confinement import cgroup_tree
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.runner import Runner
@@ -156,7 +156,7 @@ def collect_facts() -> Facts:
         filtered=_text("/proc/self/status").partition("\nSeccomp:")[2].split("\n")[0].strip() == "2",
         settings={name: text for name, path in _SETTINGS.items() if (text := _text(path).strip())},
         failed_probes={probe.step: probe for probe in probes if probe.message},
-        cgroup=cgroups.unavailable_reason(),
+        cgroup=cgroup_tree.unavailable_reason(),
     )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -23,6 +22,7 @@ from functory.workers.sandbox.confinement.cgroups import Cgroups
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker, Traffic
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.child_reaper import ChildReaper
+from functory.workers.sandbox.pool.pool_entry import PoolEntry, is_unused, spares_of
 from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.pool.zygote_process import ZygoteProcess
 from functory.workers.sandbox.protocol.plan import Bounds, Tier
@@ -47,21 +47,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     traffic_bytes: int = 256 * 1024 * 1024
 
 
-@dataclass
-class _PoolEntry:
-    """State of one pool key."""
-
-    key: PoolKey
-    starting: threading.Lock = field(default_factory=threading.Lock)
-    zygote: ZygoteProcess | None = None
-    since: float = 0.0
-    used: float = float("-inf")
-    hot: float = float("-inf")
-    renewing: bool = False
-    users: int = 0  # threads that are getting a child from it: it may not be taken away from them
-    spares: dict[Bounds, list[Child]] = field(default_factory=dict)
-
-
 class Pool:
     """Children of confined zygotes of one tier.
 
@@ -82,7 +67,7 @@ class Pool:
         self._broker = broker
         self._groups = groups
         self._lock = threading.Lock()
-        self._entries: dict[PoolKey, _PoolEntry] = {}
+        self._entries: dict[PoolKey, PoolEntry] = {}
         self._retired: list[ZygoteProcess] = []
         self._ending = threading.Event()
         self._maintenance_thread: threading.Thread | None = None
@@ -108,7 +93,7 @@ class Pool:
         finally:
             self._release_entry(entry)
 
-    def _child(self, entry: _PoolEntry, bounds: Bounds) -> Child:
+    def _child(self, entry: PoolEntry, bounds: Bounds) -> Child:
         now = self._monotonic()
         with self._lock:
             if now - entry.used <= _HOT_SECONDS:
@@ -159,7 +144,7 @@ class Pool:
             ending = [entry.zygote for entry in entries if entry.zygote] + self._retired
             self._retired = []
             # Taken out of the entries: a thread that replaces a zygote would otherwise reap them once more.
-            spares = [child for entry in entries for child in _spares_of(entry)]
+            spares = [child for entry in entries for child in spares_of(entry)]
             for entry in entries:
                 entry.spares = {}
         for child in spares:
@@ -174,7 +159,7 @@ class Pool:
         """In a forked copy of the worker: let go of the original's processes."""
         self._ending = threading.Event()
         for entry in self._entries.values():
-            for child in _spares_of(entry):
+            for child in spares_of(entry):
                 child.close()
             if entry.zygote is not None:
                 entry.zygote.close_inherited()
@@ -182,7 +167,7 @@ class Pool:
             zygote.close_inherited()
         self._child_reaper.close_inherited()
 
-    def _acquire_entry(self, key: PoolKey) -> _PoolEntry:
+    def _acquire_entry(self, key: PoolKey) -> PoolEntry:
         """Return the entry of a pool key, which stays until ``_release_entry``."""
         with self._lock:
             if self._ending.is_set():
@@ -194,15 +179,15 @@ class Pool:
                     target=self._maintain, name="functory-pool", daemon=True
                 )
                 self._maintenance_thread.start()
-            entry = self._entries.setdefault(key, _PoolEntry(key))
+            entry = self._entries.setdefault(key, PoolEntry(key))
             entry.users += 1
             return entry
 
-    def _release_entry(self, entry: _PoolEntry) -> None:
+    def _release_entry(self, entry: PoolEntry) -> None:
         with self._lock:
             entry.users -= 1
 
-    def _ensure_zygote(self, entry: _PoolEntry) -> ZygoteProcess:
+    def _ensure_zygote(self, entry: PoolEntry) -> ZygoteProcess:
         """Return the zygote of an entry, or start one; only callers that need the same one wait for it."""
         with entry.starting:
             zygote = entry.zygote
@@ -224,7 +209,7 @@ class Pool:
                 )
             return zygote
 
-    def _replace_if_old(self, entry: _PoolEntry, now: float) -> None:
+    def _replace_if_old(self, entry: PoolEntry, now: float) -> None:
         """Replace a zygote that has served long enough. The next one starts beside it, and no caller waits."""
         with self._lock:
             old = entry.zygote
@@ -236,7 +221,7 @@ class Pool:
             entry.renewing = True
         threading.Thread(target=self._renew, args=(entry, old), name="functory-zygote", daemon=True).start()
 
-    def _renew(self, entry: _PoolEntry, old: ZygoteProcess) -> None:
+    def _renew(self, entry: PoolEntry, old: ZygoteProcess) -> None:
         try:
             zygote = ZygoteProcess(entry.key, self.tier)
         except (Unavailable, OSError) as error:
@@ -264,27 +249,27 @@ class Pool:
                 return
         zygote.close(_CLOSE_SECONDS)
 
-    def _make_room(self, wanted: _PoolEntry) -> None:
+    def _make_room(self, wanted: PoolEntry) -> None:
         """End the idle zygotes that were used the longest ago, if there are too many."""
         with self._lock:
             others = [p for p in self._entries.values() if p is not wanted and p.zygote is not None]
             # More than one, when more pool keys were in use than zygotes may be kept.
             surplus = max(0, len(others) + 1 - self._options.zygotes)
-            idle = sorted(filter(_unused, others), key=lambda p: p.used)
+            idle = sorted(filter(is_unused, others), key=lambda p: p.used)
             victims = idle[:surplus]
             for victim in victims:
                 del self._entries[victim.key]
         for victim in victims:
             self._end_entry(victim)
 
-    def _end_entry(self, entry: _PoolEntry) -> None:
+    def _end_entry(self, entry: PoolEntry) -> None:
         """End an entry that was removed from the table."""
         self._drop_spares(entry)
         zygote, entry.zygote = entry.zygote, None
         if zygote is not None:
             self._retire(zygote)
 
-    def _fork(self, entry: _PoolEntry, bounds: Bounds) -> Child:
+    def _fork(self, entry: PoolEntry, bounds: Bounds) -> Child:
         for _ in range(3):
             zygote = self._ensure_zygote(entry)
             child = self._request(zygote, bounds)
@@ -327,7 +312,7 @@ class Pool:
         self._on_reaped(child)
         return None
 
-    def _top_up(self, entry: _PoolEntry, bounds: Bounds) -> None:
+    def _top_up(self, entry: PoolEntry, bounds: Bounds) -> None:
         """Request spares: the zygote forks them while the execution that took one runs."""
         zygote = entry.zygote
         with self._lock:
@@ -347,9 +332,9 @@ class Pool:
                     continue
             self.reap(child)
 
-    def _drop_spares(self, entry: _PoolEntry) -> None:
+    def _drop_spares(self, entry: PoolEntry) -> None:
         with self._lock:
-            children = _spares_of(entry)
+            children = spares_of(entry)
             entry.spares = {}
         for child in children:
             self.reap(child)
@@ -381,14 +366,14 @@ class Pool:
         while not ending.wait(_TIDY_SECONDS):
             now = self._monotonic()
             expired: list[Child] = []
-            old: list[_PoolEntry] = []
+            old: list[PoolEntry] = []
             with self._lock:
                 for entry in list(self._entries.values()):
                     if now - entry.used > _SPARE_SECONDS:
-                        expired += _spares_of(entry)
+                        expired += spares_of(entry)
                         entry.spares = {}
                     aged = entry.zygote is not None and now - entry.since > self._options.zygote_seconds
-                    if aged and now - entry.used > _IDLE_SECONDS and _unused(entry):
+                    if aged and now - entry.used > _IDLE_SECONDS and is_unused(entry):
                         del self._entries[entry.key]
                         old.append(entry)
             for child in expired:
@@ -401,16 +386,3 @@ class Pool:
 def _run_id(child: Child) -> str:
     """Return the child's id at the connection broker."""
     return f"{child.zygote.pid}/{child.slot}"
-
-
-def _spares_of(entry: _PoolEntry) -> list[Child]:
-    return [child for children in entry.spares.values() for child in children]
-
-
-def _unused(entry: _PoolEntry) -> bool:
-    """Return True if its zygote has no children but spares, is not requested, and is not about to be
-    replaced."""
-    if entry.users or entry.renewing:
-        return False
-    zygote = entry.zygote
-    return zygote is None or zygote.child_count() <= len(_spares_of(entry))

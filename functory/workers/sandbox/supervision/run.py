@@ -32,7 +32,8 @@ from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Status
 from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 from functory.workers.sandbox.supervision.request_handler import RequestHandler
 from functory.workers.sandbox.supervision.spans import SpanCollector
-from functory.workers.sandbox.supervision.supervisor import Supervisor, Verdict, outcome_error
+from functory.workers.sandbox.supervision.supervisor import Supervisor
+from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
 
 _FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", "setup": "sandbox_error"}
 

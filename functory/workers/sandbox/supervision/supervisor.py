@@ -11,12 +11,10 @@ import contextlib
 import math
 import os
 import select
-import signal
 import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.pool.child import Child
@@ -28,9 +26,10 @@ from functory.workers.sandbox.protocol.frames import (
     TaskStarted,
     decode_guest,
 )
-from functory.workers.sandbox.protocol.job import Limits, Status
+from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.protocol.log_lines import LogCollector, escape_control_characters
 from functory.workers.sandbox.supervision.resource_usage import ResourceUsage, unlinked_file_bytes
+from functory.workers.sandbox.supervision.verdict import Verdict, death_verdict, out_of_cpu
 
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
@@ -38,16 +37,6 @@ _EOF_SECONDS = 0.25  # after the channel closed, for the exit status that shows 
 _USAGE_CHECK_SECONDS = (
     0.05  # between two looks at what only the worker can limit: CPU of a warm child, files in tier C
 )
-
-
-class Verdict(NamedTuple):
-    """The end of the run, in the terms of ``Outcome``."""
-
-    status: Status
-    message: str = ""
-    kill_reason: str | None = None
-    signal: int | None = None
-    type: str = ""
 
 
 class Supervisor:
@@ -182,7 +171,11 @@ class Supervisor:
                 if child.ended():
                     # A child that has not started may still have sent the reason.
                     verdict = self._read_frames(until_eof=True)
-                    return verdict if verdict is not None or not self._task_started else self._death_verdict()
+                    return (
+                        verdict
+                        if verdict is not None or not self._task_started
+                        else death_verdict(child, self._limits)
+                    )
             if child.pid is not None:
                 self._flush()
 
@@ -191,7 +184,7 @@ class Supervisor:
         limits = self._limits
         if self._child.pid is None and now > _FORK_SECONDS:
             self._child.lost = True
-            return self._death_verdict()
+            return death_verdict(self._child, limits)
         if now >= limits.total_seconds:
             return Verdict(
                 "timed_out",
@@ -224,12 +217,12 @@ class Supervisor:
         if child.bounds.reusable and child.pid is not None:
             used = _cpu_of(child.pid) - self._cpu_before
             if used >= limits.cpu_seconds:
-                return self._out_of_cpu(None)
+                return out_of_cpu(limits, None)
         if child.zygote.pool_key.subprocess and child.pid is not None:
             self._usage = self._usage or ResourceUsage(child.pid)
             self._usage.sample()
             if self._usage.cpu_seconds - self._cpu_before >= limits.cpu_seconds:
-                return self._out_of_cpu(None)
+                return out_of_cpu(limits, None)
             if self._usage.memory_bytes > limits.memory_bytes:
                 return Verdict(
                     "out_of_memory",
@@ -339,48 +332,6 @@ class Supervisor:
                 while not self.log_collector.flooded and (data := os.read(fd, _READ_BYTES)):
                     self.log_collector.feed(name, data, self.duration)
 
-    def _death_verdict(self) -> Verdict:
-        """Return what is known of a child that ended without a last frame."""
-        child = self._child
-        if child.wait_status is None:
-            return Verdict(
-                "crashed",
-                "the process that starts executions ended or stopped; this one was lost with it",
-                "zygote_lost",
-                child.zygote.death_signal(),
-                type="ZygoteLost",
-            )
-        if child.group is not None and child.group.oom_kills():
-            return Verdict(
-                "out_of_memory",
-                f"it used more than {self._limits.memory_bytes} bytes of memory\n"
-                "try: work on smaller pieces, or raise memory_bytes",
-                "memory",
-                signal.SIGKILL,
-                "OutOfMemory",
-            )
-        if os.WIFSIGNALED(child.wait_status):
-            number = os.WTERMSIG(child.wait_status)
-            # The first process of a PID namespace hears no SIGXCPU: it is killed at the hard limit, a second later.
-            if number == signal.SIGXCPU or (
-                number == signal.SIGKILL and child.cpu_seconds >= math.ceil(self._limits.cpu_seconds)
-            ):
-                return self._out_of_cpu(number)
-            hint = ", most often because memory ran out" if number == signal.SIGKILL else ""
-            return Verdict(
-                "crashed", f"it was ended by signal {number} ({_name(number)}){hint}", None, number, "Crashed"
-            )
-        code = os.waitstatus_to_exitcode(child.wait_status)
-        return Verdict(
-            "crashed",
-            f"it exited with code {code} and no result\ntry: return instead of exiting",
-            type="NoResult",
-        )
-
-    def _out_of_cpu(self, number: int | None) -> Verdict:
-        limit = math.ceil(self._limits.cpu_seconds)
-        return Verdict("timed_out", f"it used more than {limit} s of CPU", "cpu", number, "TimedOut")
-
 
 def _cpu_of(pid: int) -> float:
     """Return the CPU seconds of a process, by its clock (clock_getcpuclockid(3)); 0 for one that is gone."""
@@ -388,15 +339,3 @@ def _cpu_of(pid: int) -> float:
         return time.clock_gettime(~pid << 3 | 2)
     except OSError:
         return 0.0
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
-
-
-def outcome_error(verdict: Verdict) -> dict[str, Any]:
-    """Build the error of an outcome whose child could not report one itself."""
-    return {"type": verdict.type, "message": verdict.message, "traceback": "", "frames": []}

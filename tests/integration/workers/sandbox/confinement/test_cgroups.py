@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from functory.workers.sandbox.confinement import cgroups
-from functory.workers.sandbox.confinement.cgroups import Cgroup, Cgroups, unavailable_reason
+from functory.workers.sandbox.confinement import cgroup_tree
+from functory.workers.sandbox.confinement.cgroup_tree import unavailable_reason
+from functory.workers.sandbox.confinement.cgroups import Cgroup, Cgroups
 from tests.support import unprivileged
 
 _MEMORY = 64 << 20
@@ -166,7 +167,7 @@ os.waitpid(pid, 0)
 
 def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     # Found by both, gone when the slower one looks into it.
-    monkeypatch.setattr(cgroups, "_dead", lambda _folder: ["functory-0-1-1-1"])
+    monkeypatch.setattr(cgroup_tree, "_dead", lambda _folder: ["functory-0-1-1-1"])
     opened = Cgroups.open()
     assert opened is not None
     opened.close()
@@ -177,8 +178,8 @@ def test_who_may_write_none_gets_none_and_is_told_why() -> None:
     if why := unprivileged.missing():
         pytest.skip(why)
     code = (
-        "from functory.workers.sandbox.confinement import cgroups as c; "
-        "print(c.Cgroups.open()); print(c.unavailable_reason())"
+        "from functory.workers.sandbox.confinement import cgroup_tree, cgroups; "
+        "print(cgroups.Cgroups.open()); print(cgroup_tree.unavailable_reason())"
     )
     said = unprivileged.run([sys.executable, "-c", code]).stdout.splitlines()
     assert said[0] == "None"
