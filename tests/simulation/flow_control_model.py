@@ -19,7 +19,7 @@ from sqlalchemy import event as hooks
 from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.events import routing_queue
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.maintenance import lease_recovery
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router

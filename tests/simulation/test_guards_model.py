@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.events.store import Events
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.maintenance import invariants
 from functory.triggers.routing.router import Router
 from tests.simulation.engine.mutants import Edit, Mutant

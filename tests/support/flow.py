@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from functory.engine.database import schema
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from tests.support.world import World
 
 TICK = {"type": ["tick"]}

@@ -25,7 +25,7 @@ from functory.engine.database.clock import Clock, ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events.store import Events
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.retry import AttemptResult, NextState
 from functory.engine.executions.store import Executions

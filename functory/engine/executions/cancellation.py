@@ -15,8 +15,8 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import execution
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import store as event_store
-from functory.engine.executions import completion
 from functory.engine.executions.compensation import plan
+from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.flow_control import concurrency
 
 OPEN = ("queued", "running")
@@ -73,7 +73,7 @@ def _cancel_queued(tx: Tx, row: Mapping[str, Any], author: str) -> None:
     if changed:
         if row["has_concurrency"]:
             concurrency.release(tx, row["id"])
-        data = completion.event_data(row, "cancelled") | {"author": author}
-        event_store.append(tx, [completion.execution_event(tx, row, "execution.cancelled", data)])
+        data = event_data(row, "cancelled") | {"author": author}
+        event_store.append(tx, [execution_event(tx, row, "execution.cancelled", data)])
         plan.begin_if_failed(tx, row, "cancelled")
         tx.wake("finished")

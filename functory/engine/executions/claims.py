@@ -8,7 +8,7 @@ Attempts are counted at the claim: a function that kills its worker still reache
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,10 +20,11 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Instant, attempt, execution
 from functory.engine.errors import FunctoryError, NotFound, Unavailable
 from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
 from functory.engine.executions import leases, ready_queue
-from functory.engine.executions.claim import Claim
-from functory.engine.executions.completion import event_data, execution_event
+from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.functions import dependencies, grant_approvals, limits, versions
+from functory.engine.functions.limits import Limits
 
 # Loaded versions that one worker keeps.
 MAX_CACHED_VERSIONS = 2000
@@ -55,6 +56,39 @@ _CLAIMED = (
     )
     .returning(execution, grant_approvals.CHANGE_COUNTER)
 )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One attempt that this worker owns: the execution's row and the exact code it runs.
+
+    ``codes`` holds version rows by ``name@number``, the entry first. ``problem`` says why it cannot
+    run (a dependency is missing): it is then finished without starting anything. ``grants`` are those of all
+    its codes together, for they share a process.
+    """
+
+    row: Mapping[str, Any]
+    version: Mapping[str, Any]
+    codes: Mapping[str, Mapping[str, Any]]
+    limits: Limits
+    problem: FunctoryError | None = None
+    grants: Grants = NOTHING
+    grant_warnings: Sequence[str] = ()
+    # Seconds between the first sending and this claim; None if no message was sent.
+    queued_seconds: float | None = None
+
+    @property
+    def id(self) -> str:
+        return self.row["id"]
+
+    @property
+    def fence(self) -> int:
+        return self.row["fence"]
+
+    @property
+    def cause(self) -> Cause:
+        """The cause that events and executions of this attempt carry."""
+        return Cause.from_row(self.row)
 
 
 class Claims:

@@ -18,10 +18,10 @@ from functory.engine.database.schema import Id, attempt, execution, log, span
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Stale, Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.events.causation import Cause
 from functory.engine.executions import file_writes
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
+from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.executions.retry import AttemptResult, NextState, retry_or_dead
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import output_patterns
@@ -177,32 +177,6 @@ def finish(
         plan.begin_if_failed(tx, claim.row, next_state.state)
     tx.wake("finished" if final else "executions")
     return next_state
-
-
-def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """The fields that every event about an execution carries."""
-    return {
-        "execution_id": row["id"],
-        "function": row["function"],
-        "version": row["version"],
-        "state": state,
-        "attempt": row["attempt"],
-        "parent_id": row["parent_id"],
-        "trigger_id": row["trigger_id"],
-        "event_id": row["event_id"],
-    }
-
-
-def execution_event(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """An event row caused by an execution; its subject is the function's name."""
-    return event_store.record(
-        tx,
-        type_,
-        row["function"],
-        data,
-        source=f"/functory/executions/{row['id']}",
-        cause=Cause.from_row(row),
-    )
 
 
 _CANCEL_REQUESTED = (

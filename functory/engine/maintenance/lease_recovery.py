@@ -13,8 +13,8 @@ from functory.engine.database.clock import ServerClock
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, Instant, Json, attempt, execution, worker
 from functory.engine.events import store as event_store
-from functory.engine.executions import completion
 from functory.engine.executions.compensation import plan
+from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.executions.retry import retry_or_dead_after_lost_lease
 from functory.engine.flow_control import concurrency
 
@@ -147,8 +147,8 @@ def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
     if changed:
         error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
         _end_attempt(tx, row, "lost", error)
-        data = completion.event_data(row, "queued") | {"error": error, "next_attempt_in": 0}
-        event_store.append(tx, [completion.execution_event(tx, row, "execution.attempt_failed", data)])
+        data = event_data(row, "queued") | {"error": error, "next_attempt_in": 0}
+        event_store.append(tx, [execution_event(tx, row, "execution.attempt_failed", data)])
         tx.wake("executions")
     return changed
 
@@ -167,8 +167,8 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
             concurrency.release(tx, row["id"])
         if row["state"] == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
-        data = completion.event_data(row, state) | {"error": error}
-        event_store.append(tx, [completion.execution_event(tx, row, f"execution.{state}", data)])
+        data = event_data(row, state) | {"error": error}
+        event_store.append(tx, [execution_event(tx, row, f"execution.{state}", data)])
         plan.begin_if_failed(tx, row, state)
         tx.wake("finished")
     return changed

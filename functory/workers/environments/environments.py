@@ -10,7 +10,7 @@ from typing import Any
 
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.functions import environments as rows
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolved
 from functory.engine.settings import Settings

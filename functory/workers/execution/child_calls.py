@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from functory.engine.errors import ExecutionFailed, FunctoryError, Refused, WaitTimeout
 from functory.engine.executions import store as execution_store
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments as argument_binding
 from functory.engine.serialization import json_codec

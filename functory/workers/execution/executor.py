@@ -26,7 +26,7 @@ from functory.engine.errors import FunctoryError, Stale, Unavailable
 from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, file_writes, worker_registry
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry import AttemptResult
 from functory.engine.executions.store import Executions
 from functory.engine.functions.grant_approvals import GrantApprovals

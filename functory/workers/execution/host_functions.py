@@ -17,7 +17,7 @@ from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
 from functory.engine.errors import Conflict, Invalid, Refused
 from functory.engine.events.store import Events
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.store import Executions
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions

@@ -17,7 +17,7 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError
 from functory.engine.executions import worker_registry
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.workers.sandbox.protocol.control import Control

@@ -17,7 +17,7 @@ from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry import AttemptResult
 from functory.engine.executions.store import Executions
 from functory.engine.maintenance import compensator

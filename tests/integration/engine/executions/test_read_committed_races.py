@@ -20,7 +20,7 @@ from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.errors import Conflict, Stale
 from functory.engine.executions import dispatch
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance import compensator, lease_recovery
 from functory.engine.maintenance.compensator import Compensations

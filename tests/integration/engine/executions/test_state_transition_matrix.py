@@ -17,7 +17,7 @@ from functory.engine.errors import Conflict, NotFound, Stale
 from functory.engine.events import routing_queue
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.invariants import verify

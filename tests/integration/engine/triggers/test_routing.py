@@ -10,7 +10,7 @@ from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, NotFound, Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.executions import root_budget
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.functions import versions
 from functory.triggers import definition
 from functory.triggers.analysis.explain import explain

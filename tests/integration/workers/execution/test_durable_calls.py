@@ -9,7 +9,7 @@ import pytest
 from functory.client import Functory
 from functory.engine.database.schema import budget, execution
 from functory.engine.errors import ExecutionFailed, FunctoryError, NotFound, Refused, Stale
-from functory.engine.executions.claim import Claim
+from functory.engine.executions.claims import Claim
 from functory.engine.maintenance import lease_recovery
 from functory.workers.execution.host_functions import EngineHost, Services
 from tests.support.world import World, lines
