@@ -285,13 +285,12 @@ class Functory:
 
         from functory.triggers import definition
 
-        def make_input(
-            stored: Mapping[str, Any], envelope: Mapping[str, Any], parameters: Any
-        ) -> Mapping[str, Any]:
-            row = {"id": "", "name": trigger, "version": 0, "definition": stored}
-            return definition.compile_definition(row).make_single_event_input(envelope, parameters)
-
-        row = self.suppressions.replay(trigger, event_id, make_input, author=self.author)
+        stored, envelope = self.suppressions.get(trigger, event_id)
+        compiled = definition.compile_definition(
+            {"id": "", "name": trigger, "version": 0, "definition": stored}
+        )
+        template = definition.SingleEventInput(compiled, envelope)
+        row = self.suppressions.replay(trigger, event_id, template, author=self.author)
         self.start()
         return Handle(self, row["id"])
 

@@ -146,15 +146,19 @@ class CompiledTrigger:
             return arguments.bind_first(parameters, [_passed(self.passes, one) for one in events])
         return arguments.bind_first(parameters, _passed(self.passes, event))
 
-    def make_single_event_input(
-        self, event: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        """The input for an event by itself: in a list of one where the function gets lists.
 
-        Raises :class:`Invalid`.
-        """
-        listed = self.buffer_policy is not None and self.buffer_policy.delivers_list
-        return self.make_input(event, parameters, [event] if listed else None)
+@dataclass(frozen=True)
+class SingleEventInput:
+    """The input for an event by itself: in a list of one where the function gets lists."""
+
+    compiled: CompiledTrigger
+    event: Mapping[str, Any]
+
+    def render(self, parameters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """See :class:`functory.engine.triggers.admission.InputTemplate`."""
+        policy = self.compiled.buffer_policy
+        listed = policy is not None and policy.delivers_list
+        return self.compiled.make_input(self.event, parameters, [self.event] if listed else None)
 
 
 def define(

@@ -34,6 +34,7 @@ from functory.engine.functions.registry import Functions
 from functory.engine.functions.state import State
 from functory.engine.settings import Settings
 from functory.engine.triggers.store import Triggers
+from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers import definition
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
@@ -164,6 +165,16 @@ class World:
         for claim in claims:
             self.finish(claim, result=act(claim) if act else None)
         return len(claims)
+
+    def replay_suppressed(self, trigger: str, event_id: str, author: str = "") -> dict[str, Any]:
+        """Replay a suppressed match, as ``functory trigger replay`` does."""
+        suppressions = Suppressions(self.database)
+        stored, event = suppressions.get(trigger, event_id)
+        compiled = definition.compile_definition(
+            {"id": "", "name": trigger, "version": 0, "definition": stored}
+        )
+        template = definition.SingleEventInput(compiled, event)
+        return suppressions.replay(trigger, event_id, template, author=author)
 
     def run_all(self, act: Callable[[Claim], Any] | None = None, rounds: int = 200) -> int:
         """Route and work until nothing is left. Returns the number of executions; fails if there is no end."""

@@ -29,7 +29,7 @@ from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
 from functory.engine.executions import store as execution_store
 from functory.engine.functions import versions
-from functory.engine.triggers.admission import Suppress, SuppressedMatch
+from functory.engine.triggers.admission import InputTemplate, Suppress, SuppressedMatch
 
 # Reasons of guards: sent as an event, shown on the execution whose next step was suppressed.
 GUARD_REASONS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
@@ -153,44 +153,29 @@ class Suppressions:
                 .limit(limit)
             )
 
+    def get(self, trigger_name: str, event_id: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """The trigger definition and the event's envelope of a suppressed match: what its input is rendered from.
+
+        Raises :class:`NotFound`, and :class:`Conflict` when the trigger has fired for the event.
+        """
+        with self._database.read() as tx:
+            row, stopped = _suppressed(tx, trigger_name, as_id(event_id, "event"))
+        return stopped["definition"], event_store.envelope(row)
+
     def replay(
-        self, trigger_name: str, event_id: str, make_input: Any, *, author: str = ""
+        self, trigger_name: str, event_id: str, template: InputTemplate, *, author: str = ""
     ) -> dict[str, Any]:
         """Start the execution of a suppressed match once, with the lineage that it would have had.
 
-        ``make_input(definition, envelope, parameters)`` returns its input. The firing keeps its decision; the audit
-        records the replay. Raises :class:`NotFound`, :class:`Conflict`.
+        ``template`` is bound to what :meth:`get` returned. The firing keeps its decision; the audit records the replay.
+        Raises as :meth:`get`, :class:`Conflict` also for a match that was replayed already.
         """
+        event_id = as_id(event_id, "event")
         with self._database.write() as tx:
-            mine = sa.select(event).where(event.c.id == as_id(event_id, "event"))
             # The event must not be pruned before its new execution exists.
-            row = tx.first(mine.with_for_update(read=True, key_share=True))
-            stopped = tx.first(
-                sa.select(firing, trigger.c.name, trigger_version.c.definition)
-                .join(trigger, trigger.c.id == firing.c.trigger_id)
-                .join(
-                    trigger_version,
-                    sa.and_(
-                        trigger_version.c.trigger_id == firing.c.trigger_id,
-                        trigger_version.c.number == firing.c.trigger_version,
-                    ),
-                )
-                .where(firing.c.event_id == event_id, trigger.c.name == trigger_name)
-            )
-            if row is None or stopped is None:
-                raise NotFound(
-                    f"{trigger_name} has decided nothing about event {event_id}",
-                    try_=f"functory event why {event_id}",
-                )
-            if stopped["decision"] != "suppressed":
-                raise Conflict(
-                    f"{trigger_name} has fired for event {event_id}",
-                    f"execution {stopped['execution_id']}",
-                    f"functory execution replay {stopped['execution_id']}",
-                )
-            definition = stopped["definition"]
-            target = versions.load_reference(tx, definition["function"])
-            input_ = make_input(definition, event_store.envelope(row), target["parameters"])
+            row, stopped = _suppressed(tx, trigger_name, event_id, lock=True)
+            target = versions.load_reference(tx, stopped["definition"]["function"])
+            input_ = template.render(target["parameters"])
             link = {
                 "trigger": stopped["trigger_id"],
                 "name": trigger_name,
@@ -220,3 +205,35 @@ class Suppressions:
             )
             tx.wake("executions")
         return new
+
+
+def _suppressed(
+    tx: Tx, trigger_name: str, event_id: str, *, lock: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The event's row, and the firing of a match that was suppressed with its trigger's definition."""
+    statement = sa.select(event).where(event.c.id == event_id)
+    row = tx.first(statement.with_for_update(read=True, key_share=True) if lock else statement)
+    stopped = tx.first(
+        sa.select(firing, trigger.c.name, trigger_version.c.definition)
+        .join(trigger, trigger.c.id == firing.c.trigger_id)
+        .join(
+            trigger_version,
+            sa.and_(
+                trigger_version.c.trigger_id == firing.c.trigger_id,
+                trigger_version.c.number == firing.c.trigger_version,
+            ),
+        )
+        .where(firing.c.event_id == event_id, trigger.c.name == trigger_name)
+    )
+    if row is None or stopped is None:
+        raise NotFound(
+            f"{trigger_name} has decided nothing about event {event_id}",
+            try_=f"functory event why {event_id}",
+        )
+    if stopped["decision"] != "suppressed":
+        raise Conflict(
+            f"{trigger_name} has fired for event {event_id}",
+            f"execution {stopped['execution_id']}",
+            f"functory execution replay {stopped['execution_id']}",
+        )
+    return row, stopped

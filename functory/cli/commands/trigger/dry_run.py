@@ -15,7 +15,7 @@ from functory.engine.serialization import json_schema
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
 from functory.triggers.analysis.explain import explain_match
-from functory.triggers.definition import compile_definition
+from functory.triggers.definition import SingleEventInput, compile_definition
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -67,7 +67,7 @@ def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any
     if answer["fires"]:
         try:
             target = engine.functions.get(*dependencies.parse_reference(compiled.function))
-            answer["input"] = compiled.make_single_event_input(envelope, target["parameters"])
+            answer["input"] = SingleEventInput(compiled, envelope).render(target["parameters"])
         except FunctoryError as error:
             return answer | {"fires": False, "problem": _error_text(error)}
         try:

@@ -22,7 +22,6 @@ from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.reaper import Reaper
-from functory.engine.triggers.suppressions import Suppressions
 from tests.services.installation import Missing, find
 from tests.services.postgres import Postgres
 from tests.support.world import World
@@ -316,17 +315,12 @@ def test_a_decision_stays_what_it_is_and_an_operator_may_run_a_suppressed_match_
     id_ = world.events.emit("tick", {})
     world.route()
     decided = world.rows(schema.firing)
-    suppressions = Suppressions(world.database)
-
-    def again(trigger: str) -> dict[str, Any]:
-        return suppressions.replay(trigger, id_, lambda *_: {}, author="ada")
-
     with pytest.raises(Conflict, match="has fired"):
-        again("on")
-    new = again("off")
+        world.replay_suppressed("on", id_)
+    new = world.replay_suppressed("off", id_, author="ada")
     assert (new["cause"], new["event_id"], new["root_id"], new["depth"]) == ("replay", id_, id_, 1)
     with pytest.raises(Conflict, match="already"):
-        again("off")
+        world.replay_suppressed("off", id_)
     assert world.rows(schema.firing) == decided
     (noted,) = [row for row in audit.recent(world.database) if row["action"] == "firing.replay"]
     assert (noted["author"], noted["subject"], noted["data"]["execution_id"]) == ("ada", "off", new["id"])

@@ -141,22 +141,16 @@ def test_a_suppressed_match_is_replayed_once_by_an_operator(world: World) -> Non
     world.trigger("t", "work", ON, guards={"rate": 1})
     first, second = emit(world, 2)
     world.route()
-    suppressions = Suppressions(world.database)
-
-    def make_input(stored, envelope, parameters):
-        row = {"id": "", "name": "t", "version": 0, "definition": stored}
-        return definition.compile_definition(row).make_input(envelope, parameters)
-
     with pytest.raises(Conflict, match="has fired"):
-        suppressions.replay("t", first, make_input)
-    execution = suppressions.replay("t", second, make_input, author="ada")
+        world.replay_suppressed("t", first)
+    execution = world.replay_suppressed("t", second, author="ada")
     assert (execution["cause"], execution["event_id"], execution["depth"]) == ("replay", second, 1)
     assert execution["input"]["event"]["data"] == {"n": 1}
     assert [link["name"] for link in execution["chain"]] == ["t"]
     with pytest.raises(Conflict, match="already"):
-        suppressions.replay("t", second, make_input)
+        world.replay_suppressed("t", second)
     with pytest.raises(NotFound):
-        suppressions.replay("other", second, make_input)
+        world.replay_suppressed("other", second)
     assert [(line["author"], line["action"]) for line in audit.recent(world.database)][:1] == [
         ("ada", "firing.replay")
     ]

@@ -123,6 +123,6 @@ def test_an_event_by_itself_comes_in_a_list_where_the_function_gets_lists() -> N
     parameters = [{"name": "given", "kind": "positional", "required": True}]
     event = {"type": "a", "data": 1}
     batch = saved(on={"type": ["a"]}, flow={"batch": {"max_size": 2, "timeout": "1s"}})
-    assert batch.make_single_event_input(event, parameters) == {"given": [event]}
+    assert definition.SingleEventInput(batch, event).render(parameters) == {"given": [event]}
     last = saved(on={"type": ["a"]}, flow={"debounce": {"period": "1s"}})
-    assert last.make_single_event_input(event, parameters) == {"given": event}
+    assert definition.SingleEventInput(last, event).render(parameters) == {"given": event}

@@ -27,7 +27,6 @@ from functory.engine.maintenance.invariants import CODES, InvariantResult, verif
 from functory.engine.maintenance.invariants.verifier import Verifier
 from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
-from functory.engine.triggers.suppressions import Suppressions
 from functory.schedules import Schedules
 from functory.triggers import definition
 from functory.triggers.analysis.routing_audit import audit_routing
@@ -194,7 +193,7 @@ def _matches(world: World, ids: dict[str, str]) -> None:
         world.finish(claim, "failed" if claim.row["has_concurrency"] else "succeeded")
     world.advance(3700)
     finish_all(world)
-    Suppressions(world.database).replay("held", ids["plain"], lambda *_: {}, author="ada")
+    world.replay_suppressed("held", ids["plain"], author="ada")
     ids["quarantined"] = world.events.emit("strange", {})
     for _ in range(5):
         with world.database.write() as tx:
