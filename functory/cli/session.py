@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator, MutableMapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from functory.terminal import console, errors
@@ -14,13 +15,30 @@ if TYPE_CHECKING:
     from functory.client import Functory
 
 
+_shared: ContextVar[Functory | None] = ContextVar("shared", default=None)
+
+
+@contextlib.contextmanager
+def sharing(opened: Functory) -> Iterator[None]:
+    """Let the commands inside the block work on ``opened``, which stays open after them."""
+    before = _shared.set(opened)
+    try:
+        yield
+    finally:
+        _shared.reset(before)
+
+
 @contextlib.contextmanager
 def engine(*, start: bool = False) -> Iterator[Functory]:
-    """Open the engine of the settings. With ``start`` its roles run in this process (embedded mode only).
+    """Open the engine of the settings, or lend the shared one.
 
+    With ``start`` the roles run in this process (embedded mode only).
     Raises :class:`Invalid` for wrong settings, :class:`Unavailable` without a database, and
     :class:`Conflict` for a database of another schema.
     """
+    if (shared := _shared.get()) is not None:
+        yield shared
+        return
     from functory.client import Functory
     from functory.engine.database import migrations
     from functory.engine.settings import load_settings

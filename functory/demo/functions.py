@@ -94,15 +94,16 @@ def licence_report(event: dict[str, Any]) -> dict[str, Any]:
         row = event["data"]["output"]
         state.set("rows", rows | {row["package"]: row})
         return {"packages": len(rows | {row["package"]: row})}
-    lines = [
-        "# Licences that need a look",
-        "",
-        "| package | version | licence | verdict |",
-        "|---|---|---|---|",
+    table = [["package", "version", "licence", "verdict"]]
+    table += [
+        [str(cell).replace("|", "\\|") for cell in rows[name].values()]
+        for name in sorted(rows, key=str.lower)
     ]
-    for name in sorted(rows, key=str.lower):
-        cells = (str(value).replace("|", "\\|") for value in rows[name].values())
-        lines.append("| " + " | ".join(cells) + " |")
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    table.insert(1, ["-" * width for width in widths])
+    lines = ["# Licences that need a look", ""]
+    for cells in table:
+        lines.append("| " + " | ".join(map(str.ljust, cells, widths)) + " |")
     # Renamed into its place: a reader sees the old file or the new one.
     file = Path(event["data"]["data"]["file"])
     fresh = file.with_name(f"{event['id']}.part")

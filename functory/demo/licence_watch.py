@@ -11,7 +11,6 @@ This module does only what a person would do: it puts files into the folder and 
 
 from __future__ import annotations
 
-import inspect
 import sys
 import time
 from collections import Counter
@@ -42,7 +41,7 @@ def metadata_files() -> dict[str, Path]:
 
 
 class LicenceWatch:
-    """The functions, triggers, sources and steps of the demo on one engine; ``place`` has the folders that they use."""
+    """The functions, triggers, sources and steps of the demo on one engine; ``home`` has the folders that they use."""
 
     def __init__(self, engine: Functory, home: Path) -> None:
         self.engine = engine
@@ -56,8 +55,8 @@ class LicenceWatch:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(mode)
 
-    def save(self) -> tuple[int, int]:
-        """Save functions and triggers. Returns how many of each."""
+    def save(self) -> None:
+        """Save functions, triggers and sources: the watched folder, and the schedule that writes the report."""
         register, engine = self.engine.register_function, self.engine
         readable = {"read": [str(self.inbox), str(self.samples)]}
         register(functions.read_headers)
@@ -104,20 +103,15 @@ class LicenceWatch:
             trigger_function="roll_back",
             guards={"acknowledge_cycle": 1},
         )
-        return len(engine.functions.list()), len(engine.triggers.list())
-
-    def add_sources(self) -> int:
-        """Watch the folder, and let the report be written again and again. Returns the number of sources."""
-        self.engine.sources.save(
+        engine.sources.save(
             "file",
             "inbox",
             {"path": str(self.inbox), "patterns": ["*.METADATA"], "settle": SETTLE, "initial": "events"},
-            author=self.engine.author,
+            author=engine.author,
         )
-        self.engine.schedules.save(
+        engine.schedules.save(
             "report", every=REPORT_INTERVAL, function="licence_report", data={"file": str(self.report_file)}
         )
-        return len(self.engine.sources.list())
 
     def drop_file(self, name: str) -> None:
         """Put a file into the folder, as a user would."""
@@ -171,13 +165,18 @@ class LicenceWatch:
         return len(ordered)
 
     def save_broken_version(self) -> str:
-        """Update ``parse_metadata`` to the broken version. Returns the id of its event."""
+        """Update ``parse_metadata`` to the broken version, and wait for all that follows.
+
+        Returns the id of the event of the update. Raises :class:`WaitTimeout`.
+        """
         source = capture_source(broken_parser.parse_metadata, frozenset({"read_headers"}))
         self.engine.functions.update("parse_metadata", source=source, author="demo")
-        return self.engine.events.list(type_="function.updated", subject="parse_metadata", limit=1)[0]["id"]
+        update = self.engine.events.list(type_="function.updated", subject="parse_metadata", limit=1)[0]["id"]
+        self.engine.settle(WAIT_TIMEOUT_SECONDS, root_id=update)
+        return update
 
-    def wait_for_report(self) -> dict[str, Any]:
-        """Wait for a run of the schedule that began after now. Returns its execution."""
+    def wait_for_report(self) -> None:
+        """Wait for a run of the schedule that began after now. Raises :class:`WaitTimeout`."""
         last = self.engine.events.list(type_="schedule.due", subject="report", limit=1)
         after = last[0]["id"] if last else ""
 
@@ -189,7 +188,7 @@ class LicenceWatch:
                 if row["cause"] == "trigger" and row["root_id"] > after and _wrote_report(row)
             ]
 
-        return self._wait_for(ran, "the schedule did not run the report")[0]
+        self._wait_for(ran, "the schedule did not run the report")
 
     def report(self) -> list[dict[str, Any]]:
         """Return the rows of the report: results of ``review_licence``, by package."""
@@ -200,10 +199,6 @@ class LicenceWatch:
     def faults(self, root: str) -> list[str]:
         """Compare the database with plain calls of the functions. Returns the differences."""
         return [*self._wrong_files(), *self._wrong_report(), *self._wrong_update(root)]
-
-    def count_stopped_loops(self) -> int:
-        """How many loops a guard has stopped."""
-        return sum(row["count"] for row in self.engine.suppressions.list() if row["reason"] == "cycle")
 
     def _wrong_files(self) -> list[str]:
         """Each file is one event, parsed once and rightly, in the event's own tree."""
@@ -276,7 +271,7 @@ class LicenceWatch:
 
     @staticmethod
     def _wait_for(query: Callable[[], Any], what: str) -> Any:
-        """Call ``look`` until its result is true. Raises :class:`WaitTimeout`."""
+        """Call ``query`` until its result is true. Raises :class:`WaitTimeout`."""
         deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
         while True:
             found = query()
@@ -287,15 +282,6 @@ class LicenceWatch:
                     what, f"within {WAIT_TIMEOUT_SECONDS:g} s", "functory demo --keep, and look into demo.log"
                 )
             time.sleep(0.05)
-
-
-def broken_line() -> str:
-    """The line of the broken version that a person would call tidier."""
-    return next(
-        line.strip()
-        for line in inspect.getsource(broken_parser.parse_metadata).splitlines()
-        if '"licence"' in line
-    )
 
 
 def _write_readable(file: Path, content: bytes) -> None:

@@ -49,10 +49,28 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 def test_it_shows_an_event_travelling(kept: tuple[str, Path]) -> None:
     said, _ = kept
     assert re.search(
-        r"\$ cp (\S+\.METADATA) inbox/\n.*event +file\.created +\S+/inbox/\1\n.* parse_metadata v1 ✓", said
+        r"\$ cp (\S+\.METADATA) inbox/\n+\$ functory execution tree (\S+)\nevent file\.created \S+/inbox/\1  \2\n"
+        r"└─ ✓ parse_metadata v1 succeeded .* trigger parse-each-file",
+        said,
     )
-    assert re.search(r"event +output\.matched .*copyleft\n.* review_licence v1 ✓", said)
-    assert re.search(r"event +execution\.succeeded review_licence\n.* licence_report v1 ✓", said)
+    assert re.search(r"event output\.matched copyleft .*\n +└─ ✓ review_licence v1 succeeded", said)
+    assert re.search(
+        r"event execution\.succeeded review_licence .*\n +└─ ✓ licence_report v1 succeeded", said
+    )
+
+
+def test_it_shows_commands_with_what_they_print(kept: tuple[str, Path]) -> None:
+    said, home = kept
+    shown = re.findall(
+        r"^\$ (functory (?:trigger graph|execution tree|execution why).*)\n((?:.+\n)+)", said, re.M
+    )
+    assert len(shown) >= 4
+    environment = {
+        "FUNCTORY_HOME": str(home / ".functory"),
+        "PATH": f"{FUNCTORY.parent}:{os.environ['PATH']}",
+    }
+    for command, printed in shown:
+        assert run(["bash", "-c", command], home.parent.parent, environment).stdout == printed
 
 
 def test_each_file_in_the_folder_became_one_event_and_one_execution_of_its_tree(
@@ -79,7 +97,7 @@ def test_the_schedule_ticked_each_second_and_its_function_wrote_the_report(kept:
     report = (home / "report" / "licences.md").read_text().splitlines()
     assert len(report) == 4 + len(reviewed)
     assert "Written by the schedule" in said
-    assert re.search(r"\d+ ticks of the schedule", said)
+    assert re.search(r"\$ functory schedule ticks report -n 3\n(.*\tcalendar\t.*\n){2,}", said)
 
 
 def test_plain_text_comes_out_of_a_pipe(kept: tuple[str, Path]) -> None:
@@ -91,7 +109,7 @@ def test_plain_text_comes_out_of_a_pipe(kept: tuple[str, Path]) -> None:
 def test_it_says_once_how_functions_are_confined(kept: tuple[str, Path]) -> None:
     said, _ = kept
     (line,) = [line for line in said.splitlines() if "sandbox" in line.lower()]
-    assert re.search(r"tier [ABC]: functions run confined", line)
+    assert re.search(r"\bsandbox tier [ABC]\b", line)
 
 
 def test_every_package_of_the_environment_was_parsed(kept: tuple[str, Path]) -> None:
@@ -109,8 +127,8 @@ def test_the_report_names_the_licences_that_need_a_look(kept: tuple[str, Path]) 
     said, home = kept
     report = (home / "report" / "licences.md").read_text()
     # httpx brings certifi, and Functory needs httpx.
-    assert re.search(r"\| certifi \| \S+ \| MPL-2.0 \| .+ \|", report)
-    assert "certifi" in said.split("3. The report")[1]
+    assert re.search(r"\| certifi +\| \S+ +\| MPL-2.0 +\| .+ \|", report)
+    assert "certifi" in said.split("4. The report")[1]
 
 
 def test_the_broken_version_was_rolled_back_and_the_loop_stopped(kept: tuple[str, Path]) -> None:
@@ -124,7 +142,7 @@ def test_the_broken_version_was_rolled_back_and_the_loop_stopped(kept: tuple[str
         [stopped] = engine.events.list(type_="trigger.suppressed")
         assert stopped["data"]["reason"] == "cycle"
         assert stopped["data"]["trigger"] == "validate-each-change"
-    assert "■ guard stopped validate-each-change: cycle" in said
+    assert "⊘ trigger validate-each-change v1 suppressed: cycle (limit 1, value 2)" in said
 
 
 def test_what_it_says_to_try_next_works(kept: tuple[str, Path]) -> None:
@@ -181,8 +199,8 @@ def test_it_fails_and_says_why_when_a_file_is_told_twice(tmp_path: Path) -> None
         "from functory.engine.sources.store import Sources\n"
         "ingest = Sources.ingest\n"
         "Sources.ingest = lambda self, held, arrivals, **more: ingest(self, held, [*arrivals, *arrivals], **more)\n"
-        "from functory.demo import run\n"
-        "sys.exit(run(quiet=True))\n"
+        "from functory.cli.main import main\n"
+        "sys.exit(main(['demo']))\n"
     )
     done = run([sys.executable, "-c", doubled], tmp_path, {})
     assert done.returncode == 1
@@ -193,11 +211,10 @@ def test_it_fails_and_says_why_when_the_guard_does_not_stop_the_loop(tmp_path: P
     without_guards = (
         "import sys, functory.triggers.routing.decision\n"
         "functory.triggers.routing.decision.check_guards = lambda *_: None\n"
-        "from functory.demo import run\n"
-        "sys.exit(run(quiet=True))\n"
+        "from functory.cli.main import main\n"
+        "sys.exit(main(['demo']))\n"
     )
     done = run([sys.executable, "-c", without_guards], tmp_path, {})
     assert done.returncode == 1
-    assert done.stdout == ""
     assert "error: the demo did not do what it should" in done.stderr
     assert "the guard stopped nothing" in done.stderr
