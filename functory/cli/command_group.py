@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def option(help_: str, *names: str) -> Any:
+    """Make an option whose default is not shown: it has none, or the help says it."""
+    return typer.Option(*names, help=help_, show_default=False)
+
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Migrate = Annotated[
     bool, typer.Option("--migrate", help="Upgrade the database to this version's schema first.")
 ]
+ExpectedVersion = Annotated[int | None, option("Fail unless this is the current version (0: it is new).")]
 Port = Annotated[
     int | None,
     typer.Option(

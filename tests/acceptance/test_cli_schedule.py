@@ -36,7 +36,7 @@ def test_a_schedule_from_its_first_save_to_its_end(shell: Shell) -> None:
     shell.run("function", "add", "report.py")
     said = nightly(shell, "--data", '{"to": "ada"}')
     assert said.startswith("saved schedule nightly v1\nnext: 20") and "T02:30:00+0" in said
-    assert nightly(shell, "--data", '{"to": "ada"}').startswith("schedule nightly v1 is the same")
+    assert nightly(shell, "--data", '{"to": "ada"}').startswith("schedule nightly v1 is unchanged")
     assert shell.out("schedule", "list", "-q") == "nightly"
     (row,) = shell.json("schedule", "list")
     assert (row["state"], row["function"], row["missed"]) == ("enabled", "report", 0)

@@ -9,8 +9,8 @@ def test_a_watch_is_saved_once_shown_paused_and_deleted(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     (tmp_path / "in").mkdir()
     add = ("watch", "add", "inbox", "in", "--pattern", "*.csv", "--event", "created", "--settle", "2s")
-    assert f"saved, version 1: {tmp_path / 'in'}" in shell.out(*add)
-    assert "unchanged, version 1" in shell.out(*add)
+    assert f"saved watch inbox v1\n{tmp_path / 'in'}" in shell.out(*add)
+    assert "watch inbox v1 is unchanged" in shell.out(*add)
     changed = shell.json(*add, "--ignore", "old*", "--flat")
     assert (changed["version"], changed["created"]) == (2, True)
     assert changed["config"]["settle"] == 2.0

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, command_group, confirm
+from functory.cli.command_group import ExpectedVersion, Yes, command_group, confirm, option
 from functory.cli.input import values
+from functory.cli.source_verbs import SourceNoun, print_saved, source_verbs
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
+
+if TYPE_CHECKING:
+    from functory.client import Functory
 
 app = command_group("Schedules: events at times given by cron, intervals or dates.")
 
@@ -19,29 +23,7 @@ Name = Annotated[str, typer.Argument(help="Name of the schedule.", show_default=
 
 _OVERLAPS = "skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all"
 
-# Fields of a schedule with --json.
-_FIELDS = (
-    "name",
-    "state",
-    "version",
-    "config",
-    "function",
-    "note",
-    "problem",
-    "next_at",
-    "last_at",
-    "missed",
-    "author",
-    "created_at",
-    "updated_at",
-)
-
-
-def _option(help_: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_, show_default=False)
-
-
-Overlap = Annotated[str | None, _option(f"If the previous execution still runs: {_OVERLAPS}.", "--overlap")]
+Overlap = Annotated[str | None, option(f"If the previous execution still runs: {_OVERLAPS}.", "--overlap")]
 
 
 @app.command(
@@ -51,27 +33,25 @@ def add(
     name: Name,
     cron: Annotated[
         str | None,
-        _option(
+        option(
             "Cron expression: minute hour day month weekday (six fields: seconds first), or @daily and similar."
         ),
     ] = None,
-    every: Annotated[str | None, _option("Interval, such as 90s, 15m, 6h, 1d.")] = None,
-    at: Annotated[list[str] | None, _option("Date and time, such as 2026-12-24T18:00. Repeatable.")] = None,
-    timezone: Annotated[str | None, _option("IANA time zone, such as Europe/Berlin. Default: UTC.")] = None,
-    function: Annotated[str | None, _option("Function to run: name or name@3.")] = None,
-    input_: Annotated[
-        str | None, _option("Input template: JSON with {{ … }} expressions.", "--input")
-    ] = None,
-    data: Annotated[str | None, _option("Data of the events: JSON text, @file, or - for stdin.")] = None,
+    every: Annotated[str | None, option("Interval, such as 90s, 15m, 6h, 1d.")] = None,
+    at: Annotated[list[str] | None, option("Date and time, such as 2026-12-24T18:00. Repeatable.")] = None,
+    timezone: Annotated[str | None, option("IANA time zone, such as Europe/Berlin. Default: UTC.")] = None,
+    function: Annotated[str | None, option("Function to run: name or name@3.")] = None,
+    input_: Annotated[str | None, option("Input template: JSON with {{ … }} expressions.", "--input")] = None,
+    data: Annotated[str | None, option("Data of the events: JSON text, @file, or - for stdin.")] = None,
     overlap: Overlap = None,
     catch_up: Annotated[
-        str | None, _option("Missed times to fire after a downtime: all, latest or none. Default: latest.")
+        str | None, option("Missed times to fire after a downtime: all, latest or none. Default: latest.")
     ] = None,
     catch_up_window: Annotated[
-        str | None, _option("Times that were missed longer ago are not caught up. Default: 365d.")
+        str | None, option("Times that were missed longer ago are not caught up. Default: 365d.")
     ] = None,
     jitter: Annotated[
-        str | None, _option("Delay each time by a different part of this duration, such as 5m.")
+        str | None, option("Delay each time by a different part of this duration, such as 5m.")
     ] = None,
     pause_on_failure: Annotated[
         bool,
@@ -80,13 +60,11 @@ def add(
         ),
     ] = False,
     anchor: Annotated[
-        str | None, _option("Date and time from which --every counts. Default: 1970-01-01.")
+        str | None, option("Date and time from which --every counts. Default: 1970-01-01.")
     ] = None,
-    start: Annotated[str | None, _option("First possible date and time.")] = None,
-    end: Annotated[str | None, _option("Last possible date and time.")] = None,
-    expected_version: Annotated[
-        int | None, _option("Fail unless this is the current version (0: it is new).")
-    ] = None,
+    start: Annotated[str | None, option("First possible date and time.")] = None,
+    end: Annotated[str | None, option("Last possible date and time.")] = None,
+    expected_version: ExpectedVersion = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -122,82 +100,9 @@ def add(
             target, pin = dependencies.parse_reference(function)
             if not dependency_tree.dependency_exists(engine, {"name": target, "pin": pin}):
                 console.warn(f"the function {function} does not exist yet: nothing runs until it does")
-    out = CommandOutput(json=json, quiet=quiet)
-    if json:
-        out.value(_as_json(row) | {"created": row["created"]})
-    elif quiet:
-        out.lines([name])
-    else:
-        said = (
-            "saved schedule {name} v{version}" if row["created"] else "schedule {name} v{version} is the same"
-        )
-        out.styled((said.format_map(row), ""))
-        if row["state"] == "paused":
-            out.styled((f"it is paused; to go on: functory schedule resume {name}", "yellow"))
-        out.styled((f"next: {', then '.join(time['local_time'] for time in times)}", ""))
-
-
-@app.command("list", epilog="Example: functory schedule list")
-def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """List all schedules with their next time."""
-    with session.engine() as engine:
-        rows = engine.schedules.list()
-    columns = {
-        "name": "NAME",
-        "state": "STATE",
-        "when": "WHEN",
-        "timezone": "ZONE",
-        "function": "FUNCTION",
-        "next_at": "NEXT",
-        "last_at": "LAST",
-        "missed": "MISSED",
-        "trouble": "NOTE",
-    }
-    CommandOutput(json=json, quiet=quiet).table(
-        [row | {"trouble": row["problem"] or row["note"]} for row in rows],
-        columns,
-        key="name",
-        data=[_as_json(row) for row in rows],
-        empty="no schedules yet; try: functory schedule add --help",
-    )
-
-
-@app.command(epilog="Example: functory schedule show nightly")
-def show(name: Name, json: AsJson = False) -> None:
-    """Show when a schedule fires, what it runs, and what it has missed."""
-    with session.engine() as engine:
-        row = engine.schedules.get(name)
-        times = engine.schedules.next(name, 3)
-    out = CommandOutput(json=json)
-    if json:
-        out.value(_as_json(row) | {"next": [time["fire_time"] for time in times]})
-        return
-    config = row["config"]
-    out.styled(
-        (f"{row['name']} v{row['version']}", "bold"),
-        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
-    )
-    over = "never; all its times are past"
-    out.record(
-        {
-            "saved": f"{console.format_time(row['updated_at'])} by {row['author']}",
-            "note": row["note"],
-            "problem": row["problem"],
-            "when": row["when"],
-            "zone": row["timezone"],
-            "between": " and ".join(config[bound] for bound in ("start", "end") if bound in config) or None,
-            "jitter": config.get("jitter"),
-            "function": row["function"],
-            "input": row["trigger"]["definition"]["input"] if row["trigger"] else None,
-            "data": config.get("data"),
-            "overlap": config["overlap"],
-            "catch up": f"{config['catch_up']}, within {config['catch_up_window']}",
-            "on failure": "it is paused" if config["pause_on_failure"] else None,
-            "last": row["last_at"],
-            "missed": row["missed"] or None,
-            "next": "\n".join(time["local_time"] for time in times) or over,
-        }
-    )
+    more = [f"it is paused; to go on: functory schedule resume {name}"] if row["state"] == "paused" else []
+    more.append(f"next: {', then '.join(time['local_time'] for time in times)}")
+    print_saved(CommandOutput(json=json, quiet=quiet), "schedule", row, _NOUN.as_json(row), *more)
 
 
 @app.command("next", epilog="Example: functory schedule next nightly -n 5")
@@ -262,12 +167,12 @@ def trigger(name: Name, overlap: Overlap = None, json: AsJson = False, quiet: Qu
 def backfill(
     name: Name,
     first: Annotated[
-        str, _option("Start of the range, in the schedule's time zone: 2026-11-01T00:00.", "--from")
+        str, option("Start of the range, in the schedule's time zone: 2026-11-01T00:00.", "--from")
     ],
-    last: Annotated[str, _option("End of the range (inclusive).", "--to")],
+    last: Annotated[str, option("End of the range (inclusive).", "--to")],
     overlap: Annotated[
         str | None,
-        _option(
+        option(
             f"If the previous execution still runs: {_OVERLAPS}. Default: buffer_all, one after the other.",
             "--overlap",
         ),
@@ -305,17 +210,6 @@ def backfill(
     )
 
 
-@app.command(epilog="Example: functory schedule pause nightly --note 'stocktaking until Monday'")
-def pause(
-    name: Name,
-    note: Annotated[str, typer.Option(help="Reason, shown in the list.", show_default=False)] = "",
-) -> None:
-    """Pause a schedule: its times pass without events until it is resumed."""
-    with session.engine() as engine:
-        engine.schedules.pause(name, note=note)
-    CommandOutput().styled((f"schedule {name} is paused; to go on: functory schedule resume {name}", ""))
-
-
 @app.command(epilog="Example: functory schedule resume nightly")
 def resume(name: Name) -> None:
     """Resume a paused schedule. Times that passed during the pause are not caught up."""
@@ -346,13 +240,76 @@ def delete(name: Name, yes: Yes = False) -> None:
     CommandOutput().styled((f"schedule {name} is deleted", ""))
 
 
-def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: row.get(field) for field in _FIELDS}
-
-
 def _policy(text: str | None) -> str | None:
     return None if text is None else text.replace("-", "_")
 
 
 def _utc(time: Any) -> str:
     return console.to_json_value(time)
+
+
+def _detail(engine: Functory, row: dict[str, Any]) -> dict[str, Any]:
+    times = engine.schedules.next(row["name"], 3)
+    return row | {
+        "next": [time["fire_time"] for time in times],
+        "next_local": [time["local_time"] for time in times],
+    }
+
+
+def _draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
+    config = row["config"]
+    out.styled(
+        (f"{row['name']} v{row['version']}", "bold"),
+        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
+    )
+    out.record(
+        {
+            "saved": f"{console.format_time(row['updated_at'])} by {row['author']}",
+            "note": row["note"],
+            "problem": row["problem"],
+            "when": row["when"],
+            "zone": row["timezone"],
+            "between": " and ".join(config[bound] for bound in ("start", "end") if bound in config) or None,
+            "jitter": config.get("jitter"),
+            "function": row["function"],
+            "input": row["trigger"]["definition"]["input"] if row["trigger"] else None,
+            "data": config.get("data"),
+            "overlap": config["overlap"],
+            "catch up": f"{config['catch_up']}, within {config['catch_up_window']}",
+            "on failure": "it is paused" if config["pause_on_failure"] else None,
+            "last": row["last_at"],
+            "missed": row["missed"] or None,
+            "next": "\n".join(row["next_local"]) or "never; all its times are past",
+        }
+    )
+
+
+_NOUN = SourceNoun(
+    name="schedule",
+    name_help="Name of the schedule.",
+    example="nightly",
+    first_step="add --help",
+    help={
+        "list": "List all schedules with their next time.",
+        "show": "Show when a schedule fires, what it runs, and what it has missed.",
+        "pause": "Pause a schedule: its times pass without events until it is resumed.",
+    },
+    fields="name state version config function note problem next_at last_at missed author created_at updated_at",
+    details="next",
+    columns={
+        "name": "NAME",
+        "state": "STATE",
+        "when": "WHEN",
+        "timezone": "ZONE",
+        "function": "FUNCTION",
+        "next_at": "NEXT",
+        "last_at": "LAST",
+        "missed": "MISSED",
+        "trouble": "NOTE",
+    },
+    rows=lambda engine: [row | {"trouble": row["problem"] or row["note"]} for row in engine.schedules.list()],
+    find=lambda engine, name: engine.schedules.get(name),
+    detail=_detail,
+    draw=_draw,
+)
+source_verbs(app, _NOUN)

@@ -10,7 +10,7 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
-from functory.terminal import console
+from functory.cli.source_verbs import draw_source, print_saved
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 app = command_group("Sources of events of every kind, plug-ins included.")
@@ -22,21 +22,8 @@ Name = Annotated[str, typer.Argument(help="Name of the source.", show_default=Fa
 
 # Fields of a source with --json.
 _FIELDS = (
-    "kind",
-    "name",
-    "state",
-    "version",
-    "config",
-    "note",
-    "problem",
-    "problem_at",
-    "holder",
-    "lease_until",
-    "cursor",
-    "last_event_at",
-    "author",
-    "created_at",
-    "updated_at",
+    "kind name state version config note problem problem_at holder lease_until cursor "
+    "last_event_at author created_at updated_at"
 )
 
 
@@ -85,12 +72,7 @@ def add(
     document |= _coerce_strings(fields or (), plugin.Config.model_json_schema())
     with session.engine() as engine:
         row = engine.sources.save(kind, name, document, author=engine.author)
-    out = CommandOutput(json=json)
-    if json:
-        out.value(_as_json(row) | {"created": row["created"]})
-    else:
-        done = f"saved {kind} {name} v{row['version']}" if row["created"] else f"{kind} {name} is so already"
-        out.styled((done, ""))
+    print_saved(CommandOutput(json=json), kind, row, _as_json(row))
 
 
 @app.command("list", epilog="Example: functory source list --kind queue")
@@ -132,13 +114,8 @@ def show(kind: Kind, name: Name, json: AsJson = False) -> None:
     out = CommandOutput(json=json)
     if json:
         out.value(_as_json(row))
-        return
-    out.record(
-        {field.replace("_", " "): row[field] for field in _FIELDS if field not in ("config", "cursor")}
-    )
-    out.record({"cursor": None if row["cursor"] is None else console.short_json(row["cursor"], 500)})
-    out.title("configuration")
-    out.record(row["config"])
+    else:
+        draw_source(out, _as_json(row))
 
 
 @app.command(epilog="Example: functory source pause queue orders --note 'the shop is closed'")
@@ -171,7 +148,7 @@ def delete(kind: Kind, name: Name, yes: Yes = False) -> None:
 
 
 def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: row[field] for field in _FIELDS}
+    return {field: row[field] for field in _FIELDS.split()}
 
 
 def _with_plugin_problem(row: Mapping[str, Any]) -> dict[str, Any]:

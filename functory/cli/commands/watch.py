@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, command_group, confirm
+from functory.cli.command_group import ExpectedVersion, command_group, option
+from functory.cli.source_verbs import SourceNoun, print_saved, source_verbs
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -23,27 +23,6 @@ WATCH_KINDS = ("file", "table")
 
 Name = Annotated[str, typer.Argument(help="Name of the watch.", show_default=False)]
 
-# Fields of a watch with --json.
-_FIELDS = (
-    "name",
-    "kind",
-    "state",
-    "version",
-    "config",
-    "note",
-    "problem",
-    "problem_at",
-    "holder",
-    "last_event_at",
-    "author",
-    "created_at",
-    "updated_at",
-)
-
-
-def _option(help_: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_, show_default=False)
-
 
 @app.command(epilog="Example: functory watch add inbox /data/inbox --pattern '*.csv' --event created")
 def add(
@@ -51,40 +30,36 @@ def add(
     path: Annotated[str, typer.Argument(help="Folder or file to watch.", show_default=False)],
     pattern: Annotated[
         list[str] | None,
-        _option(
-            "Names (*.csv) or paths (in/**/*.csv) to watch. Default: all files. Repeatable.", "--pattern"
-        ),
+        option("Names (*.csv) or paths (in/**/*.csv) to watch. Default: all files. Repeatable.", "--pattern"),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        _option(
+        option(
             "Names or paths to ignore, in addition to temporary files of editors. Repeatable.", "--ignore"
         ),
     ] = None,
     event: Annotated[
         list[str] | None,
-        _option(
-            "Change to report: created, modified, deleted or moved. Default: all. Repeatable.", "--event"
-        ),
+        option("Change to report: created, modified, deleted or moved. Default: all. Repeatable.", "--event"),
     ] = None,
     flat: Annotated[bool, typer.Option("--flat", help="Do not watch subfolders.")] = False,
     settle: Annotated[
-        str | None, _option("Report a file after it has not changed for this time. Default: 300ms.")
+        str | None, option("Report a file after it has not changed for this time. Default: 300ms.")
     ] = None,
     polling: Annotated[
         str | None,
-        _option("Poll for changes: auto, always or never. auto polls network file systems. Default: auto."),
+        option("Poll for changes: auto, always or never. auto polls network file systems. Default: auto."),
     ] = None,
     follow_symlinks: Annotated[
         bool, typer.Option("--follow-symlinks", help="Follow symbolic links; the folder is polled then.")
     ] = False,
     initial: Annotated[
         str | None,
-        _option("Files that exist at the start: ignore, or events to report them. Default: ignore."),
+        option("Files that exist at the start: ignore, or events to report them. Default: ignore."),
     ] = None,
     max_hash_bytes: Annotated[
         int | None,
-        _option("Files larger than this are compared by size and time, not by content. Default: 10000000."),
+        option("Files larger than this are compared by size and time, not by content. Default: 10000000."),
     ] = None,
     missing: Annotated[
         bool,
@@ -93,9 +68,7 @@ def add(
             help="Accept a path that does not exist here: it appears later, or only on the watcher's machine.",
         ),
     ] = False,
-    expected_version: Annotated[
-        int | None, _option("Fail unless this is the current version (0: it is new).")
-    ] = None,
+    expected_version: ExpectedVersion = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -124,33 +97,27 @@ def add(
             expected_version=expected_version,
         )
     out = CommandOutput(json=json, quiet=quiet)
-    if json:
-        out.value(_as_json(row) | {"created": row["created"]})
-    elif quiet:
-        out.lines([name])
-    elif not row["created"]:
-        out.styled((f"watch {name} is unchanged, version {row['version']}", ""))
-    else:
-        out.styled((f"watch {name} is saved, version {row['version']}: {row['config']['path']}", ""))
+    print_saved(out, "watch", row, _NOUN.as_json(row), row["config"]["path"])
+    if row["created"] and not json and not quiet:
         console.note("it is watched while functory dev or functory watcher runs")
 
 
 @app.command(epilog="Example: functory watch table orders --table shop.orders --exclude card")
 def table(
     name: Name,
-    table: Annotated[str, _option('Table as in SQL: shop.orders, shop."Order Items".', "--table")],
+    table: Annotated[str, option('Table as in SQL: shop.orders, shop."Order Items".', "--table")],
     events: Annotated[
-        str | None, _option("Changes to report: insert,update,delete. Default: all.", "--events")
+        str | None, option("Changes to report: insert,update,delete. Default: all.", "--events")
     ] = None,
     columns: Annotated[
-        str | None, _option("Columns that events contain: id,sku. Default: all.", "--columns")
+        str | None, option("Columns that events contain: id,sku. Default: all.", "--columns")
     ] = None,
     exclude: Annotated[
-        str | None, _option("Columns that events never contain, such as secrets: card,iban.", "--exclude")
+        str | None, option("Columns that events never contain, such as secrets: card,iban.", "--exclude")
     ] = None,
-    key: Annotated[str | None, _option("Columns that identify a row, instead of its primary key.")] = None,
+    key: Annotated[str | None, option("Columns that identify a row, instead of its primary key.")] = None,
     max_bytes: Annotated[
-        int | None, _option("Events of rows larger than this, in bytes, contain no values.")
+        int | None, option("Events of rows larger than this, in bytes, contain no values.")
     ] = None,
     no_wake: Annotated[
         bool, typer.Option("--no-wake", help="Send no NOTIFY: the next poll finds the events.")
@@ -169,52 +136,7 @@ def table(
     config = {"table": table} | {field: value for field, value in fields.items() if value is not None}
     with session.engine() as engine:
         row = engine.sources.save("table", name, config, author=engine.author)
-    out = CommandOutput(json=json)
-    if json:
-        out.value({field: row[field] for field in ("name", "kind", "state", "version", "config", "created")})
-    else:
-        done = f"saved table {name} v{row['version']}" if row["created"] else f"table {name} is so already"
-        out.styled((done, ""))
-
-
-@app.command("list", epilog="Example: functory watch list")
-def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """List all watches, what they watch, and their problem."""
-    with session.engine() as engine:
-        rows = [row for kind in WATCH_KINDS for row in engine.sources.list(kind)]
-    shown = [row | {"target": _target(row)} for row in rows]
-    CommandOutput(json=json, quiet=quiet).table(
-        shown,
-        {
-            "name": "NAME",
-            "kind": "KIND",
-            "state": "STATE",
-            "target": "WATCHES",
-            "last_event_at": "LAST EVENT",
-            "problem": "PROBLEM",
-        },
-        key="name",
-        data=[_as_json(row) for row in rows],
-        empty="no watches yet; try: functory watch add inbox /data/inbox",
-    )
-
-
-@app.command(epilog="Example: functory watch show inbox")
-def show(name: Name, json: AsJson = False) -> None:
-    """Show one watch: configuration, the process that runs it, the number of known files."""
-    from functory.engine.sources import file_watches
-
-    with session.engine() as engine:
-        row = _find(engine, name)
-        known = file_watches.count(engine.database, name) if row["kind"] == "file" else None
-    out = CommandOutput(json=json)
-    if json:
-        out.value(_as_json(row) | {"files": known})
-        return
-    out.record({key: row[key] for key in ("name", "kind", "state", "version", "note", "problem")})
-    out.record({"files known": known, "runs at": row["holder"], "last event": row["last_event_at"]})
-    out.title("Configuration")
-    out.record({key: _text(value) for key, value in row["config"].items()})
+    print_saved(CommandOutput(json=json), "watch", row, _NOUN.as_json(row))
 
 
 @app.command(epilog="Example: functory watch files inbox --limit 20")
@@ -257,37 +179,6 @@ def rescan(
     CommandOutput().styled((f"watch {name} looks at everything again", ""))
 
 
-@app.command(epilog="Example: functory watch pause inbox --note 'files are moved'")
-def pause(
-    name: Name,
-    note: Annotated[str, typer.Option(help="Reason, shown with the watch.", show_default=False)] = "",
-) -> None:
-    """Pause a watch: no events until it is resumed. Changes made during the pause become events then."""
-    with session.engine() as engine:
-        row = _find(engine, name)
-        engine.sources.pause(row["kind"], name, note=note, author=engine.author)
-    CommandOutput().styled((f"watch {name} is paused", ""))
-
-
-@app.command(epilog="Example: functory watch resume inbox")
-def resume(name: Name) -> None:
-    """Resume a paused watch."""
-    with session.engine() as engine:
-        row = _find(engine, name)
-        engine.sources.resume(row["kind"], name, author=engine.author)
-    CommandOutput().styled((f"watch {name} is resumed", ""))
-
-
-@app.command(epilog="Example: functory watch delete inbox --yes")
-def delete(name: Name, yes: Yes = False) -> None:
-    """Delete a watch. Its events stay; the files are not changed."""
-    confirm(f"Delete the watch {name}?", yes)
-    with session.engine() as engine:
-        row = _find(engine, name)
-        engine.sources.delete(row["kind"], name, author=engine.author)
-    CommandOutput().styled((f"watch {name} is deleted", ""))
-
-
 def _find(engine: Functory, name: str) -> dict[str, Any]:
     """Return the watch with this name, of either kind. Raises :class:`NotFound`."""
     from functory.engine.errors import NotFound
@@ -300,17 +191,49 @@ def _find(engine: Functory, name: str) -> dict[str, Any]:
     raise NotFound(f"watch {name!r} not found", try_="functory watch list")
 
 
-def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: row[field] for field in _FIELDS}
+def _rows(engine: Functory) -> list[dict[str, Any]]:
+    return [
+        row | {"target": row["config"].get("path") or row["config"].get("table")}
+        for kind in WATCH_KINDS
+        for row in engine.sources.list(kind)
+    ]
 
 
-def _target(row: Mapping[str, Any]) -> str:
-    return str(row["config"].get("path") or row["config"].get("table") or "")
+def _detail(engine: Functory, row: dict[str, Any]) -> dict[str, Any]:
+    from functory.engine.sources import file_watches
 
-
-def _text(value: Any) -> Any:
-    return ", ".join(str(item) for item in value) if isinstance(value, list) else value
+    known = file_watches.count(engine.database, row["name"]) if row["kind"] == "file" else None
+    return row | {"files": known}
 
 
 def _split_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
+
+
+_NOUN = SourceNoun(
+    name="watch",
+    name_help="Name of the watch.",
+    example="inbox",
+    first_step="add inbox /data/inbox",
+    help={
+        "list": "List all watches, what they watch, and their problem.",
+        "show": "Show one watch: configuration, the process that runs it, the number of known files.",
+        "pause": "Pause a watch: no events until it is resumed. Changes made during the pause become events then.",
+        "resume": "Resume a paused watch.",
+        "delete": "Delete a watch. Its events stay; the files are not changed.",
+    },
+    fields="name kind state version config note problem problem_at holder last_event_at author created_at updated_at",
+    details="files",
+    columns={
+        "name": "NAME",
+        "kind": "KIND",
+        "state": "STATE",
+        "target": "WATCHES",
+        "last_event_at": "LAST EVENT",
+        "problem": "PROBLEM",
+    },
+    rows=_rows,
+    find=_find,
+    detail=_detail,
+)
+source_verbs(app, _NOUN)

@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, command_group, confirm
+from functory.cli.command_group import command_group, option
 from functory.cli.input import values
+from functory.cli.source_verbs import SourceNoun, print_saved, source_verbs
 from functory.terminal import console
-from functory.terminal.console import AsJson, CommandOutput, Quiet
+from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
 
 app = command_group("Webhooks: addresses to which other systems send events over HTTP.")
 
-Name = Annotated[
-    str, typer.Argument(help="Name of the webhook: the last part of its address.", show_default=False)
-]
-
-
-def _option(help_: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_, show_default=False)
+NAME_HELP = "Name of the webhook: the last part of its address."
+Name = Annotated[str, typer.Argument(help=NAME_HELP, show_default=False)]
 
 
 @app.command(
@@ -35,21 +31,21 @@ def add(
     name: Name,
     auth: Annotated[
         str | None,
-        _option("Authentication: github, stripe, slack, standard, hmac, token, basic or none.", "--auth"),
+        option("Authentication: github, stripe, slack, standard, hmac, token, basic or none.", "--auth"),
     ] = None,
     secret: Annotated[
-        list[str] | None, _option("Name of a stored secret. Repeatable, for a rotation.", "--secret")
+        list[str] | None, option("Name of a stored secret. Repeatable, for a rotation.", "--secret")
     ] = None,
-    header: Annotated[str | None, _option("Header of the signature (hmac) or of the token (token).")] = None,
-    algorithm: Annotated[str | None, _option("Hash: sha256, sha512 or sha1 (hmac).")] = None,
-    encoding: Annotated[str | None, _option("Encoding of the signature: hex or base64 (hmac).")] = None,
-    prefix: Annotated[str | None, _option("Text before the signature, such as sha256= (hmac).")] = None,
-    timestamp_header: Annotated[str | None, _option("Header of the signed timestamp (hmac).")] = None,
-    signed: Annotated[str | None, _option("Signed text, such as {timestamp}.{body} (hmac).")] = None,
+    header: Annotated[str | None, option("Header of the signature (hmac) or of the token (token).")] = None,
+    algorithm: Annotated[str | None, option("Hash: sha256, sha512 or sha1 (hmac).")] = None,
+    encoding: Annotated[str | None, option("Encoding of the signature: hex or base64 (hmac).")] = None,
+    prefix: Annotated[str | None, option("Text before the signature, such as sha256= (hmac).")] = None,
+    timestamp_header: Annotated[str | None, option("Header of the signed timestamp (hmac).")] = None,
+    signed: Annotated[str | None, option("Signed text, such as {timestamp}.{body} (hmac).")] = None,
     tolerance: Annotated[
-        str | None, _option("Maximum difference of a signed timestamp from the clock. Default: 5m.")
+        str | None, option("Maximum difference of a signed timestamp from the clock. Default: 5m.")
     ] = None,
-    user: Annotated[str | None, _option("User name (basic).")] = None,
+    user: Annotated[str | None, option("User name (basic).")] = None,
     allow_unauthenticated: Annotated[
         bool,
         typer.Option(
@@ -58,30 +54,30 @@ def add(
         ),
     ] = False,
     type_: Annotated[
-        str | None, _option("CEL expression: type of the event. Default: webhook.received.", "--type")
+        str | None, option("CEL expression: type of the event. Default: webhook.received.", "--type")
     ] = None,
     subject: Annotated[
-        str | None, _option("CEL expression: subject of the event. Default: the name of the webhook.")
+        str | None, option("CEL expression: subject of the event. Default: the name of the webhook.")
     ] = None,
     data: Annotated[
-        str | None, _option("CEL expression: data of the event. Default: webhook, headers, query and body.")
+        str | None, option("CEL expression: data of the event. Default: webhook, headers, query and body.")
     ] = None,
     delivery: Annotated[
         str | None,
-        _option("CEL expression: id of a delivery, such as body.id. A repeated delivery writes no event."),
+        option("CEL expression: id of a delivery, such as body.id. A repeated delivery writes no event."),
     ] = None,
     when: Annotated[
-        str | None, _option("CEL expression: true for requests that become events. Default: all.")
+        str | None, option("CEL expression: true for requests that become events. Default: all.")
     ] = None,
     keep: Annotated[
-        list[str] | None, _option("Header to include in the data of the event. Repeatable.", "--keep")
+        list[str] | None, option("Header to include in the data of the event. Repeatable.", "--keep")
     ] = None,
-    max_bytes: Annotated[int | None, _option("Maximum size of the body, in bytes.")] = None,
+    max_bytes: Annotated[int | None, option("Maximum size of the body, in bytes.")] = None,
     rate: Annotated[
-        str | None, _option("Maximum number of events in a period; further requests get 429: 100/1m.")
+        str | None, option("Maximum number of events in a period; further requests get 429: 100/1m.")
     ] = None,
     file: Annotated[
-        str | None, _option("Whole configuration: JSON text, @file, or - for stdin.", "--config")
+        str | None, option("Whole configuration: JSON text, @file, or - for stdin.", "--config")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -121,67 +117,10 @@ def add(
         )
     with session.engine() as engine:
         row = engine.sources.save("webhook", name, config, author=engine.author)
-        shown = _as_json(engine, row)
+        shown = _with_address(engine, row)
     for warning in shown["warnings"]:
         console.warn(warning)
-    out = CommandOutput(json=json)
-    if json:
-        out.value(shown | {"created": row["created"]})
-    else:
-        done = (
-            f"saved webhook {name} v{row['version']}" if row["created"] else f"webhook {name} is so already"
-        )
-        out.lines([done, shown["url"]])
-
-
-@app.command("list", epilog="Example: functory webhook list")
-def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """List all webhooks with their authentication and last event."""
-    with session.engine() as engine:
-        rows = [_as_json(engine, row) for row in engine.sources.list("webhook")]
-    columns = {
-        "name": "NAME",
-        "state": "STATE",
-        "proof": "AUTH",
-        "url": "ADDRESS",
-        "last_event_at": "LAST EVENT",
-        "problem": "PROBLEM",
-    }
-    CommandOutput(json=json, quiet=quiet).table(
-        [row | {"proof": row["config"]["auth"]["type"]} for row in rows],
-        columns,
-        key="name",
-        data=rows,
-        empty="no webhooks yet; try: functory webhook add --help",
-    )
-
-
-@app.command(epilog="Example: functory webhook show github")
-def show(name: Name, json: AsJson = False) -> None:
-    """Show address and configuration of a webhook, and the problem of the last refused request."""
-    with session.engine() as engine:
-        shown = _as_json(engine, engine.sources.get("webhook", name))
-    out = CommandOutput(json=json)
-    if json:
-        out.value(shown)
-        return
-    out.record(
-        {
-            "name": shown["name"],
-            "address": shown["url"],
-            "state": shown["state"],
-            "note": shown["note"],
-            "version": shown["version"],
-            "last event": shown["last_event_at"],
-            "problem": shown["problem"],
-            "problem at": shown["problem_at"],
-        }
-    )
-    config = dict(shown["config"])
-    out.title("configuration")
-    out.record({f"auth.{field}": value for field, value in config.pop("auth").items()} | config)
-    for warning in shown["warnings"]:
-        console.warn(warning)
+    print_saved(CommandOutput(json=json), "webhook", shown, _NOUN.as_json(shown), shown["url"])
 
 
 @app.command(epilog="Example: functory webhook test github --data @issue.json --header x-github-event=issues")
@@ -190,7 +129,7 @@ def test(
     data: Annotated[
         str, typer.Option("--data", help="Body: JSON text, @file, or - for stdin.", show_default=False)
     ] = '{"test": true}',
-    header: Annotated[list[str] | None, _option("Header: name=value. Repeatable.", "--header")] = None,
+    header: Annotated[list[str] | None, option("Header: name=value. Repeatable.", "--header")] = None,
     query: Annotated[str, typer.Option("--query", help="Query, such as a=1&b=2.", show_default=False)] = "",
     send: Annotated[
         bool,
@@ -198,7 +137,7 @@ def test(
             "--send", help="Sign the request and send it to the running server: it becomes an event."
         ),
     ] = False,
-    url: Annotated[str | None, _option("Address to send to, instead of the address of the webhook.")] = None,
+    url: Annotated[str | None, option("Address to send to, instead of the address of the webhook.")] = None,
     json: AsJson = False,
 ) -> int:
     """Show the event that a request would become. Nothing is sent or stored without --send."""
@@ -226,34 +165,6 @@ def test(
     return 0 if answer.get("status", 200) < 400 and not answer.get("problem") else 1
 
 
-@app.command(epilog="Example: functory webhook pause github --note 'the sender repeats itself'")
-def pause(
-    name: Name,
-    note: Annotated[str, typer.Option(help="Reason, shown with the webhook.", show_default=False)] = "",
-) -> None:
-    """Pause a webhook: senders get the answer of an unknown webhook until it is resumed."""
-    with session.engine() as engine:
-        engine.sources.pause("webhook", name, note=note, author=engine.author)
-    CommandOutput().styled((f"webhook {name} is paused", ""))
-
-
-@app.command(epilog="Example: functory webhook resume github")
-def resume(name: Name) -> None:
-    """Resume a paused webhook."""
-    with session.engine() as engine:
-        engine.sources.resume("webhook", name, author=engine.author)
-    CommandOutput().styled((f"webhook {name} is enabled", ""))
-
-
-@app.command(epilog="Example: functory webhook delete github --yes")
-def delete(name: Name, yes: Yes = False) -> None:
-    """Delete a webhook. Its events stay."""
-    confirm(f"Delete the webhook {name}?", yes)
-    with session.engine() as engine:
-        engine.sources.delete("webhook", name, author=engine.author)
-    CommandOutput().styled((f"webhook {name} is deleted", ""))
-
-
 def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
     """Combine the authentication options. Raises :class:`Invalid` for options without ``--auth``."""
     from functory.engine.errors import Invalid
@@ -279,19 +190,8 @@ def _parse_rate(text: str) -> dict[str, Any]:
     return {"limit": int(limit), "period": period}
 
 
-def _as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the public fields of a webhook with its address and warnings."""
-    fields = (
-        "name",
-        "state",
-        "version",
-        "config",
-        "note",
-        "problem",
-        "problem_at",
-        "last_event_at",
-        "author",
-    )
+def _with_address(engine: Functory, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with the address and warnings of the webhook."""
     auth = row["config"]["auth"]
     warnings = [
         f"secret {name} is not set; try: functory secret set {name}"
@@ -299,10 +199,7 @@ def _as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if auth["type"] == "none":
         warnings.append("everyone who knows the address can write events")
-    return {field: row[field] for field in fields} | {
-        "url": _webhook_url(engine, row["name"]),
-        "warnings": warnings,
-    }
+    return row | {"proof": auth["type"], "url": _webhook_url(engine, row["name"]), "warnings": warnings}
 
 
 def _webhook_url(engine: Functory, name: str) -> str:
@@ -346,3 +243,31 @@ def _send(
     except Invalid:
         found = answer.text[:1000]
     return {"status": answer.status_code, "answer": found}
+
+
+_NOUN = SourceNoun(
+    name="webhook",
+    name_help=NAME_HELP,
+    example="github",
+    first_step="add --help",
+    help={
+        "list": "List all webhooks with their authentication and last event.",
+        "show": "Show address and configuration of a webhook, and the problem of the last refused request.",
+        "pause": "Pause a webhook: senders get the answer of an unknown webhook until it is resumed.",
+        "resume": "Resume a paused webhook.",
+        "delete": "Delete a webhook. Its events stay.",
+    },
+    fields="name state version config note problem problem_at last_event_at author url warnings",
+    columns={
+        "name": "NAME",
+        "state": "STATE",
+        "proof": "AUTH",
+        "url": "ADDRESS",
+        "last_event_at": "LAST EVENT",
+        "problem": "PROBLEM",
+    },
+    rows=lambda engine: [_with_address(engine, row) for row in engine.sources.list("webhook")],
+    find=lambda engine, name: engine.sources.get("webhook", name),
+    detail=_with_address,
+)
+source_verbs(app, _NOUN)

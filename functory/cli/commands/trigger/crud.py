@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, command_group, confirm
+from functory.cli.command_group import ExpectedVersion, Yes, command_group, confirm, option
 from functory.cli.commands.trigger import debug
 from functory.cli.commands.trigger import guards as guard_commands
 from functory.cli.input import values
@@ -27,10 +27,6 @@ for _verb, _example in (*guard_commands.VERBS, (debug.debug, "functory trigger d
 Name = Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)]
 
 
-def _option(help_: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_, show_default=False)
-
-
 @app.command(
     epilog='Example: functory trigger add reorder --on \'{"type": ["stock.changed"]}\' '
     "--when 'data.stock < 3' --function reorder"
@@ -39,67 +35,65 @@ def add(
     name: Annotated[
         str | None, typer.Argument(help="Name of the trigger; can also be in the file.", show_default=False)
     ] = None,
-    on: Annotated[str | None, _option("Event pattern: JSON text, @file, or - for stdin.")] = None,
-    function: Annotated[str | None, _option("Function to run: name or name@3.")] = None,
-    when: Annotated[str | None, _option("CEL condition over the event, such as data.stock < 3.")] = None,
+    on: Annotated[str | None, option("Event pattern: JSON text, @file, or - for stdin.")] = None,
+    function: Annotated[str | None, option("Function to run: name or name@3.")] = None,
+    when: Annotated[str | None, option("CEL condition over the event, such as data.stock < 3.")] = None,
     criteria: Annotated[
-        str | None, _option("StackStorm criteria over the data, as JSON; they must hold too.")
+        str | None, option("StackStorm criteria over the data, as JSON; they must hold too.")
     ] = None,
-    input_: Annotated[
-        str | None, _option("Input template: JSON with {{ … }} expressions.", "--input")
-    ] = None,
+    input_: Annotated[str | None, option("Input template: JSON with {{ … }} expressions.", "--input")] = None,
     guards: Annotated[
         str | None,
-        _option("Guards: JSON with max_depth, max_revisits, budget, rate, allow_self, acknowledge_cycle."),
+        option("Guards: JSON with max_depth, max_revisits, budget, rate, allow_self, acknowledge_cycle."),
     ] = None,
     file: Annotated[
-        str | None, _option("YAML, JSON or TOML file with these fields; - reads JSON from stdin.")
+        str | None, option("YAML, JSON or TOML file with these fields; - reads JSON from stdin.")
     ] = None,
     debounce: Annotated[
-        str | None, _option("Fire after a time without events: 10s, or 10s/5m to wait 5 minutes at most.")
+        str | None, option("Fire after a time without events: 10s, or 10s/5m to wait 5 minutes at most.")
     ] = None,
     throttle: Annotated[
-        str | None, _option("Maximum number of starts in a period; further executions wait: 3/1m.")
+        str | None, option("Maximum number of starts in a period; further executions wait: 3/1m.")
     ] = None,
     rate_limit: Annotated[
-        str | None, _option("Maximum number of firings in a period; further ones are dropped: 3/1m.")
+        str | None, option("Maximum number of firings in a period; further ones are dropped: 3/1m.")
     ] = None,
     batch: Annotated[
-        str | None, _option("Collect events: 100/60s fires with 100 events, or after 60 seconds.")
+        str | None, option("Collect events: 100/60s fires with 100 events, or after 60 seconds.")
     ] = None,
     concurrency: Annotated[
-        int | None, _option("Maximum number of executions that run at the same time; the rest waits.")
+        int | None, option("Maximum number of executions that run at the same time; the rest waits.")
     ] = None,
     key: Annotated[
         str | None,
-        _option(
+        option(
             "CEL expression, such as data.customer: the other options apply to each of its values separately."
         ),
     ] = None,
     singleton: Annotated[
-        str | None, _option("One execution at a time: skip drops the new one, cancel ends the older one.")
+        str | None, option("One execution at a time: skip drops the new one, cancel ends the older one.")
     ] = None,
     idempotency: Annotated[
-        str | None, _option("CEL expression: the trigger fires once in 24 hours for each of its values.")
+        str | None, option("CEL expression: the trigger fires once in 24 hours for each of its values.")
     ] = None,
     overlap: Annotated[
         str | None,
-        _option(
+        option(
             "If an earlier one is not finished: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all."
         ),
     ] = None,
     priority: Annotated[
-        str | None, _option("CEL expression: seconds by which its executions go before others, -600 to 600.")
+        str | None, option("CEL expression: seconds by which its executions go before others, -600 to 600.")
     ] = None,
     expires: Annotated[
-        str | None, _option("Executions that did not start within this time expire: 10m.")
+        str | None, option("Executions that did not start within this time expire: 10m.")
     ] = None,
     flow: Annotated[
-        str | None, _option("Whole flow control: JSON text, @file, or - for stdin.", "--flow")
+        str | None, option("Whole flow control: JSON text, @file, or - for stdin.", "--flow")
     ] = None,
     composite: Annotated[
         str | None,
-        _option("Several events, or the absence of one, instead of --on: JSON text, @file, or - for stdin."),
+        option("Several events, or the absence of one, instead of --on: JSON text, @file, or - for stdin."),
     ] = None,
     compensate: Annotated[
         bool | None,
@@ -110,18 +104,16 @@ def add(
         ),
     ] = None,
     event_type: Annotated[
-        str | None, _option("BabyAGI's spelling: type of the event, such as function_updated.")
+        str | None, option("BabyAGI's spelling: type of the event, such as function_updated.")
     ] = None,
     target_function: Annotated[
-        str | None, _option("BabyAGI's spelling: function that the event is about.")
+        str | None, option("BabyAGI's spelling: function that the event is about.")
     ] = None,
-    trigger_function: Annotated[str | None, _option("BabyAGI's spelling: function to run.")] = None,
+    trigger_function: Annotated[str | None, option("BabyAGI's spelling: function to run.")] = None,
     condition: Annotated[
-        list[str] | None, _option("BabyAGI's spelling: key=value of metadata or data. Repeatable.")
+        list[str] | None, option("BabyAGI's spelling: key=value of metadata or data. Repeatable.")
     ] = None,
-    expected_version: Annotated[
-        int | None, _option("Fail unless this is the current version (0: it is new).")
-    ] = None,
+    expected_version: ExpectedVersion = None,
     shadow: Annotated[bool, typer.Option("--shadow", help="Record decisions, run nothing.")] = False,
     json: AsJson = False,
     quiet: Quiet = False,

@@ -65,7 +65,7 @@ def test_the_life_of_a_source_of_a_plug_in(cli: Cli, plugged: Path) -> None:
         True,
     )
     assert cli("source", "add", "tides", "north", "--config", '{"harbour": "5"}', "height=2")[1] == (
-        "tides north is so already\n"
+        "tides north v1 is unchanged\n"
     )
     assert cli("source", "add", "tides", "north", "harbour=null")[1] == "saved tides north v2\n"
     assert cli("source", "show", "tides", "north", "--json")[1]["config"] == {"harbour": "null"}

@@ -43,7 +43,7 @@ GITHUB = ("webhook", "add", "github", "--auth", "github", "--secret", "HOOK")
 
 def test_a_webhook_is_saved_and_its_address_printed(cli: Callable[..., Any], monkeypatch: Any) -> None:
     assert cli(*GITHUB) == (0, "saved webhook github v1\nhttp://127.0.0.1:7400/webhooks/github\n", "")
-    assert cli(*GITHUB)[1].startswith("webhook github is so already\n")
+    assert cli(*GITHUB)[1].startswith("webhook github v1 is unchanged\n")
     monkeypatch.setenv("FUNCTORY_PUBLIC_URL", "https://events.example.com/in/")
     status, row, _ = cli(*GITHUB, "--type", '"github." + headers["x-github-event"]', "--json")
     assert (status, row["version"], row["created"]) == (0, 2, True)
