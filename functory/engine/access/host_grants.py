@@ -16,6 +16,7 @@ resolved.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from collections.abc import Iterable
@@ -156,6 +157,7 @@ def _name(host: str, text: str) -> str:
     return name
 
 
+@functools.lru_cache(maxsize=1024)  # asked several times for each connection of a run
 def is_address(host: str) -> bool:
     """Whether it is an IP address in full, without brackets and without a zone."""
     try:

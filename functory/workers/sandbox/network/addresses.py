@@ -7,6 +7,7 @@ https://www.iana.org/assignments/iana-ipv4-special-registry and …/iana-ipv6-sp
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 
@@ -61,14 +62,16 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
-def permitted(text: str, private: Iterable[Network] = ()) -> bool:
+@functools.lru_cache(
+    maxsize=1024
+)  # most connections lead to a few addresses; a check takes tens of microseconds
+def permitted(text: str, private: tuple[Network, ...] = ()) -> bool:
     """Return True if ``text`` is an address that may be connected to; ``private`` lists networks beyond the public
     ones. False for any other text, and for an address with a zone."""
     try:
         address = ip_address(text)
     except ValueError:
         return False
-    private = tuple(private)
     listed = any(address in network for network in private)
     if isinstance(address, IPv4Address):
         return listed or not any(address in network for network in _NOT_PUBLIC_4)

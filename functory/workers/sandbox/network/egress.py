@@ -64,7 +64,7 @@ class RunEgress:
         endpoint: socket.socket,
         grants: Sequence[host_grants.HostGrant],
         bytes_limit: int,
-        private: Sequence[addresses.Network],
+        private: tuple[addresses.Network, ...],
         event_loop: EventLoopThread,
         resolver: DnsResolver,
     ) -> None:
@@ -188,7 +188,7 @@ class RunEgress:
             self._connections.add(connection)
             connection.add_done_callback(self._connections.discard)
 
-    async def _carry(self, request: Connect, host: str, private: Sequence[addresses.Network]) -> None:
+    async def _carry(self, request: Connect, host: str, private: tuple[addresses.Network, ...]) -> None:
         """One connection, from its request to its end. It counts until its sockets are closed."""
         sockets: list[socket.socket] = []
         try:
@@ -206,7 +206,7 @@ class RunEgress:
                 self._event_loop.close(sock)
 
     async def _connect(
-        self, request: Connect, host: str, private: Sequence[addresses.Network]
+        self, request: Connect, host: str, private: tuple[addresses.Network, ...]
     ) -> socket.socket | None:
         """Resolve the name once, and connect to what was found, as far as it is permitted; None after a refusal."""
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import socket
 from collections.abc import Sequence
 
@@ -47,7 +46,7 @@ async def connect(event_loop: EventLoopThread, addresses: Sequence[str], port: i
 
 
 async def _attempt(event_loop: EventLoopThread, address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = event_loop.track(socket.socket(family, socket.SOCK_STREAM))
     try:
         await asyncio.get_running_loop().sock_connect(sock, (address, port))

@@ -57,18 +57,23 @@ class Relay:
         """Return when both directions have ended, or either side has broken the connection."""
         outward = asyncio.create_task(self._copy(self._child, self._host))
         inward = asyncio.create_task(self._copy(self._host, self._child))
-        # A side whose both directions have ended takes nothing more; what it sent before is still passed on.
-        self._event_loop.on_hangup(self._child, inward.cancel)
-        self._event_loop.on_hangup(self._host, outward.cancel)
+        copies = (outward, inward)
         try:
-            await asyncio.wait((outward, inward), return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+            ended, source, other = (
+                (outward, self._child, inward) if outward.done() else (inward, self._host, outward)
+            )
+            # A side whose both directions have ended takes nothing more.
+            if ended.exception() is None and not other.done() and not _hung_up(source):
+                self._event_loop.on_hangup(source, other.cancel)
+                await asyncio.wait((other,))
         finally:
-            outward.cancel()
-            inward.cancel()
-            results = await asyncio.gather(outward, inward, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception) and not isinstance(result, OSError):
-                raise result
+            if pending := [copy for copy in copies if copy.cancel()]:
+                await asyncio.wait(pending)
+        for copy in copies:
+            error = None if copy.cancelled() else copy.exception()
+            if error is not None and not isinstance(error, OSError):
+                raise error
 
     def flush(self) -> None:
         """Pass on what the child sent before it ended, as far as the host takes it at once."""
