@@ -64,11 +64,11 @@ def measure(url: str, queued: int, functions: int) -> dict[str, float]:
             tx.insert(execution, made[start : start + 5000])
         if tx.dialect == "postgresql":
             tx.execute(sa.text("ANALYZE execution"))
-    throttle = dispatch.DispatchThrottle(1e9)
+    dispatcher = dispatch.DispatchFigures(1e9)
     attempts = Attempts(database, "bench", lease_seconds=60)
 
     def send() -> None:
-        dispatch.dispatch(database, lambda _: None, redispatch=60, worker_ttl=60, throttle=throttle)
+        dispatch.dispatch(database, lambda _: None, redispatch=60, worker_ttl=60, figures=dispatcher)
 
     def back() -> None:
         dispatch.redispatch_now(database)

@@ -31,7 +31,7 @@ class Dispatcher(Service):
         self._app = app or make_app(settings)
         self._connection: Any = None
         self._producer: Any = None
-        self._throttle = dispatch.DispatchThrottle()
+        self._figures = dispatch.DispatchFigures()
 
     def run_once(self) -> bool:
         """Send one batch. Always False: an execution that no worker has room for waits for :meth:`next_due`."""
@@ -45,14 +45,14 @@ class Dispatcher(Service):
             self._send,
             redispatch=self._settings.redispatch_seconds,
             worker_ttl=self._settings.lease_seconds,
-            throttle=self._throttle,
+            figures=self._figures,
         )
         metrics.dispatched.inc(sent)
         return sent
 
     def next_due(self) -> float | None:
         """Seconds until a retry or delayed execution is due, or a full dispatch window may have room."""
-        return self._throttle.seconds_until_next_round(self._database.clock.now())
+        return self._figures.seconds_until_next_round(self._database.clock.now())
 
     def close(self) -> None:
         """Close the connection to the broker."""

@@ -31,7 +31,7 @@ WAIT_SAMPLE_SECONDS = 10.0
 REFILL_SECONDS = 0.03
 
 
-class DispatchThrottle:
+class DispatchFigures:
     """Figures that a dispatcher does not read in every round: the workers' slots and the usual wait in seconds."""
 
     def __init__(self, every: float = 1.0) -> None:
@@ -99,7 +99,7 @@ def dispatch(
     *,
     redispatch: float,
     worker_ttl: float,
-    throttle: DispatchThrottle,
+    figures: DispatchFigures,
     limit: int = 500,
 ) -> int:
     """Send due executions with ``send(ids)`` and record it. Returns the number sent.
@@ -109,18 +109,18 @@ def dispatch(
     with database.write() as tx:
         flight = ready_queue.in_flight(tx)
         again: list[str] = []
-        if throttle.should_read_slots(tx.now):
-            throttle.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
+        if figures.should_read_slots(tx.now):
+            figures.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
             if flight.dispatched:
-                if throttle.should_measure_waits(tx.now):
-                    throttle.wait_p95 = _wait_p95(tx)
-                busy = 0 < throttle.slots <= flight.running
+                if figures.should_measure_waits(tx.now):
+                    figures.wait_p95 = _wait_p95(tx)
+                busy = 0 < figures.slots <= flight.running
                 again = _overdue_ids(
-                    tx, MAX_REDISPATCH_SECONDS if busy else redispatch_timeout(redispatch, throttle.wait_p95)
+                    tx, MAX_REDISPATCH_SECONDS if busy else redispatch_timeout(redispatch, figures.wait_p95)
                 )
-        places = min(limit, (PER_SLOT * throttle.slots or MIN_WINDOW) - flight.dispatched)
+        places = min(limit, (PER_SLOT * figures.slots or MIN_WINDOW) - flight.dispatched)
         taken = ready_queue.select_next(tx, max(0, places), flight)
-        throttle.has_more, throttle.next_at = taken.has_more, taken.next_at
+        figures.has_more, figures.next_at = taken.has_more, taken.next_at
         ids = [*again, *taken.ids]
         if not ids:
             return 0

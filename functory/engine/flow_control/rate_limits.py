@@ -4,7 +4,7 @@ GCRA (ITU-T I.371, "virtual scheduling") keeps one timestamp a key: ``next_allow
 One that comes up to ``burst - 1`` intervals of ``period / limit`` before it conforms, and moves it on by one interval.
 
 Four controls share the table ``rate_limit``. A trigger's rate limit and rate guard drop what does not conform, its
-throttle delays it, and a webhook refuses it with the seconds to wait.
+throttle delays it (:mod:`functory.engine.flow_control.throttle`), and a webhook refuses it with the seconds to wait.
 """
 
 from __future__ import annotations
@@ -91,12 +91,6 @@ class RateLimits:
             for key, row in row_locks.lock(tx, table, rows).items()
         }
         self._changed: set[tuple[str, str]] = set()
-
-    def reserve(self, owner_id: str, limit: RateLimit) -> datetime:
-        """Take one, now or in advance. Returns when it may start."""
-        state = self._state(owner_id, limit)
-        start, state.next_allowed_at = reserve(state.next_allowed_at, self._tx.now, limit)
-        return start
 
     def acquire(self, owner_id: str, limit: RateLimit) -> float:
         """Take one now. Returns 0.0, or the seconds until one is allowed; then it is counted as dropped."""

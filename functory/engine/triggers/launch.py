@@ -22,7 +22,7 @@ from functory.engine.flow_control import concurrency, overlap
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, SlotRequest
 from functory.engine.flow_control.controls import NO_CONTROLS
 from functory.engine.flow_control.overlap import OpenExecution
-from functory.engine.flow_control.rate_limits import RateLimits
+from functory.engine.flow_control.throttle import Throttles
 from functory.engine.triggers.admission import Admitted, Suppress, SuppressedMatch
 
 
@@ -68,9 +68,8 @@ class _Launcher:
             tx, [request for found in self._slot_requests.values() for request in found], keep=True
         )
         self._open = self._find_open()
-        self._throttles = RateLimits(
+        self._throttles = Throttles(
             tx,
-            "throttle",
             [
                 (item.fire.trigger["id"], item.fire.controls.throttle)
                 for item in admitted

@@ -550,7 +550,7 @@ def test_every_due_execution_is_sent_once_and_again_when_nobody_claims_it(ready)
             sent.extend,
             redispatch=60,
             worker_ttl=LEASE,
-            throttle=dispatch.DispatchThrottle(0.0),
+            figures=dispatch.DispatchFigures(0.0),
         )
 
     assert (send(), sent) == (3, rows)
@@ -568,11 +568,11 @@ def test_a_sending_that_fails_is_repeated(ready):
     ready.start()
     with pytest.raises(ConnectionError):
         dispatch.dispatch(
-            ready.database, _raise, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
+            ready.database, _raise, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
         )
     sent: list[str] = []
     dispatch.dispatch(
-        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
+        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
     )
     assert len(sent) == 1
 
@@ -581,7 +581,7 @@ def test_higher_priorities_are_sent_first(ready):
     rows = [ready.start(priority=n)["id"] for n in (0, 5, -5)]
     sent: list[str] = []
     dispatch.dispatch(
-        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
+        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
     )
     assert sent == [rows[1], rows[0], rows[2]]
 
@@ -599,7 +599,7 @@ def test_two_dispatchers_send_each_execution_once(make_world):
                 sent.extend,
                 redispatch=60,
                 worker_ttl=LEASE,
-                throttle=dispatch.DispatchThrottle(),
+                figures=dispatch.DispatchFigures(),
                 limit=15,
             )
 

@@ -286,7 +286,7 @@ def test_a_release_and_the_reaper(pair: tuple[World, World]) -> None:
 
 def sent(world: World, into: list[str]) -> int:
     return dispatch.dispatch(
-        world.database, into.extend, redispatch=60, worker_ttl=LEASE, throttle=dispatch.DispatchThrottle()
+        world.database, into.extend, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
     )
 
 

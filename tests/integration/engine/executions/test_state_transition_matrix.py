@@ -153,9 +153,9 @@ def replay(one: One) -> Any:
 
 
 def send(one: One) -> Any:
-    throttle = dispatch.DispatchThrottle()
+    figures = dispatch.DispatchFigures()
     return dispatch.dispatch(
-        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, throttle=throttle
+        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, figures=figures
     )
 
 
