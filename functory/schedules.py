@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol, get_args
 
 from functory.engine.database.connection import Database
@@ -25,34 +24,20 @@ from functory.triggers.sources.registry import Registry, find_plugin, parse_conf
 from functory.triggers.sources.schedules import (
     Calendar,
     ScheduleConfig,
+    backfill,
     make_tick,
     parse_timestamp,
     require_future_time,
 )
+from functory.triggers.sources.schedules.backfill import Backfill
+from functory.triggers.sources.schedules.calendar import MICROSECOND
 
 KIND = "schedule"
-
-# Ticks of one backfill: the number of buffered starts that Temporal allows.
-MAX_BACKFILL_TICKS = 1000
-
-# By default a backfill runs every time: ``skip`` would run only the first of many at once.
-BACKFILL_OVERLAP = "buffer_all"
 
 MAX_NEXT_TIMES = 1000
 MAX_NAME_LENGTH = 190
 
 OVERLAP_POLICIES: tuple[str, ...] = get_args(OverlapPolicy)
-
-_MICROSECOND = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True)
-class Backfill:
-    """The times of a range: ``known`` ones had a tick, ``new`` ones had none; ``events`` are those of the new ones."""
-
-    existing: list[datetime]
-    new: list[datetime]
-    events: dict[datetime, str]
 
 
 class Engine(Protocol):
@@ -180,7 +165,7 @@ class Schedules:
             return None, 0
         now = self._database.clock.now()
         passed = itertools.islice(
-            self._stored_config(row).calendar.times(row["updated_at"]), MAX_BACKFILL_TICKS
+            self._stored_config(row).calendar.times(row["updated_at"]), backfill.MAX_TICKS
         )
         return row["updated_at"], sum(1 for _ in itertools.takewhile(lambda time: time <= now, passed))
 
@@ -203,7 +188,7 @@ class Schedules:
                 if written:
                     break
                 # Another process used the same microsecond.
-                time += _MICROSECOND
+                time += MICROSECOND
         metrics.schedule_ticks.labels("manual").inc()
         return written[time]
 
@@ -225,41 +210,11 @@ class Schedules:
         row = self._engine.sources.get(KIND, name)
         config = self._stored_config(row)
         begin, end = _parse_timestamp(first, config, "from"), _parse_timestamp(last, config, "to")
-        now = self._database.clock.now()
-        if begin > end:
-            raise Invalid("wrong range", f"it begins at {begin.isoformat()} and ends at {end.isoformat()}")
-        if end > now:
-            raise Invalid(
-                "the range reaches into the future",
-                f"it is {config.calendar.local(now).isoformat(timespec='seconds')} in {config.timezone}; "
-                "times to come are fired when they have come",
-                "end the range earlier",
-            )
-        times = list(
-            itertools.takewhile(
-                lambda time: time <= end,
-                itertools.islice(config.calendar.times(begin - _MICROSECOND), MAX_BACKFILL_TICKS + 1),
-            )
-        )
-        if len(times) > MAX_BACKFILL_TICKS:
-            raise Invalid(
-                "the range holds too many times",
-                f"at most {MAX_BACKFILL_TICKS:,} are written at once; "
-                f"the first {MAX_BACKFILL_TICKS:,} end at {times[-2].isoformat()}",
-                "split the range",
-            )
-        policy = _parse_overlap(overlap) or BACKFILL_OVERLAP
+        times = backfill.times_between(config, begin, end, self._database.clock.now())
+        policy = _parse_overlap(overlap)
         if dry_run or not times:
-            with self._database.read() as tx:
-                known = schedules.existing_times(tx, row["id"], begin, end)
-            return Backfill(
-                [time for time in times if time in known], [t for t in times if t not in known], {}
-            )
-        with self._database.write() as tx:
-            ticks = [make_tick(name, config, t, tx.now, origin="backfill", overlap=policy) for t in times]
-            written = schedules.add_ticks(tx, row, ticks)
-        metrics.schedule_ticks.labels("backfill").inc(len(written))
-        return Backfill([t for t in times if t not in written], sorted(written), written)
+            return backfill.preview(self._database, row, times)
+        return backfill.write(self._database, row, config, times, policy)
 
     def _validated_config(self, config: Mapping[str, Any]) -> ScheduleConfig:
         plugin = find_plugin(KIND)
