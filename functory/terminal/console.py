@@ -46,6 +46,9 @@ STYLES = {
     "no match": "dim",
 }
 
+# Columns that are not wrapped, because people copy what is in them.
+_UNWRAPPED = ("id", "name", "event", "execution")
+
 # Nothing is wrapped or cut in a pipe.
 _UNWRAPPED_WIDTH = 100_000
 
@@ -85,7 +88,7 @@ class CommandOutput:
             for name, title in columns.items():
                 drawn.add_column(
                     title,
-                    no_wrap=name in ("id", "name"),
+                    no_wrap=name.lower() in _UNWRAPPED,
                     overflow="fold",
                     justify="right"
                     if all(isinstance(row.get(name), int | float) for row in rows)

@@ -94,9 +94,9 @@ def test_debug_says_what_waits_and_what_to_do(shell: Shell) -> None:
     shell.run("run", "work")
     found = shell.json("trigger", "debug", "reorder")
     assert (found["trigger"], found["state"], found["matches"]) == ("reorder", "enabled", 1)
-    assert [row["key"] for row in found["buckets"]["rows"]] == ["A-1"]
+    assert [row["key"] for row in found["buffers"]["rows"]] == ["A-1"]
     said = shell.out("trigger", "debug", "reorder", "--key", "A-1")
-    assert "1 match waiting, for 1 key" in said and "\n  A-1  1 " in said
+    assert "1 match waiting, for 1 key\nA-1\t1\t" in said
     assert said.splitlines()[1].startswith("nothing is stuck; the next decision is in ")
     assert "0 matches waiting, for 0 keys" in shell.out("trigger", "debug", "reorder", "--key", "B-2")
     shell.run("trigger", "pause", "reorder", "--note", "stocktaking")

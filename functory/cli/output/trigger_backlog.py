@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from functory.cli.output import trigger_definition
 from functory.engine.flow_control.concurrency import UNLIMITED
 from functory.engine.serialization import durations
-from functory.engine.triggers.inspection import TriggerInspection
+from functory.engine.triggers.inspection import Page, TriggerInspection
 from functory.terminal import console
 
 # A router releases a buffer within a second of its time. A buffer that is later than this has no router (seconds).
@@ -28,72 +28,63 @@ class Section:
     rows: Sequence[Row] = ()
     remaining: int = 0
 
-    @property
-    def lines(self) -> list[str]:
-        """The table as aligned lines, headings first."""
-        if not self.rows:
-            return []
-        table = [list(self.rows[0]), *([str(cell) for cell in row.values()] for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in table
-        ]
-        return lines + ([f"… and {self.remaining:,} more"] if self.remaining else [])
 
-
-def sections(found: TriggerInspection) -> list[Section]:
+def sections(found: TriggerInspection) -> Iterator[Section]:
     """Return a table per control of the trigger, in the order in which a match passes them, then its executions."""
     now, definition = found.now, found.trigger["definition"]
     flow = definition.get("flow") or {}
     all_keys = "" if found.key is None else ", of all keys"
-    made = []
-    if "idempotency" in flow or found.once.count:
-        rows = [
-            {"KEY": _key(row), "EVENT": row["event_id"], "FREE": format_until(row["expires_at"], now)}
-            for row in found.once.rows
-        ]
-        summary = f"{_pluralize(found.once.count, 'key')} stored, newest first"
-        made.append(Section("idempotency", summary, rows, found.once.remaining))
-    if "rate_limit" in flow or found.rate_limit.count:
-        rows = [
-            {
-                "KEY": _key(row),
-                "DROPPED": f"{row['dropped']:,}",
-                "FREE": _free(row, flow.get("rate_limit"), now),
-            }
-            for row in found.rate_limit.rows
-        ]
-        summary = f"{found.dropped:,} dropped within a day"
-        made.append(Section("rate limit", summary, rows, found.rate_limit.remaining))
-    made += _buffers(found, definition, flow)
-    if "throttle" in flow or found.throttle.count:
-        rows = [
-            {"KEY": _key(row), "NEXT START": _free(row, flow.get("throttle"), now)}
-            for row in found.throttle.rows
-        ]
-        summary = f"{_pluralize(found.states.get('delayed', 0), 'execution')} delayed"
-        made.append(Section("throttle", summary, rows, found.throttle.remaining))
-    made += [_concurrency_group(row, found) for row in found.lanes.rows]
-    if found.lanes.remaining:
-        made.append(Section("concurrency", f"{found.lanes.remaining:,} more groups"))
-    if "cancel_on" in flow or found.cancellations.count:
-        rows = [
-            {
-                "EVENT": row["event_id"],
-                "TYPE": row["type"],
-                "SUBJECT": row["subject"] or "",
-                "RULE": row["rule"] + 1,
-            }
-            for row in found.cancellations.rows
-        ]
-        summary = f"{_pluralize(found.cancellations.count, 'cancellation')} until earlier events are routed"
-        made.append(Section("cancel on", summary, rows, found.cancellations.remaining))
-    made.append(_executions(found, f"executions{all_keys}"))
+
+    def control(name: str, summary: str, page: Page, show: Callable[[Row], Row]) -> Iterator[Section]:
+        if name in flow or page.count:
+            yield Section(name.replace("_", " "), summary, [show(row) for row in page.rows], page.remaining)
+
+    yield from control(
+        "idempotency",
+        f"{_pluralize(found.idempotency_keys.count, 'key')} stored, newest first",
+        found.idempotency_keys,
+        lambda row: {
+            "KEY": _key(row),
+            "EVENT": row["event_id"],
+            "FREE": format_until(row["expires_at"], now),
+        },
+    )
+    yield from control(
+        "rate_limit",
+        f"{found.dropped:,} dropped within a day",
+        found.rate_limit,
+        lambda row: {
+            "KEY": _key(row),
+            "DROPPED": f"{row['dropped']:,}",
+            "FREE": _free(row, flow.get("rate_limit"), now),
+        },
+    )
+    yield from _buffers(found, definition, flow)
+    yield from control(
+        "throttle",
+        f"{_pluralize(found.states.get('delayed', 0), 'execution')} delayed",
+        found.throttle,
+        lambda row: {"KEY": _key(row), "NEXT START": _free(row, flow.get("throttle"), now)},
+    )
+    for row in found.concurrency_groups.rows:
+        yield _concurrency_group(row, found)
+    if found.concurrency_groups.remaining:
+        yield Section("concurrency", f"{found.concurrency_groups.remaining:,} more groups")
+    yield from control(
+        "cancel_on",
+        f"{_pluralize(found.cancellations.count, 'cancellation')} until earlier events are routed",
+        found.cancellations,
+        lambda row: {
+            "EVENT": row["event_id"],
+            "TYPE": row["type"],
+            "SUBJECT": row["subject"] or "",
+            "RULE": row["rule"] + 1,
+        },
+    )
+    yield _executions(found, f"executions{all_keys}")
     if found.suppressed:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in found.suppressed.items())
-        made.append(Section(f"suppressed so far{all_keys}", counts))
-    return made
+        yield Section(f"suppressed so far{all_keys}", counts)
 
 
 def advice(found: TriggerInspection, *, workers: int, embedded: bool) -> str:
@@ -109,11 +100,14 @@ def advice(found: TriggerInspection, *, workers: int, embedded: bool) -> str:
     until = found.breaker["open_until"] if found.breaker else None
     if until is not None and until > now:
         return f"its circuit breaker is open, it closes {format_until(until, now)}: functory trigger resume {name}"
-    for row in found.buckets.rows:
+    for row in found.buffers.rows:
         if row["due_at"] is not None and (now - row["due_at"]).total_seconds() > OVERDUE_SECONDS:
             start = "functory dev" if embedded else "functory router"
             return f"key {_key(row)} was due {format_ago(row['due_at'], now)}: is a router running? {start}"
-    full = next((row for row in found.lanes.rows if row["waiting"] and row["taken"] >= row["capacity"]), None)
+    full = next(
+        (row for row in found.concurrency_groups.rows if row["waiting"] and row["taken"] >= row["capacity"]),
+        None,
+    )
     if full is not None and full["holders"] and (workers or full["holders"][0]["state"] == "running"):
         id_ = full["holders"][0]["id"]
         return f"key {_key(full)} has no free slot; {id_} holds one longest: functory execution show {id_}"
@@ -125,10 +119,10 @@ def advice(found: TriggerInspection, *, workers: int, embedded: bool) -> str:
             f"the next start is {format_until(min(starts), now)}" if starts else "executions are delayed"
         )
         return f"nothing is stuck; {soonest}"
-    due = [row["due_at"] for row in found.buckets.rows if row["due_at"] is not None]
+    due = [row["due_at"] for row in found.buffers.rows if row["due_at"] is not None]
     if due:
         return f"nothing is stuck; the next decision is {format_until(min(due), now)}"
-    if found.buckets.count:
+    if found.buffers.count:
         return "nothing is stuck; it waits for further events"
     if found.states:
         return (
@@ -162,7 +156,7 @@ def _buffers(found: TriggerInspection, definition: Row, flow: Row) -> Iterator[S
         title = f"composite {trigger_definition.composite_kind(composite)}"
     else:
         title = next((name for name in ("debounce", "batch") if name in flow), "buffer")
-        if title == "buffer" and not found.buckets.count:
+        if title == "buffer" and not found.buffers.count:
             return
     rows = [
         {
@@ -172,10 +166,10 @@ def _buffers(found: TriggerInspection, definition: Row, flow: Row) -> Iterator[S
             "DUE": "with a further event" if row["due_at"] is None else format_until(row["due_at"], now),
             "PROGRESS": _progress(row, composite, flow),
         }
-        for row in found.buckets.rows
+        for row in found.buffers.rows
     ]
-    summary = f"{_pluralize(found.matches, 'match', 'matches')} waiting, for {_pluralize(found.buckets.count, 'key')}"
-    yield Section(title, summary, rows, found.buckets.remaining)
+    summary = f"{_pluralize(found.matches, 'match', 'matches')} waiting, for {_pluralize(found.buffers.count, 'key')}"
+    yield Section(title, summary, rows, found.buffers.remaining)
 
 
 def _progress(row: Row, composite: Row | None, flow: Row) -> str:
@@ -229,7 +223,7 @@ def _concurrency_group(row: Row, found: TriggerInspection) -> Section:
         }
 
     rows = [line("slot", one, one["taken_at"]) for one in row["holders"]]
-    rows += [line(place, one, one["queue_at"]) for place, one in enumerate(row["line"], 1)]
+    rows += [line(place, one, one["queue_at"]) for place, one in enumerate(row["queue"], 1)]
     capacity = "unlimited" if row["capacity"] >= UNLIMITED else f"{row['capacity']:,}"
     summary = f"{row['taken']:,} of {capacity} slots taken, {row['waiting']:,} waiting"
     return Section(f"concurrency {_key(row)}", summary, rows, row["taken"] + row["waiting"] - len(rows))

@@ -1,8 +1,8 @@
 """Trigger inspection: the matches and executions that wait for a trigger, by key, read in one snapshot.
 
 The rows show the state of each control (``functory.engine.flow_control.controls`` has their order);
-``functory trigger debug`` shows the trigger's definition beside them. Every list has its first ``SHOWN`` rows and the
-count of all, so that ten thousand open keys are read as quickly as ten.
+``functory trigger debug`` shows the trigger's definition beside them. Every list has its first ``MAX_ROWS`` rows and
+the count of all, so that ten thousand open keys are read as quickly as ten.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Page:
 
     @property
     def remaining(self) -> int:
-        """The number of those that are not among the rows."""
+        """The number of further rows."""
         return max(0, self.count - len(self.rows))
 
 
@@ -55,16 +55,16 @@ class Page:
 class TriggerInspection:
     """A trigger's row with its definition, and all that waits for it as of ``now``.
 
-    - ``buckets``: key, opened_at, due_at, memory, matches, bytes, first_time, last_time (by the events' own time), and
-      ``parts``: part number → count. Those that are due first come first.
-    - ``lanes``: text, capacity, taken, waiting, and ``holders`` and ``line``: executions (id, function, trigger, state,
-      worker, position) with their times.
+    - ``buffers``: key, opened_at, due_at, memory, matches, bytes, first_time, last_time (by the events' own time), and
+      ``parts``: part number → count. Those that are due first come first. ``matches`` counts those of all buffers.
+    - ``concurrency_groups``: key, capacity, taken, waiting, and two lists of executions, ``holders`` of slots and the
+      ``queue``: id, function, trigger, state, worker, position, and times.
     - ``throttle``, ``rate_limit``: key, next_at (GCRA), dropped.
-    - ``once``: key, event_id, expires_at; those that were added last come first.
+    - ``idempotency_keys``: key, event_id, expires_at, newest first.
     - ``cancellations``: event_id, rule, type, subject, time.
     - ``executions``: the open ones of this trigger, in the order in which they start; ``states`` counts them. Like
-      ``suppressed`` they are of all keys, whichever ``key`` was asked for.
-    - ``suppressed``: reason → how often.
+      ``suppressed`` they are of all keys, with or without a ``key``.
+    - ``suppressed``: reason → count.
     """
 
     now: datetime
@@ -73,13 +73,13 @@ class TriggerInspection:
     pending: int
     breaker: Mapping[str, Any] | None
     key: str | None = None
-    buckets: Page = field(default_factory=Page)
+    buffers: Page = field(default_factory=Page)
     matches: int = 0
-    lanes: Page = field(default_factory=Page)
+    concurrency_groups: Page = field(default_factory=Page)
     throttle: Page = field(default_factory=Page)
     rate_limit: Page = field(default_factory=Page)
     dropped: int = 0
-    once: Page = field(default_factory=Page)
+    idempotency_keys: Page = field(default_factory=Page)
     cancellations: Page = field(default_factory=Page)
     executions: Page = field(default_factory=Page)
     states: Mapping[str, int] = field(default_factory=dict)
@@ -89,7 +89,10 @@ class TriggerInspection:
 def inspect(
     database: Database, name: str, *, key: str | None = None, max_rows: int = MAX_ROWS
 ) -> TriggerInspection:
-    """What the trigger ``name`` has waiting; with a ``key`` only what that key has. Raises :class:`NotFound`."""
+    """Return what waits for the trigger ``name``; with a ``key`` only what waits for that key.
+
+    Every list has at most ``max_rows`` rows. Raises :class:`NotFound`.
+    """
     with database.read(snapshot=True) as tx:
         row = tx.first(
             sa.select(trigger, trigger_version.c.definition)
@@ -104,10 +107,10 @@ def inspect(
         )
         if row is None:
             raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
-        look = _Queries(tx, row["id"], key, max_rows)
-        buckets, matches = look.buffers()
+        queries = _Queries(tx, row["id"], key, max_rows)
+        buffers, matches = queries.buffers()
         dropped = sa.select(sa.func.coalesce(sa.func.sum(rate_limit.c.dropped), 0)).where(
-            *look.only(rate_limit, rate_limit.c.owner_id), rate_limit.c.control == "rate_limit"
+            *queries.only(rate_limit, rate_limit.c.owner_id), rate_limit.c.control == "rate_limit"
         )
         return TriggerInspection(
             now=tx.now,
@@ -116,18 +119,18 @@ def inspect(
             pending=_count(tx, event, event.c.state == "pending"),
             key=key,
             breaker=tx.first(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),
-            buckets=buckets,
+            buffers=buffers,
             matches=matches,
-            lanes=look.concurrency_groups(),
-            throttle=look.rate_limits("throttle", rate_limit.c.next_allowed_at > tx.now),
-            rate_limit=look.rate_limits(
+            concurrency_groups=queries.concurrency_groups(),
+            throttle=queries.rate_limits("throttle", rate_limit.c.next_allowed_at > tx.now),
+            rate_limit=queries.rate_limits(
                 "rate_limit", sa.or_(rate_limit.c.next_allowed_at > tx.now, rate_limit.c.dropped > 0)
             ),
             dropped=int(tx.scalar(dropped) or 0),
-            once=look.idempotency_keys(),
-            cancellations=look.cancellations(),
-            executions=look.executions(),
-            states=look.states(),
+            idempotency_keys=queries.idempotency_keys(),
+            cancellations=queries.cancellations(),
+            executions=queries.executions(),
+            states=queries.states(),
             suppressed=tx.pairs(
                 sa.select(suppression.c.reason, sa.func.sum(suppression.c.count))
                 .where(suppression.c.trigger_id == row["id"])
@@ -144,7 +147,7 @@ class _Queries:
     tx: Tx
     id: str
     key: str | None
-    shown: int
+    max_rows: int
 
     def only(
         self, table: sa.Table, owner: sa.ColumnElement[str] | None = None
@@ -223,7 +226,7 @@ class _Queries:
             .group_by(slot.c.taken_at.is_not(None))
         )
         taken = {bool(key): count for key, count in counts.items()}
-        standing = (
+        members = (
             sa.select(
                 execution.c.id,
                 execution.c.function,
@@ -239,7 +242,7 @@ class _Queries:
             .join(execution, execution.c.id == slot.c.execution_id)
             .outerjoin(trigger, trigger.c.id == execution.c.trigger_id)
             .where(slot.c.group_key == row["key"])
-            .limit(self.shown)
+            .limit(self.max_rows)
         )
         return {
             "key": row["text"],
@@ -247,10 +250,10 @@ class _Queries:
             "taken": taken.get(True, 0),
             "waiting": taken.get(False, 0),
             "holders": self.tx.rows(
-                standing.where(slot.c.taken_at.is_not(None)).order_by(slot.c.taken_at, execution.c.id)
+                members.where(slot.c.taken_at.is_not(None)).order_by(slot.c.taken_at, execution.c.id)
             ),
-            "line": self.tx.rows(
-                standing.where(slot.c.taken_at.is_(None)).order_by(slot.c.queue_at, slot.c.position)
+            "queue": self.tx.rows(
+                members.where(slot.c.taken_at.is_(None)).order_by(slot.c.queue_at, slot.c.position)
             ),
         }
 
@@ -287,7 +290,7 @@ class _Queries:
             .join(event, event.c.id == cancellation.c.event_id)
             .where(mine)
             .order_by(cancellation.c.event_id, cancellation.c.rule)
-            .limit(self.shown)
+            .limit(self.max_rows)
         )
         return Page(rows, _count(self.tx, cancellation, mine))
 
@@ -317,7 +320,7 @@ class _Queries:
             )
             .where(*mine)
             .order_by(execution.c.state.desc(), execution.c.queue_at, execution.c.id)
-            .limit(self.shown)
+            .limit(self.max_rows)
         )
         return Page(rows, _count(self.tx, execution, *mine))
 
@@ -337,7 +340,7 @@ class _Queries:
         )
 
     def _part(self, table: sa.Table, which: Sequence[sa.ColumnElement[bool]], order: Sequence[Any]) -> Page:
-        rows = self.tx.rows(sa.select(table).where(*which).order_by(*order).limit(self.shown))
+        rows = self.tx.rows(sa.select(table).where(*which).order_by(*order).limit(self.max_rows))
         return Page(rows, _count(self.tx, table, *which))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,9 +46,16 @@ def debug(
     out.styled((advice, "yellow"))
     for section in trigger_backlog.sections(found):
         out.title(section.title)
-        out.styled((f"  {section.summary}", "dim"))
-        for line in section.lines:
-            out.styled((f"  {line}", ""))
+        out.styled((section.summary, "dim"))
+        if section.rows:
+            out.table(section.rows, {heading: heading for heading in _headings(out, section.rows)})
+        if section.remaining:
+            out.styled((f"… and {section.remaining:,} more", "dim"))
+
+
+def _headings(out: CommandOutput, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns to print. A terminal shows no empty columns; in a pipe each column keeps its place."""
+    return [name for name in rows[0] if not out.is_terminal or any(row[name] != "" for row in rows)]
 
 
 def _data(found: TriggerInspection) -> dict[str, Any]:

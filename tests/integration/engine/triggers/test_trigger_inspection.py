@@ -32,12 +32,12 @@ def look(world: World, key: str | None = None) -> TriggerInspection:
 
 
 def told(found: TriggerInspection) -> str:
-    lines = [
-        line
-        for section in trigger_backlog.sections(found)
-        for line in (section.title, section.summary, *section.lines)
-    ]
-    return "\n".join(" ".join(line.split()) for line in lines)
+    lines = []
+    for section in trigger_backlog.sections(found):
+        lines += [section.title, section.summary, *(" ".join(row) for row in section.rows[:1])]
+        lines += [" ".join(" ".join(str(cell) for cell in row.values()).split()) for row in section.rows]
+        lines += [f"and {section.remaining} more"] * bool(section.remaining)
+    return "\n".join(lines)
 
 
 BY_CUSTOMER = {"key": "data.customer"}
@@ -47,7 +47,7 @@ def test_nothing_waits_for_a_trigger_without_flow_control(world: World) -> None:
     saved(world)
     emitted(world, "ada")
     found = look(world)
-    assert (found.buckets.count, found.lanes.count, found.matches) == (0, 0, 0)
+    assert (found.buffers.count, found.concurrency_groups.count, found.matches) == (0, 0, 0)
     assert found.states == {"ready": 1}
     assert [row["state"] for row in found.executions.rows] == ["queued"]
     world.work()
@@ -66,12 +66,12 @@ def test_a_concurrency_group_tells_who_holds_it_and_who_comes_next(world: World)
         pass
     [first, *_] = world.worker.claim_any(1)
     found = look(world)
-    assert found.lanes.count == 2
-    [ada] = look(world, key="ada").lanes.rows
+    assert found.concurrency_groups.count == 2
+    [ada] = look(world, key="ada").concurrency_groups.rows
     assert (ada["capacity"], ada["taken"], ada["waiting"]) == (1, 1, 2)
     [holder] = ada["holders"]
     assert (holder["id"], holder["state"], holder["worker"]) == (first.row["id"], "running", "worker")
-    places = [one["position"] for one in ada["line"]]
+    places = [one["position"] for one in ada["queue"]]
     assert places == sorted(places)
     assert found.states == {"running": 1, "ready": 1, "waiting_for_slot": 2}
     said = trigger_backlog.advice(found, workers=1, embedded=True)
@@ -106,10 +106,10 @@ def test_idempotency_tells_its_keys_the_newest_first(world: World) -> None:
     world.advance(60)
     emitted(world, "bob")
     found = look(world)
-    assert [row["key"] for row in found.once.rows] == ["bob", "ada"]
+    assert [row["key"] for row in found.idempotency_keys.rows] == ["bob", "ada"]
     assert f"ada {first} in 59 min" in told(found)
     world.advance(3600)
-    assert look(world).once.count == 0
+    assert look(world).idempotency_keys.count == 0
 
 
 def test_an_overlap_tells_what_is_open(world: World) -> None:
@@ -117,7 +117,7 @@ def test_an_overlap_tells_what_is_open(world: World) -> None:
     emitted(world, "ada", "ada", "ada")
     while world.turn.run_once():
         pass
-    [group] = look(world).lanes.rows
+    [group] = look(world).concurrency_groups.rows
     assert (group["taken"], group["waiting"]) == (1, 1)
     assert look(world).suppressed == {"overlap": 1}
 
@@ -131,9 +131,9 @@ def test_a_shared_concurrency_group_tells_of_the_other_triggers_in_it(world: Wor
     emitted(world, "ada")
     while world.turn.run_once():
         pass
-    [group] = look(world).lanes.rows
+    [group] = look(world).concurrency_groups.rows
     assert [one["trigger"] for one in group["holders"]] == ["other"]
-    assert [one["trigger"] for one in group["line"]] == ["reorder"]
+    assert [one["trigger"] for one in group["queue"]] == ["reorder"]
     assert " other queued" in told(look(world))
 
 
@@ -141,12 +141,16 @@ def test_many_keys_are_counted_and_the_first_are_told(world: World) -> None:
     saved(world, {"idempotency": BY_CUSTOMER})
     emitted(world, *(f"c{number:02d}" for number in range(inspection.MAX_ROWS + 5)))
     found = look(world)
-    assert (found.once.count, len(found.once.rows), found.once.remaining) == (
+    assert (
+        found.idempotency_keys.count,
+        len(found.idempotency_keys.rows),
+        found.idempotency_keys.remaining,
+    ) == (
         inspection.MAX_ROWS + 5,
         inspection.MAX_ROWS,
         5,
     )
-    assert "… and 5 more" in told(found)
+    assert "and 5 more" in told(found)
 
 
 def test_a_paused_trigger_an_open_breaker_and_the_kill_switch_come_first(world: World) -> None:
@@ -161,7 +165,7 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
     saved(world, {"debounce": {"period": "10s", "timeout": "15s", **BY_CUSTOMER}})
     emitted(world, "ada", "ada", "bob")
     found = look(world)
-    assert (found.matches, found.buckets.count) == (3, 2)
+    assert (found.matches, found.buffers.count) == (3, 2)
     assert "ada 2 " in told(found)
     assert "in 10 s 10s without an event" in told(found)
     assert "the next decision is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
@@ -175,7 +179,7 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
     while world.turn.run_once():
         pass
     after = look(world)
-    assert (after.matches, after.buckets.count, after.suppressed) == (0, 0, {"debounced": 2})
+    assert (after.matches, after.buffers.count, after.suppressed) == (0, 0, {"debounced": 2})
 
 
 def test_a_batch_tells_how_full_it_is(world: World) -> None:
@@ -198,12 +202,12 @@ def test_a_composite_tells_what_is_there_and_what_is_missing(world: World) -> No
     while world.turn.run_once():
         pass
     found = look(world, key="17")
-    assert (found.matches, found.buckets.count) == (3, 1)
+    assert (found.matches, found.buffers.count) == (3, 1)
     said = told(found)
     assert "✓ paid 2" in said
     assert "· packed missing" in said
     assert "✓ signed 1" in said
-    assert look(world, key="18").buckets.count == 0
+    assert look(world, key="18").buffers.count == 0
 
 
 def test_a_silence_tells_since_when_nothing_has_come(world: World) -> None:

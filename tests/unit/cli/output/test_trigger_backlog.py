@@ -19,7 +19,7 @@ def at(seconds: float) -> datetime:
 def made(
     flow: dict[str, Any] | None = None, composite: dict[str, Any] | None = None, **fields: Any
 ) -> TriggerInspection:
-    """A standing of the trigger `reorder` with this flow control, and nothing waiting but what `fields` say."""
+    """An inspection of the trigger `reorder` with this flow control, and nothing waiting but what `fields` say."""
     definition: dict[str, Any] = {"on": PAID, "function": "work"}
     if flow is not None:
         definition["flow"] = flow
@@ -32,7 +32,7 @@ def made(
     )
 
 
-def bucket(key: str = "ada", **fields: Any) -> dict[str, Any]:
+def a_buffer(key: str = "ada", **fields: Any) -> dict[str, Any]:
     return {
         "key": key,
         "opened_at": at(-7),
@@ -61,7 +61,7 @@ def queued(id_: str = "e1", **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def standing_in(key: str = "ada", capacity: int = 1, **fields: Any) -> dict[str, Any]:
+def concurrency_group(key: str = "ada", capacity: int = 1, **fields: Any) -> dict[str, Any]:
     holder = {
         "id": "e1",
         "function": "work",
@@ -81,18 +81,18 @@ def standing_in(key: str = "ada", capacity: int = 1, **fields: Any) -> dict[str,
         "taken": 1,
         "waiting": 1,
         "holders": [holder],
-        "line": [waiter],
+        "queue": [waiter],
     } | fields
 
 
 def told(one: TriggerInspection) -> str:
     """All sections as text, a space between two cells."""
-    lines = [
-        line
-        for section in trigger_backlog.sections(one)
-        for line in (section.title, section.summary, *section.lines)
-    ]
-    return "\n".join(" ".join(line.split()) for line in lines)
+    lines = []
+    for section in trigger_backlog.sections(one):
+        lines += [section.title, section.summary, *(" ".join(row) for row in section.rows[:1])]
+        lines += [" ".join(" ".join(str(cell) for cell in row.values()).split()) for row in section.rows]
+        lines += [f"and {section.remaining} more"] * bool(section.remaining)
+    return "\n".join(lines)
 
 
 def advice(one: TriggerInspection, workers: int = 1) -> str:
@@ -106,7 +106,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
     ("one", "words"),
     [
         (
-            made(DEBOUNCE, buckets=Page([bucket()], 1), matches=2),
+            made(DEBOUNCE, buffers=Page([a_buffer()], 1), matches=2),
             [
                 "2 matches waiting, for 1 key",
                 "KEY MATCHES SINCE DUE PROGRESS\nada 2 ",
@@ -114,17 +114,17 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
             ],
         ),
         (
-            made(DEBOUNCE, buckets=Page([bucket(opened_at=at(-57))], 1), matches=2),
+            made(DEBOUNCE, buffers=Page([a_buffer(opened_at=at(-57))], 1), matches=2),
             ["in 3 s 1m at most"],
         ),
         (
-            made({"batch": {"max_size": 100, "timeout": "60s"}}, buckets=Page([bucket()], 21), matches=50),
-            ["in 3 s 2 of 100 events, 400 bytes", "… and 20 more"],
+            made({"batch": {"max_size": 100, "timeout": "60s"}}, buffers=Page([a_buffer()], 21), matches=50),
+            ["in 3 s 2 of 100 events, 400 bytes", "and 20 more"],
         ),
         (
             made(
                 composite={"all": [{"name": "paid", "on": PAID}, {"on": PAID}], "within": "10m"},
-                buckets=Page([bucket(parts={0: 2})], 1),
+                buffers=Page([a_buffer(parts={0: 2})], 1),
                 matches=2,
             ),
             ["composite all", "in 3 s ✓ paid 2, · part 2 missing"],
@@ -132,7 +132,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         (
             made(
                 composite={"threshold": {"count": 5, "on": PAID}, "within": "1m"},
-                buckets=Page([bucket(due_at=None)], 1),
+                buffers=Page([a_buffer(due_at=None)], 1),
             ),
             ["with a further event 2 of 5"],
         ),
@@ -162,12 +162,12 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
         (
             made(
                 {"idempotency": {"key": "data.order"}},
-                once=Page([{"key": "o1", "event_id": "v1", "expires_at": at(3600)}], 1),
+                idempotency_keys=Page([{"key": "o1", "event_id": "v1", "expires_at": at(3600)}], 1),
             ),
             ["1 key stored", "KEY EVENT FREE\no1 v1 in 60 min"],
         ),
         (
-            made({"concurrency": {"limit": 1}}, lanes=Page([standing_in()], 1)),
+            made({"concurrency": {"limit": 1}}, concurrency_groups=Page([concurrency_group()], 1)),
             [
                 "concurrency ada",
                 "1 of 1 slots taken, 1 waiting",
@@ -214,16 +214,20 @@ def test_each_control_tells_what_waits_in_it_and_until_when(one: TriggerInspecti
         (made(trigger={"state": "shadow"}), 1, "functory trigger promote reorder"),
         (made(breaker={"open_until": at(60)}), 1, "its circuit breaker is open, it closes in 60 s"),
         (made(breaker={"open_until": at(-60)}), 1, "nothing waits"),
-        (made(buckets=Page([bucket(due_at=at(-20))], 1)), 1, "key ada was due 20 s ago"),
-        (made(lanes=Page([standing_in()], 1)), 1, "key ada has no free slot; e1 holds one longest"),
+        (made(buffers=Page([a_buffer(due_at=at(-20))], 1)), 1, "key ada was due 20 s ago"),
+        (
+            made(concurrency_groups=Page([concurrency_group()], 1)),
+            1,
+            "key ada has no free slot; e1 holds one longest",
+        ),
         (made(states={"ready": 2}), 0, "no worker is alive: functory worker"),
         (
             made(states={"delayed": 1}, executions=Page([queued(run_at=at(5))], 1)),
             1,
             "nothing is stuck; the next start is in 5 s",
         ),
-        (made(buckets=Page([bucket()], 1)), 1, "the next decision is in 3 s"),
-        (made(buckets=Page([bucket(due_at=None)], 1)), 1, "it waits for further events"),
+        (made(buffers=Page([a_buffer()], 1)), 1, "the next decision is in 3 s"),
+        (made(buffers=Page([a_buffer(due_at=None)], 1)), 1, "it waits for further events"),
         (made(pending=3), 1, "3 events are not routed yet"),
         (made(), 1, "functory trigger test reorder --event ID"),
     ],
@@ -238,16 +242,16 @@ def test_an_absence_tells_what_it_has_heard_last() -> None:
     of, after = {"on": PAID}, {"on": {"type": ["order.placed"]}}
     silence = made(
         composite={"absence": {"of": of}, "within": "1h"},
-        buckets=Page([bucket(matches=0, parts={}, first_time=None, memory={"id": "v7"}, due_at=None)], 1),
+        buffers=Page([a_buffer(matches=0, parts={}, first_time=None, memory={"id": "v7"}, due_at=None)], 1),
     )
     assert "last event v7, absence reported" in told(silence)
     silent = made(
         composite={"absence": {"of": of}, "within": "1h"},
-        buckets=Page([bucket(matches=0, parts={}, first_time=None)], 1),
+        buffers=Page([a_buffer(matches=0, parts={}, first_time=None)], 1),
     )
     assert "no event since it was saved" in told(silent)
     unanswered = made(
         composite={"absence": {"of": of, "after": after}, "within": "1h"},
-        buckets=Page([bucket(parts={1: 2})], 1),
+        buffers=Page([a_buffer(parts={1: 2})], 1),
     )
     assert "2 events not answered yet" in told(unanswered)
