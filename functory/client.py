@@ -7,9 +7,7 @@ of that deployment: it writes rows, and the roles that run elsewhere do the rest
 
 from __future__ import annotations
 
-import inspect
 import os
-import textwrap
 import threading
 import time
 import warnings
@@ -33,7 +31,7 @@ from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments, dependencies
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
-from functory.engine.functions.source import decorator
+from functory.engine.functions.source.capture import capture_source
 from functory.engine.functions.state import State
 from functory.engine.maintenance.compensator import Compensations
 from functory.engine.settings import Settings, load_settings
@@ -351,37 +349,6 @@ class Functory:
                 what = ", ".join(f"{count} {name}" for name, count in open_.items() if count)
                 raise WaitTimeout("there is still work", what, "functory execution list --state running")
             self.database.wakeup.wait("finished", seen, 0.05)
-
-
-def capture_source(function: Callable[..., Any], dependency_names: frozenset[str]) -> str:
-    """Return the source to store: the parts of its file that a function uses, then the function without the decorator.
-
-    Raises :class:`Invalid` when there is no source text (a lambda, a function typed at a prompt).
-    """
-    name = getattr(function, "__name__", "")
-    try:
-        own = textwrap.dedent(inspect.getsource(function))
-        module_file = inspect.getsourcefile(function)
-    except (OSError, TypeError):
-        raise Invalid(
-            f"the source of {name or function!r} cannot be read",
-            "it was not defined in a file",
-            "define it in a file, or save its source text: functory function add FILE",
-        ) from None
-    body = decorator.without_decorators(own, name)
-    nested = getattr(function, "__code__", None) is not None and function.__code__.co_freevars
-    if nested:
-        raise Invalid(
-            f"{name} uses variables of the function around it",
-            ", ".join(function.__code__.co_freevars),
-            "move it to the top level of the file, or pass them as arguments",
-        )
-    try:
-        module = Path(module_file).read_text() if module_file else ""
-    except OSError:
-        module = ""
-    before = decorator.required_statements(module, name, dependency_names) if module else ""
-    return f"{before}\n\n{body}" if before else body
 
 
 def collect_limits(declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from functory.terminal.console import short_json
+from functory.terminal import console
+from functory.terminal.console import CommandOutput, short_json
+
+
+def draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
+    """Print a trigger as ``functory trigger show`` does."""
+    definition = row["definition"]
+    out.styled(
+        (f"{row['name']} v{row['version']}", "bold"),
+        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
+    )
+    out.record(
+        {
+            "saved": f"{console.format_time(row['updated_at'])} by {row['author']}",
+            "note": row["note"],
+            "function": definition["function"],
+            "on": definition.get("on"),
+            "when": definition["when"],
+            "criteria": definition.get("criteria"),
+            "input": definition["input"],
+            "passes": None if definition["input"] is not None else f"the {definition['pass']}",
+            "guards": definition["guards"] or None,
+            "is undone": "when what caused the event fails" if definition.get("compensate") else None,
+            **_flow_control_lines(definition),
+            "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
+            "last": row.get("last_at"),
+        }
+    )
+
+
+def _flow_control_lines(definition: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lines about the composite and the flow control, by their labels."""
+    lines: dict[str, list[str]] = {}
+    if "composite" in definition:
+        for name, text in describe_composite(definition["composite"]):
+            lines.setdefault(name, []).append(text)
+    for name, text in describe(definition.get("flow") or {}):
+        lines.setdefault(name, []).append(text)
+    return {name: "\n".join(texts) for name, texts in lines.items()}
 
 
 def describe(flow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

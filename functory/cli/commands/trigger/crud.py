@@ -219,6 +219,8 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 @app.command(epilog="Example: functory trigger show reorder")
 def show(name: Name, json: AsJson = False) -> None:
     """Show pattern, condition, input, guards and state of a trigger."""
+    from functory.cli.output import trigger_definition
+
     with session.engine() as engine:
         row = next((r for r in engine.triggers.list() if r["name"] == name), None) or engine.triggers.get(
             name
@@ -226,29 +228,8 @@ def show(name: Name, json: AsJson = False) -> None:
     out = CommandOutput(json=json)
     if json:
         out.value(json_fields.trigger(row))
-        return
-    definition = row["definition"]
-    out.styled(
-        (f"{row['name']} v{row['version']}", "bold"),
-        (f"   {row['state']}", console.STYLES.get(row["state"], "")),
-    )
-    out.record(
-        {
-            "saved": f"{console.format_time(row['updated_at'])} by {row['author']}",
-            "note": row["note"],
-            "function": definition["function"],
-            "on": definition.get("on"),
-            "when": definition["when"],
-            "criteria": definition.get("criteria"),
-            "input": definition["input"],
-            "passes": None if definition["input"] is not None else f"the {definition['pass']}",
-            "guards": definition["guards"] or None,
-            "is undone": "when what caused the event fails" if definition.get("compensate") else None,
-            **_flow_control_lines(definition),
-            "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
-            "last": row.get("last_at"),
-        }
-    )
+    else:
+        trigger_definition.draw(out, row)
 
 
 @app.command(epilog="Example: functory trigger versions reorder")
@@ -351,19 +332,6 @@ def vectors(
 def _pattern_line(definition: Mapping[str, Any]) -> str:
     """Return the pattern, or the composite, on one line."""
     return console.short_json(definition["on"] if "on" in definition else definition["composite"])
-
-
-def _flow_control_lines(definition: Mapping[str, Any]) -> dict[str, str]:
-    """Its composite and its flow control, a line each."""
-    from functory.cli.output import trigger_definition
-
-    lines: dict[str, list[str]] = {}
-    if "composite" in definition:
-        for name, text in trigger_definition.describe_composite(definition["composite"]):
-            lines.setdefault(name, []).append(text)
-    for name, text in trigger_definition.describe(definition.get("flow") or {}):
-        lines.setdefault(name, []).append(text)
-    return {name: "\n".join(texts) for name, texts in lines.items()}
 
 
 def _read_file(file: str) -> dict[str, Any]:
