@@ -18,6 +18,18 @@ Migrate = Annotated[
     bool, typer.Option("--migrate", help="Upgrade the database to this version's schema first.")
 ]
 ExpectedVersion = Annotated[int | None, option("Fail unless this is the current version (0: it is new).")]
+FunctionReference = Annotated[
+    str,
+    typer.Argument(help="Function: name, or name@3 for version 3.", metavar="NAME[@N]", show_default=False),
+]
+Wait = Annotated[
+    bool,
+    typer.Option("--wait/--no-wait", help="Wait for the result, or print the id of the execution at once."),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(help="Maximum number of seconds to wait; then exit status 124.", show_default=False),
+]
 Port = Annotated[
     int | None,
     typer.Option(

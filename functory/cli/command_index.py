@@ -36,11 +36,11 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry("demo", f"{_CLI}.demo", "demo", "watch events travel, in a temporary folder"),
         CommandEntry("dev", f"{_CLI}.dev", "dev", "run all roles in one process, for development"),
         CommandEntry(
-            "run", f"{_CLI}.function", "app", "run a stored function and print its result", verb="run"
+            "run", f"{_CLI}.function.crud", "app", "run a stored function and print its result", verb="run"
         ),
     ),
     "Nouns": (
-        CommandEntry("function", f"{_CLI}.function", "app", "functions and their versions", ("fn",)),
+        CommandEntry("function", f"{_CLI}.function.crud", "app", "functions and their versions", ("fn",)),
         CommandEntry(
             "trigger", f"{_CLI}.trigger.crud", "app", "rules that turn events into executions", ("tr",)
         ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, command_group, confirm
+from functory.cli.command_group import FunctionReference, Yes, command_group, confirm
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from functory.client import Functory
 
 app = command_group("Packages of functions, pinned and built.")
-
-Reference = Annotated[
-    str,
-    typer.Argument(help="Function: name, or name@3 for version 3.", metavar="NAME[@N]", show_default=False),
-]
 
 
 @app.command("list", epilog="Example: functory environment list")
@@ -88,7 +83,7 @@ def show(
 
 @app.command(epilog="Example: functory environment build parse@3")
 def build(
-    name: Reference,
+    name: FunctionReference,
     renew: Annotated[
         bool, typer.Option("--renew", help="Resolve the newest packages. If they differ, save a new version.")
     ] = False,

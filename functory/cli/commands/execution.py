@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import command_group
-from functory.cli.commands.function import Timeout, Wait
+from functory.cli.command_group import Timeout, Wait, command_group
 from functory.cli.output import compensation, execution_detail, execution_result
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet

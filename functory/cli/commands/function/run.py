@@ -1,0 +1,60 @@
+"""``functory function run``, and ``functory run``.
+
+:mod:`functory.cli.commands.function.crud` registers it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from functory.cli import session
+from functory.cli.command_group import FunctionReference, Timeout, Wait
+from functory.cli.input import values as input_values
+from functory.cli.output import execution_result
+from functory.terminal.console import AsJson, CommandOutput, Quiet
+
+
+def run(
+    name: FunctionReference,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="Input: parameter=value. A value that is valid JSON is read as JSON. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    input_json: Annotated[
+        str | None,
+        typer.Option(help="Whole input: JSON text, @file, or - for stdin.", show_default=False),
+    ] = None,
+    wait: Wait = True,
+    timeout: Timeout = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a function and print its result as JSON. Exit status 1 when it fails."""
+    from functory.engine.functions import dependencies
+
+    values = input_values.read_json_object(input_json, "--input-json") if input_json is not None else {}
+    values |= input_values.parse_pairs(input_ or (), "--input")
+    out = CommandOutput(json=json, quiet=quiet)
+    with session.engine() as engine:
+        function, version = dependencies.parse_reference(name)
+        row = engine.executions.start(
+            function,
+            lambda found: input_values.coerce_strings(values, input_ or (), found["input_schema"]),
+            version=version,
+            cause="manual",
+        )
+        if not wait:
+            execution_result.print_queued(engine, row, out)
+            return
+        engine.start()
+        execution_result.print_result(engine, execution_result.wait(engine, row["id"], timeout), out)
+
+
+VERBS = ((run, "functory function run parse --input 'rows=[1, 2]' --timeout 10"),)

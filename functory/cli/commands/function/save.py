@@ -1,0 +1,181 @@
+"""Verbs of ``functory function`` that save a version: add, edit.
+
+:mod:`functory.cli.commands.function.crud` registers them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from functory.cli import session
+from functory.cli.input import function_fields, values
+from functory.cli.output import function_version
+from functory.terminal import console
+from functory.terminal.console import AsJson, CommandOutput, Quiet
+
+Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]
+
+
+def add(
+    file: Annotated[
+        str, typer.Argument(help="Python file with exactly one function, or - for stdin.", show_default=False)
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(help="Expected name: a source with another function is refused.", show_default=False),
+    ] = None,
+    dep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Function that this one calls: name, or name@3 for version 3. Repeatable; 'none' for no dependency.",
+            show_default=False,
+        ),
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(help="Secret that the function may read. Repeatable.", show_default=False),
+    ] = None,
+    import_: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="Package that the function imports. Repeatable.", show_default=False),
+    ] = None,
+    requirement: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--requirement",
+            "-r",
+            help="Package with allowed versions, such as 'pandas>=2,<3'. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    permission: Annotated[
+        list[str] | None,
+        typer.Option(help="Permission: functions:read or functions:write. Repeatable.", show_default=False),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Host that the function may connect to: api.example.com, *.example.com:8443. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    read: Annotated[
+        list[str] | None,
+        typer.Option(help="File or folder that the function may read. Repeatable.", show_default=False),
+    ] = None,
+    write: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="File or folder that the function may read and write. Repeatable.", show_default=False
+        ),
+    ] = None,
+    subprocess: Annotated[
+        bool | None,
+        typer.Option(
+            "--subprocess/--no-subprocess", help="Allow the function to start programs.", show_default=False
+        ),
+    ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Metadata: key=value. A value that is valid JSON is read as JSON. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Output pattern: name=pattern, as JSON or a regular expression. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    compensate: Annotated[
+        str | None,
+        typer.Option(
+            help="Function that compensates this one after a failure: name, or name@3; 'none' for no function.",
+            metavar="NAME[@N]",
+            show_default=False,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Time limit of one attempt, in seconds.", show_default=False)
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option(help="Number of further attempts after a failure.", show_default=False)
+    ] = None,
+    expected_version: Annotated[
+        int | None,
+        typer.Option(
+            help="Fail unless this is the active version (0: the function is new).", show_default=False
+        ),
+    ] = None,
+    activate: Annotated[
+        bool, typer.Option("--activate/--no-activate", help="Activate the new version.")
+    ] = True,
+    author: Annotated[
+        str | None,
+        typer.Option(help="Author of the version. Default: the name of the user.", show_default=False),
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Save a function. An existing function gets a new version; options that are not given keep their values."""
+    text = values.read_text(file)
+    fields = function_fields.fields(
+        dependencies=dep,
+        secrets=secret,
+        imports=import_,
+        requirements=requirement,
+        permissions=permission,
+        hosts=host,
+        read=read,
+        write=write,
+        subprocess=subprocess,
+        metadata=metadata,
+        patterns=pattern,
+        compensate=compensate,
+        timeout=timeout,
+        retries=retries,
+    )
+    with session.engine() as engine:
+        row = function_fields.save(
+            engine,
+            text,
+            name=name,
+            fields=fields,
+            expected_version=expected_version,
+            activate=activate,
+            author=author,
+        )
+        function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
+
+
+def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
+    """Edit the active version in $EDITOR. A change is saved as a new version."""
+    from functory.cli.input import editor
+    from functory.engine.errors import Invalid
+
+    with session.engine() as engine:
+        row = engine.functions.get(name)
+        text = editor.edit_text(row["source"])
+        if text is None or text == row["source"]:
+            console.note(f"{name} v{row['number']} is unchanged")
+            return
+        try:
+            row = engine.functions.update(
+                name, source=text, author=engine.author, expected_version=row["active"] or 0
+            )
+        except Invalid as error:
+            kept = editor.save_draft(name, text)
+            raise Invalid(
+                error.what, error.why, f"{error.try_ + '; ' if error.try_ else ''}your text is kept in {kept}"
+            ) from None
+        function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
+
+
+VERBS = (
+    (add, "functory function add parse.py --dep clean --retries 3 --metadata team=data"),
+    (edit, "EDITOR=nano functory function edit parse"),
+)
