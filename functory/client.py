@@ -26,6 +26,7 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Invalid, WaitTimeout
 from functory.engine.events.store import Events
 from functory.engine.executions import store as execution_store
+from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments, dependencies
@@ -33,7 +34,6 @@ from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.source.capture import capture_source
 from functory.engine.functions.state import State
-from functory.engine.maintenance.compensator import Compensations
 from functory.engine.settings import Settings, load_settings
 from functory.engine.triggers.kill_switch import Switches
 from functory.engine.triggers.store import Triggers

@@ -18,10 +18,10 @@ from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
+from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.retry import AttemptResult
 from functory.engine.executions.store import Executions
 from functory.engine.maintenance import compensator
-from functory.engine.maintenance.compensator import Compensations
 from functory.engine.maintenance.reaper import Reaper
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Decision, Router

@@ -3,7 +3,8 @@
 A function may name another one that undoes it (``compensate``). When an execution ends as failed, timed out, dead or,
 once started, cancelled, its successful steps with such functions are undone, the newest first.
 :func:`begin_if_failed` writes that plan (rows of ``compensation``) in the transaction of the failure. Open steps wait
-in the plan until they end. :mod:`functory.engine.maintenance.compensator` runs the plan.
+in the plan until they end. :mod:`functory.engine.executions.compensation.saga` advances the plan, and
+:mod:`functory.engine.maintenance.compensator` finds the plans that can go on.
 """
 
 from __future__ import annotations

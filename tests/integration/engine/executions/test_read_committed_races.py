@@ -21,9 +21,9 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.errors import Conflict, Stale
 from functory.engine.executions import dispatch
 from functory.engine.executions.claims import Claim
+from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.retry import AttemptResult
 from functory.engine.maintenance import compensator, lease_recovery
-from functory.engine.maintenance.compensator import Compensations
 from tests.support.world import LEASE, World
 
 pytest_plugins = ["tests.support.world"]

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from functory.engine.database.schema import compensation, execution
 from functory.engine.errors import Conflict, Invalid, NotFound, Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.executions.compensation import steps
+from functory.engine.executions.compensation import saga, steps
+from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.maintenance import compensator, lease_recovery
-from functory.engine.maintenance.compensator import Compensations
 from functory.engine.maintenance.invariants import verify
 from tests.support.fault_injection import Faults, Rates
 from tests.support.world import World
@@ -643,4 +643,4 @@ def test_the_order_of_compensation_is_pure() -> None:
 def test_what_follows_of_a_plan(states: str, following: int | None, result: str | None) -> None:
     rows = [{"position": n, "state": state} for n, state in enumerate(states.split())]
     expected = None if following is None else rows[following]
-    assert compensator.next_step(rows) == (expected, result)
+    assert saga.next_step(rows) == (expected, result)
