@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -186,18 +188,22 @@ def stored(source: str, token: str) -> str:
 
 def _source(function: Callable[..., Any]) -> str:
     """The function's text without its decorators, below what its module imports of the standard library."""
-    module = inspect.getmodule(function)
-    assert module is not None
-    imports = [
-        ast.unparse(node)
-        for node in ast.parse(inspect.getsource(module)).body
-        if isinstance(node, ast.Import)
-        or (isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(("tests", "__future__")))
-    ]
+    imports = _imports(function.__module__)
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()
     (node,) = ast.parse("\n".join(lines)).body
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     return "\n".join([*imports, "\n", *lines[node.lineno - 1 :]])
+
+
+@cache
+def _imports(module: str) -> list[str]:
+    """The imports of the standard library in a module's text."""
+    return [
+        ast.unparse(node)
+        for node in ast.parse(inspect.getsource(sys.modules[module])).body
+        if isinstance(node, ast.Import)
+        or (isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(("tests", "__future__")))
+    ]
 
 
 _KIT = Path(prelude.__file__).read_text()

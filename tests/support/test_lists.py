@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -27,7 +28,12 @@ class Line:
 
     def fits(self, test: str) -> bool:
         """Whether the pattern fits the id of a test."""
-        return re.fullmatch(".*".join(map(re.escape, self.pattern.split("*"))), test, re.DOTALL) is not None
+        return self._expression.fullmatch(test) is not None
+
+    @cached_property
+    def _expression(self) -> re.Pattern[str]:
+        """The pattern as a regular expression; each of some thousand tests is compared with it."""
+        return re.compile(".*".join(map(re.escape, self.pattern.split("*"))), re.DOTALL)
 
 
 class Estimate(NamedTuple):
