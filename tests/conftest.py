@@ -13,6 +13,7 @@ import os
 import secrets
 import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -51,6 +52,19 @@ def _logging_as_it_was() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_runner() -> Iterator[None]:
+    """Embedded engines of this process share their zygotes (`tests/support/shared_runner.py`)."""
+    if "functory.client" not in sys.modules:
+        # No test that was collected opens an engine.
+        yield
+        return
+    from tests.support.shared_runner import share
+
+    with share():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -197,6 +211,7 @@ CHEAP = frozenset(
     {
         *(f"{service}_server" for service in SERVICES),
         *(
+            "_shared_runner",
             "run_folder",
             "commands_folder",
             "tmp_path_factory",

@@ -9,9 +9,12 @@ from tests.support.cli_shell import Shell
 REPORT = "def report(day: str) -> str:\n    return f'report of {day}'\n"
 
 
+pytest_plugins = ["tests.support.world"]
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(tmp_path: Path, migrated_file: Path) -> Shell:
+    return Shell(tmp_path, database=migrated_file)
 
 
 def nightly(shell: Shell, *more: str) -> str:

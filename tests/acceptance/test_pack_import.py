@@ -26,9 +26,12 @@ def pack(tmp_path: Path) -> Path:
     return Path(shutil.copytree(DATA / "st2_pack", tmp_path / "pack"))
 
 
+pytest_plugins = ["tests.support.world"]
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(tmp_path: Path, migrated_file: Path) -> Shell:
+    return Shell(tmp_path, database=migrated_file)
 
 
 def imported(shell: Shell, *options: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +21,16 @@ PROGRAM = Path(sys.executable).parent / "functory"
 
 
 class Shell:
-    """Runs ``functory`` in ``folder``, with its data in ``home`` there and no settings from outside."""
+    """Runs ``functory`` in ``folder``, with its data in ``home`` there and no settings from outside.
 
-    def __init__(self, folder: Path, *, processes: bool = False) -> None:
+    ``database`` is a migrated SQLite file to begin with; without it, the first command makes one.
+    """
+
+    def __init__(self, folder: Path, *, database: Path | None = None, processes: bool = False) -> None:
         self.folder = folder
+        if database is not None:
+            (folder / "home").mkdir()
+            shutil.copy(database, folder / "home" / "functory.db")
         outside = {key: value for key, value in os.environ.items() if not key.startswith("FUNCTORY_")}
         self.environment = outside | {"FUNCTORY_HOME": str(folder / "home"), "USER": "ada"}
         self._run = self._in_a_process if processes else self._here

@@ -342,8 +342,11 @@ def embedded(folder: Path, **settings: Any) -> Functory:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Functory]:
+def engine(tmp_path: Path, migrated_file: Path) -> Iterator[Functory]:
     """An embedded engine, not started before its first use."""
+    home = tmp_path / ".functory"
+    home.mkdir()
+    shutil.copy(migrated_file, home / "functory.db")
     with embedded(tmp_path) as opened:
         yield opened
 
