@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from functory.client import Functory
 from functory.demo import functions
 from functory.engine.settings import load_settings
 from functory.triggers.patterns.outputs import matcher
+from tests.support.fork_server import serving
 
 FUNCTORY = Path(sys.executable).with_name("functory")
 
@@ -59,7 +60,14 @@ def test_it_shows_an_event_travelling(kept: tuple[str, Path]) -> None:
     )
 
 
-def test_it_shows_commands_with_what_they_print(kept: tuple[str, Path]) -> None:
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PATH with a ``functory`` that starts quickly."""
+    with serving(tmp_path_factory.mktemp("programs")) as folder:
+        yield f"{folder}:{os.environ['PATH']}"
+
+
+def test_it_shows_commands_with_what_they_print(kept: tuple[str, Path], programs: str) -> None:
     said, home = kept
     shown = re.findall(
         r"^\$ (functory (?:trigger graph|execution tree|execution why).*)\n((?:.+\n)+)", said, re.M
@@ -67,7 +75,7 @@ def test_it_shows_commands_with_what_they_print(kept: tuple[str, Path]) -> None:
     assert len(shown) >= 4
     environment = {
         "FUNCTORY_HOME": str(home / ".functory"),
-        "PATH": f"{FUNCTORY.parent}:{os.environ['PATH']}",
+        "PATH": programs,
     }
     for command, printed in shown:
         assert run(["bash", "-c", command], home.parent.parent, environment).stdout == printed
@@ -145,16 +153,14 @@ def test_the_broken_version_was_rolled_back_and_the_loop_stopped(kept: tuple[str
     assert "⊘ trigger validate-each-change v1 suppressed: cycle (limit 1, value 2)" in said
 
 
-def test_what_it_says_to_try_next_works(kept: tuple[str, Path]) -> None:
+def test_what_it_says_to_try_next_works(kept: tuple[str, Path], programs: str) -> None:
     said, home = kept
     tail = said.split("Try next:")[1]
     commands = [line.strip() for line in tail.splitlines() if line.strip()]
     assert commands[0] == f"cd {home} && export FUNCTORY_HOME=$PWD/.functory"
     assert len(commands) > 4
     script = "\n".join(["set -e", *commands])
-    done = run(
-        ["bash", "-c", script], home.parent.parent, {"PATH": f"{FUNCTORY.parent}:{os.environ['PATH']}"}
-    )
+    done = run(["bash", "-c", script], home.parent.parent, {"PATH": programs})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "validate_parse_metadata" in done.stdout
 
@@ -185,36 +191,45 @@ def test_licences_are_found_however_a_package_names_them(
     assert [name for name, _ in matcher.match(functions.PATTERNS, found)] == patterns
 
 
+# Three packages are enough for the runs below: an ordinary licence, a copyleft one, and one that names none.
+FEW = """
+import sys
+from functory.demo import licence_watch
+every = licence_watch.metadata_files
+def few():
+    found = {}
+    for name, file in every().items():
+        licence = licence_watch.functions.parse_metadata(str(file))["licence"]
+        found.setdefault(licence_watch._licence_category(licence), (name, file))
+    return dict(found.values())
+licence_watch.metadata_files = few
+"""
+
+
 def test_it_leaves_nothing_behind_and_touches_no_other_database(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
-    done = demo(tmp_path, FUNCTORY_DATABASE_URL=f"sqlite:///{other}", FUNCTORY_MAX_DEPTH="1")
+    command = f"{FEW}from functory.cli.main import main\nsys.exit(main(['demo']))\n"
+    environment = {"FUNCTORY_DATABASE_URL": f"sqlite:///{other}", "FUNCTORY_MAX_DEPTH": "1"}
+    done = run([sys.executable, "-c", command], tmp_path, environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
 
 
-def test_it_fails_and_says_why_when_a_file_is_told_twice(tmp_path: Path) -> None:
-    doubled = (
-        "import sys\n"
+def test_it_fails_and_says_why_when_a_file_is_told_twice_and_when_the_guard_does_not_stop_the_loop(
+    tmp_path: Path,
+) -> None:
+    broken = (
         "from functory.engine.sources.store import Sources\n"
         "ingest = Sources.ingest\n"
         "Sources.ingest = lambda self, held, arrivals, **more: ingest(self, held, [*arrivals, *arrivals], **more)\n"
-        "from functory.cli.main import main\n"
-        "sys.exit(main(['demo']))\n"
-    )
-    done = run([sys.executable, "-c", doubled], tmp_path, {})
-    assert done.returncode == 1
-    assert "became 2 events, expected one" in done.stderr
-
-
-def test_it_fails_and_says_why_when_the_guard_does_not_stop_the_loop(tmp_path: Path) -> None:
-    without_guards = (
-        "import sys, functory.triggers.routing.decision\n"
+        "import functory.triggers.routing.decision\n"
         "functory.triggers.routing.decision.check_guards = lambda *_: None\n"
         "from functory.cli.main import main\n"
         "sys.exit(main(['demo']))\n"
     )
-    done = run([sys.executable, "-c", without_guards], tmp_path, {})
+    done = run([sys.executable, "-c", FEW + broken], tmp_path, {})
     assert done.returncode == 1
     assert "error: the demo did not do what it should" in done.stderr
+    assert "became 2 events, expected one" in done.stderr
     assert "the guard stopped nothing" in done.stderr
