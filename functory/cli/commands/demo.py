@@ -98,6 +98,7 @@ def _show_triggers(out: CommandOutput, watch: LicenceWatch) -> None:
     out.title("1. Store functions, triggers and sources")
     watch.save()
     _run(out, "trigger", "graph")
+    _say(out, "The cycle was accepted with a bound. Part 3 shows what stops it.")
     _run(out, "source", "list")
     watch.engine.start()
     if watch.engine.runner.tier == "none":
