@@ -1,10 +1,11 @@
 """The built distributions: what is in them, and that they work in an environment that has nothing else.
 
-The wheel, and the wheel built from the source distribution, are installed into an empty environment beside an
-application with modules called `engine`, `workers`, `triggers`, `packs` and `migrations` of its own.
+The wheel is installed into an empty environment beside an application with modules called `engine`, `workers`,
+`triggers`, `packs` and `migrations` of its own. The wheel of the source distribution has the same files.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -122,15 +123,12 @@ def test_the_source_distribution_leaves_the_links_of_the_repository_out(built: P
     assert {member.name.split("/")[1] for member in members} & set(ROOMS) == set()
 
 
-@pytest.mark.parametrize("origin", ["repository", "source distribution"])
-def test_an_application_with_modules_of_the_same_names_runs_a_function(
-    built: Path, tmp_path: Path, origin: str
-):
+def test_an_application_with_modules_of_the_same_names_runs_a_function(built: Path, tmp_path: Path):
     uv, environment = SCRIPTS / "uv", tmp_path / "environment"
     run(uv, "venv", "--quiet", "--python", sys.executable, environment, cwd=tmp_path)
     install = (uv, "pip", "install", "--quiet", "--python", environment / "bin" / "python")
     run(*install, "--require-hashes", "-r", ROOT / "locks" / "run.txt", cwd=tmp_path)
-    run(*install, "--no-deps", wheel_of(built, origin), cwd=tmp_path)
+    run(*install, "--no-deps", wheel_of(built, "repository"), cwd=tmp_path)
     application = tmp_path / "application"
     for name in ("workers", "migrations"):
         (application / name).mkdir(parents=True)
@@ -147,6 +145,8 @@ def test_mypy_in_strict_mode_passes_on_right_uses_of_the_public_api_and_sees_a_w
     strict = (SCRIPTS / "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache")
     (tmp_path / "right.py").write_text(TYPED)
     (tmp_path / "wrong.py").write_text(wrong)
-    assert "no issues found" in run(*strict, "right.py", cwd=tmp_path, MYPYPATH=str(ROOT))
-    with pytest.raises(AssertionError, match="Incompatible types in assignment"):
-        run(*strict, "wrong.py", cwd=tmp_path, MYPYPATH=str(ROOT))
+    with pytest.raises(AssertionError) as found:
+        run(*strict, "right.py", "wrong.py", cwd=tmp_path, MYPYPATH=str(ROOT))
+    said = str(found.value)
+    assert re.search(r"^wrong\.py:\d+: error: Incompatible types in assignment", said, re.MULTILINE)
+    assert "Found 1 error in 1 file (checked 2 source files)" in said
