@@ -82,7 +82,6 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
             log_bytes=limit.log_bytes,
             calls=limit.calls,
         ),
-        permissions=claim.grants.permissions,
         packages=packages,
         preload=tuple(module for code in claim.codes.values() for module in preload_modules(code))
         if packages

@@ -108,21 +108,10 @@ class Runner:
         return self._tier
 
     @property
-    def isolation(self) -> str:
-        """The tier, as attempts and workers record it."""
-        return self.tier
-
-    @property
     def zygote_pid(self) -> int | None:
         """The pid of the zygote of plain functions, None while there is none."""
         pool = self._pool
         return pool.pid_of(_DEFAULT_POOL_KEY) if pool is not None else None
-
-    @property
-    def groups(self) -> Cgroups | None:
-        """The control groups that children are put into, None where none can be written."""
-        self._ensure_pool()
-        return self._groups
 
     def start(self) -> None:
         """Start a zygote now instead of at the first run; ``Unavailable`` when it cannot start."""

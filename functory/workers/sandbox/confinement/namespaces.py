@@ -1,4 +1,4 @@
-"""From a process of the worker's user to the first process of a closed world (tiers A and B).
+"""Puts a zygote into its own user, mount and PID namespaces (tiers A and B).
 
 ``enter`` takes two user namespaces, one inside the other. With the rights of the outer one the file tree is
 built; entering the inner one locks every mount of it (mount_namespaces(7), "Restrictions on mount
@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from functory.workers.sandbox.confinement import root_filesystem, syscalls
-from functory.workers.sandbox.confinement.visible_paths import VisiblePaths, find_visible_paths
+from functory.workers.sandbox.confinement.visible_paths import find_visible_paths
 from functory.workers.sandbox.protocol.plan import MAX_CHILDREN, Plan
 
 _OUTER = (
@@ -32,7 +32,6 @@ _ERRNO = struct.Struct("=i")
 class ZygoteNamespaces(msgspec.Struct):
     """The namespaces of a zygote."""
 
-    visible_paths: VisiblePaths
     scratch_mounts: list[root_filesystem.ScratchMount]
     has_proc: bool
     pid_namespace: int
@@ -74,7 +73,7 @@ def enter(plan: Plan, announce: Callable[[int], None]) -> ZygoteNamespaces:
     os.close(proc)
     if has_proc:
         root_filesystem.mount_proc()
-    return ZygoteNamespaces(visible_paths=seen, scratch_mounts=kept, has_proc=has_proc, pid_namespace=own)
+    return ZygoteNamespaces(scratch_mounts=kept, has_proc=has_proc, pid_namespace=own)
 
 
 def _unshare(proc: int, flags: int, step: str, ids: tuple[int, int, int], *, limit_groups: bool) -> None:
@@ -137,7 +136,7 @@ class _Helper:
         os.waitpid(self._pid, 0)
 
     def finish(self, step: str) -> None:
-        """Let it work and wait for its end; OSError with its reason."""
+        """Let it do its work and wait for its end; OSError with its reason."""
         os.write(self._start, b"s")
         os.close(self._start)
         result = os.read(self._answer, _ERRNO.size)

@@ -102,7 +102,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Grants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Access that the sandbox allows one execution; the host checks secrets and permissions."""
+    """Access that the sandbox allows one execution."""
 
     hosts: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -131,7 +131,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     codes: dict[str, Code]
     input: dict[str, Any] = {}
     limits: Limits = Limits()
-    permissions: tuple[str, ...] = ()
     seed: int = 0
     packages: tuple[str, ...] = ()
     """``site-packages`` folders of its environments, in the order of the search."""
