@@ -1,4 +1,4 @@
-"""Where this worker may make control groups, and the folder that it makes there (cgroups(7)).
+"""Finds where this worker may make control groups, and makes its folder there (cgroups(7)).
 
 Both versions of the interface are supported. In version 2, a group with processes cannot delegate its controllers,
 so the processes of this worker's unit move one level down first.
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 _NAME = "functory"
-_MOVE_ROUNDS = 10  # processes that are forked while we move their parents
+_MOVE_ROUNDS = 10  # processes may fork while we move them
 _serial = count(1)
 
 
@@ -74,7 +74,7 @@ def _make_folder(parent: Tree) -> Tree:
 
 
 def _where() -> Tree:
-    """Find the folders in which this process may make groups that count memory and, mostly, tasks."""
+    """Find the folders in which this process may make groups that count memory and, where it can, tasks."""
     own = _own_folders()
     if "" in own and "memory" not in own:
         return _where_v2(*own[""])
@@ -109,8 +109,7 @@ def _where_v2(own: Path, top: Path) -> Tree:
 
 
 def _serves(folder: Path) -> bool:
-    """Return True if groups made in ``folder`` count memory and tasks, and we may make them and move
-    processes there."""
+    """Return True if this process may make groups in ``folder`` that count memory and tasks, and fill them."""
     try:
         ready = {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split())
     except OSError:
@@ -119,8 +118,7 @@ def _serves(folder: Path) -> bool:
 
 
 def _is_ours(own: Path, top: Path) -> bool:
-    """Return True if all processes of the group belong to this worker's unit or container, whose creator
-    leaves it to us."""
+    """Return True if the group belongs to this worker's unit or container alone, and is delegated to it."""
     if not os.access(own / "cgroup.subtree_control", os.W_OK):
         return False
     for name in ("user.delegate", "trusted.delegate"):  # set by systemd for Delegate=yes
@@ -148,8 +146,7 @@ def _move_processes_down(own: Path) -> None:
 
 
 def _own_folders() -> dict[str, tuple[Path, Path]]:
-    """Return for each controller (``""``: version 2) the folder of this process's group and that of the whole
-    tree."""
+    """Return for each controller (``""``: version 2) the folder of this process's group and the top of its tree."""
     tops: dict[str, tuple[str, str]] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
@@ -194,11 +191,11 @@ def _started(pid: int) -> str:
 
 
 def _remove_dead(parent: Tree) -> None:
-    """Remove the folders of workers that have ended, as far as this process can know."""
+    """Remove the folders of workers that have ended, as far as this process sees their pids."""
     for folder in parent.folders:
         for name in _dead(folder):
             groups = [folder / name]
-            # Workers that start at the same time find the same ones: another may be faster at any point.
+            # Workers that start at the same time find the same folders: each step may come too late.
             with contextlib.suppress(OSError):
                 groups[:0] = (folder / name).iterdir()
             for group in groups:

@@ -1,4 +1,4 @@
-"""Control groups of one worker: bound the memory and the tasks of a whole child (cgroups(7)).
+"""Bounds the memory and the tasks of a whole child by control groups (cgroups(7)).
 
 RLIMIT_AS bounds the address space of one process; a control group also counts its children, its files in
 scratch and the kernel's buffers. It exists only where this process may write one: root, a systemd unit with
@@ -27,8 +27,7 @@ _PAUSE_SECONDS = 0.005
 
 
 class Cgroup:
-    """One group, empty or with one child and its descendants. ``Cgroups.acquire`` and ``release`` frame each
-    use."""
+    """One group, empty or with one child and its descendants. A use goes from ``Cgroups.acquire`` to ``release``."""
 
     def __init__(self, owner: Cgroups, tree: Tree) -> None:
         self._owner = owner
@@ -69,7 +68,7 @@ class Cgroup:
             with_swap.write_text(str(size))
 
     def oom_kills(self) -> int:
-        """Number of processes that the kernel has ended here for lack of memory since ``acquire``."""
+        """Return the number of processes that the kernel has ended here for lack of memory since ``acquire``."""
         return self._count_kills() - self._kills
 
     def _count_kills(self) -> int:
@@ -81,7 +80,7 @@ class Cgroup:
         return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
     def kill(self) -> None:
-        """End every process in it. Where the kernel cannot do that at once, the current ones."""
+        """End every process in it; on kernels without ``cgroup.kill``, every process that is in it now."""
         try:
             (self._tree.memory / "cgroup.kill").write_text("1")
         except OSError:
@@ -121,7 +120,7 @@ class Cgroup:
 
 
 class Cgroups:
-    """The groups of this worker. Safe to use from many threads."""
+    """Makes and reuses the groups of this worker. Safe to use from many threads."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -164,7 +163,7 @@ class Cgroups:
         return group
 
     def reclaim(self, group: Cgroup) -> None:
-        """See ``Cgroup.give_back``."""
+        """See ``Cgroup.release``."""
         if group.prepare_reuse():
             with self._lock:
                 self._free.append(group)

@@ -1,4 +1,4 @@
-"""Takes the rights of a zygote and its children away, for good: one interface over all tiers.
+"""Takes away the rights of a zygote and its children, for good: one interface over all tiers.
 
 The executed process calls ``confine_zygote`` once. It returns in the zygote, in which foreign code may run
 from then on; the calling process stays behind as its init process. The zygote forks with
@@ -376,7 +376,7 @@ def _lower(kind: int, value: int) -> None:
 
 
 def _tasks_of_this_user() -> int:
-    """Return the number of threads that the user of this process has now, as far as /proc shows."""
+    """Return the number of threads that the user of this process has now, as far as /proc shows them."""
     own = os.getuid()
     total = 0
     for entry in Path("/proc").iterdir():
@@ -385,5 +385,5 @@ def _tasks_of_this_user() -> int:
                 if entry.stat().st_uid == own:
                     total += sum(1 for _ in (entry / "task").iterdir())
             except OSError:
-                continue  # it ended while we were looking
+                continue  # it ended meanwhile
     return total

@@ -25,7 +25,7 @@ _GRACE_SECONDS = 5.0  # an orderly zygote needs some hundredths of a second to e
 
 
 class InitProcessLink:
-    """Binds a zygote to its init process; ``orders`` is the pipe that stays open, for ``order_kill``."""
+    """Binds a zygote to its init process. ``kill_pipe`` stays open, for ``request_kill``."""
 
     def __init__(self, up: int, down: int, kill_pipe: int) -> None:
         self._up = up
@@ -33,8 +33,7 @@ class InitProcessLink:
         self.kill_pipe = kill_pipe
 
     def announce(self, pid: int) -> None:
-        """Report to the init process which process is the zygote: a child, or a child's child whose parent
-        ends now."""
+        """Report the zygote's pid to the init process: its child, or the child of a child that ends now."""
         os.write(self._up, _PID.pack(pid))
 
     def attach(self) -> None:
@@ -45,8 +44,7 @@ class InitProcessLink:
         syscalls.die_with_parent()
 
     def close(self) -> None:
-        """Request again to die with the parent, after ``bind`` and the last change of ids, which makes the
-        kernel forget it."""
+        """Request again to die with the parent; the kernel forgets the request of ``attach`` at a change of ids."""
         syscalls.die_with_parent()
         poll = select.poll()
         poll.register(self._down, 0)
@@ -56,8 +54,7 @@ class InitProcessLink:
 
 
 def request_kill(kill_pipe: int, pid: int) -> None:
-    """In a zygote that may not send signals: let the init process kill ``pid``, if that is the zygote's
-    child."""
+    """Let the init process kill ``pid``, a child of this zygote, which itself may not send signals."""
     os.write(kill_pipe, _PID.pack(pid))
 
 

@@ -1,4 +1,4 @@
-"""Landlock: a process gives up its rights to files, TCP and other processes (landlock(7)).
+"""Takes away a process's rights to files, TCP and other processes by Landlock (landlock(7)).
 
 ``Ruleset`` handles every right that the running kernel knows, so everything that no rule allows is refused.
 Rights are given per folder and hold for all below it; no rule takes rights away. Rulesets stack: each one
@@ -62,7 +62,7 @@ def scopes_signals() -> bool:
 
 @cache
 def _handled() -> int:
-    """All rights to files that this kernel can refuse."""
+    """Return all rights to files that this kernel can refuse."""
     version = abi()
     rights = (MAKE_SYM << 1) - 1
     for since, right in ((2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)):
@@ -72,7 +72,7 @@ def _handled() -> int:
 
 
 def applicable_rights(path: str, rights: int) -> int:
-    """Those of ``rights`` that the kernel knows and accepts for ``path``: a file has no folder rights."""
+    """Return the ``rights`` that the kernel knows and accepts for ``path``: a file has no folder rights."""
     rights &= _handled()
     return rights if Path(path).is_dir() else rights & _OF_FILES
 

@@ -1,4 +1,4 @@
-"""The file tree that a zygote and its children live in, where there are mount namespaces.
+"""Builds the file tree of a zygote and its children, where there are mount namespaces.
 
 A small tmpfs becomes the root; what ``visible_paths`` allows is bound into it read-only, the old root is
 detached. ``namespaces.enter`` runs in two steps because of user ids: ``copy_mounts`` copies the mounts with
@@ -60,7 +60,7 @@ class ScratchMount(msgspec.Struct, frozen=True):
 
 
 def copy_mounts(places: VisiblePaths, granted: Collection[str]) -> list[DetachedMount]:
-    """Detached copies of all mounts that the root will have, with their final flags.
+    """Return detached copies of all mounts that the root will have, with their final flags.
 
     No link is followed on the way to a ``granted`` path.
     """
@@ -157,7 +157,7 @@ def mount_child_filesystem(
 
 
 def mount_proc() -> None:
-    """The processes of this PID namespace, and nothing of the system."""
+    """Mount a /proc with the processes of this PID namespace, and nothing of the system."""
     syscalls.mount("proc", "/ro/proc", "proc", _PROC, "subset=pid,hidepid=2")
 
 
@@ -173,7 +173,7 @@ def _bind(kept: ScratchMount) -> None:
 
 
 def _make(path: str, is_folder: bool) -> None:
-    """An empty folder or file to mount on; 0755, so that the way to a granted path is open."""
+    """Make an empty folder or file to mount on; 0755, so that the way to a granted path is open."""
     place = Path(path)
     if place.exists():
         return

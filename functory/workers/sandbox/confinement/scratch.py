@@ -1,8 +1,8 @@
-"""Removing a folder in which untrusted code has worked.
+"""Removes a folder in which untrusted code has worked, and counts what is in it.
 
-``shutil.rmtree`` recurses, so a tree some thousand folders deep makes it give up half-way; folders that
-forbid their owner to look inside do the same. ``remove`` walks no tree: it moves every folder that it
-finds up to the top, so that there are never more than two levels to look at. It follows no link.
+``shutil.rmtree`` recurses, so it gives up half-way in a tree that is some thousand folders deep, and at folders
+that their owner may not read. ``remove`` walks no tree: it moves every folder that it finds up to the top, so
+that there are never more than two levels. It follows no link.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def syscall(step: str, number: int, *arguments: int | bytes | None) -> int:
 
 
 def release() -> tuple[int, int]:
-    """Version of the running kernel, for features that cannot be detected otherwise."""
+    """Return the version of the running kernel, for features that cannot be detected otherwise."""
     found = re.match(r"(\d+)\.(\d+)", platform.release())
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

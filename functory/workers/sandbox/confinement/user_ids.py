@@ -1,4 +1,4 @@
-"""Finds the user ids that a worker that is root may give to the functions that it runs.
+"""Finds the user ids that a worker with root's rights may give to its functions.
 
 Root of the machine has all ids, root of a container some. They are read from the maps in /proc
 (user_namespaces(7)): lines of ``first id inside, first id outside, count``.
@@ -55,7 +55,7 @@ def _overlap(one: range, other: range) -> range:
 
 
 def _without_people(ids: range) -> list[range]:
-    """The part of a container's ids that its own users do not have."""
+    """Return the part of a container's ids that its own users do not have."""
     return [
         _overlap(ids, range(_FIRST_OF_PEOPLE * 10, _NOBODY)),
         _overlap(ids, range(_NOBODY + 1, _UNUSED.start)),

@@ -32,7 +32,7 @@ _RESERVED = ("/dev", "/proc", "/sys", "/rw", "/ro")
 
 
 class VisiblePaths(msgspec.Struct, frozen=True, kw_only=True):
-    """Absolute paths that are there. ``shared`` ones do not lie below each other."""
+    """Absolute paths that exist. None of the ``shared`` ones is below another."""
 
     links: tuple[tuple[str, str], ...]
     """Places that are links on this machine, and their targets (``/lib``, ``usr/lib``)."""
@@ -45,7 +45,7 @@ class VisiblePaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_visible_paths(plan: Plan) -> VisiblePaths:
-    """Look at this machine for what ``plan`` may see; ValueError for a grant that no sandbox can give."""
+    """Return the places of this machine that ``plan`` may see; ValueError for a grant that no sandbox can give."""
     for path in (*plan.read, *plan.write):
         _check(path)
     prefix = Path(sys.base_prefix)
@@ -72,7 +72,7 @@ def find_visible_paths(plan: Plan) -> VisiblePaths:
 
 
 def in_scratch(path: str) -> bool:
-    """``path`` lies where every child has its own empty folder, which would hide it."""
+    """Return True if ``path`` is where every child has its own empty folder, which would hide it."""
     return _below(path, SCRATCH)
 
 
@@ -90,7 +90,7 @@ def readable(folder: str, hidden: tuple[str, ...]) -> list[tuple[str, bool]]:
 
 
 def _base() -> dict[str, str]:
-    """The interpreter's own folders, whatever virtual environment it was started from."""
+    """Return the interpreter's own folders, whatever virtual environment it was started from."""
     return {
         "base": sys.base_prefix,
         "installed_base": sys.base_prefix,
@@ -100,7 +100,7 @@ def _base() -> dict[str, str]:
 
 
 def _packages(folder: Path) -> list[Path]:
-    """Folders of installed packages in a library folder or directly in a standard library."""
+    """Return the folders of installed packages in a library folder or directly in a standard library."""
     return [
         path
         for pattern in ("site-packages", "dist-packages", "python*/site-packages", "python*/dist-packages")

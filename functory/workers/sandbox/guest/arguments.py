@@ -23,7 +23,7 @@ def _parameters(function: Callable) -> tuple[inspect.Parameter, ...] | None:
 
 
 def bind(function: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments that call ``function`` with the input ``given``.
+    """Return the positional and keyword arguments that call ``function`` with the input ``given``.
 
     By keyword where Python allows it. ``*args`` is given as a list under its own name; names that are
     no parameter go to ``**kwargs``, or make the call fail as Python's own calls do.

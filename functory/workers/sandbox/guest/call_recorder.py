@@ -1,7 +1,7 @@
 """Records the calls of dependencies as spans, from inside the child.
 
-Which call a call belongs to is kept in a context variable, so that it is right in asyncio tasks; plain
-threads and thread pools start with an empty context before Python 3.14, hence ``inherit_context``.
+A context variable keeps the current call, so that the parent of a call is right in asyncio tasks, too. Threads and
+thread pools start with an empty context before Python 3.14, hence ``inherit_context``.
 """
 
 from __future__ import annotations

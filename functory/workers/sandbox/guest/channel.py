@@ -1,6 +1,6 @@
-"""The child's end of the socket: sends frames, and hands each reply to the thread that waits for it.
+"""Sends frames at the child's end of the socket, and hands each reply to the thread that waits for it.
 
-A thread that reads replies starts with the first request. At most ``IN_FLIGHT`` requests are sent at once;
+A thread that reads replies starts with the first request. At most ``MAX_IN_FLIGHT`` requests are sent at once;
 more wait here, so that code may make any number of requests at the same time.
 """
 
@@ -29,7 +29,7 @@ _READ_BYTES = 262_144
 
 
 class Channel:
-    """Frames over a socket, once it is connected. All other methods may be called from any thread."""
+    """Exchanges frames with the worker once ``connect`` was called. All other methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._socket: socket.socket
@@ -60,8 +60,10 @@ class Channel:
             os._exit(0)
 
     def next_task(self) -> FromHost:
-        """Return the next task from the worker; EOFError when it has gone. After the first request, one
-        thread reads."""
+        """Return the next task from the worker; EOFError when the worker has gone.
+
+        After the first request, one thread reads all frames.
+        """
         return self._tasks.get() if self._reading else self._receive()
 
     def _receive(self) -> FromHost:

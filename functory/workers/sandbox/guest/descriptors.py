@@ -17,8 +17,7 @@ BROKER_FD = 4
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies: where no namespace ends them, we must find
-    them."""
+    """Become the parent of descendants whose own parent dies, to find and end them where no namespace does."""
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
 
 

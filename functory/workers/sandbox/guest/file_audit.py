@@ -1,8 +1,8 @@
-"""In the child: reports to the worker which granted files the code opens for writing.
+"""Reports to the worker which granted files the code of a child opens for writing.
 
 The interpreter raises the events (PEP 578, audit events ``open``, ``os.rename`` and similar), for every
 library. Writes without Python (a started program, a C library's own) are not seen. Code could silence this
-and would gain nothing: file watches use it to recognise an execution's own writes; no right depends on it.
+and would gain nothing: file watches use it to recognise an execution's own writes, and no right depends on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes any Python value into one that JSON can carry, and reports every loss.
+"""Turns any Python value into one that JSON can hold, and reports every loss.
 
 Lists, tuples, dicts, texts, finite numbers, booleans and None are kept; anything else becomes ``{"$type":
 "set", "$repr": "{1, 2}"}`` in its place, with a warning that names the place. Used in the child, for results,
@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
 
 
 def to_json_value(value: Any, budget: int, *, strict: bool = False) -> tuple[Any, list[str], bool]:
-    """Return the value as JSON can carry it, warnings, and whether any part was replaced by its repr.
+    """Return the value as JSON can hold it, warnings, and whether any part was replaced by its repr.
 
     Raises ``TooLarge`` when it surely needs more than ``budget`` bytes, and, if ``strict``, ``TypeError``
     instead of replacing anything.

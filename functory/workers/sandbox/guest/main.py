@@ -1,4 +1,4 @@
-"""The child's life: from the fork, through confinement and user code, to its last frame.
+"""Runs a child from the fork, through confinement and user code, to its last frame.
 
 Called by the zygote right after the fork. No call returns from here: the process ends with ``os._exit``, so
 that no atexit handler and no thread of user code can keep it. A child is confined before it gets its task, so
@@ -48,7 +48,7 @@ _describe: Callable[[Inspect, Channel], Any] | None = None
 
 
 def load(plan: Plan) -> None:
-    """In the zygote, before it is confined: load what children need and cannot reach afterwards."""
+    """Load what children need and cannot reach later; called in the zygote before it is confined."""
     global _describe
     if plan.inspecting:
         from functory.workers.sandbox.guest import signature
@@ -61,7 +61,7 @@ def load(plan: Plan) -> None:
 
 
 def hide_modules(packages: Sequence[str]) -> None:
-    """In the zygote, last: hide the modules that children are made of, so that user code cannot import them.
+    """Hide Functory's modules from the imports of user code; called last in the zygote.
 
     msgspec stays, unless the environment has one of its own.
     """
@@ -71,7 +71,7 @@ def hide_modules(packages: Sequence[str]) -> None:
 
 
 class Guest:
-    """The parts of a child besides user code. Made in the zygote, so that no child has to make them.
+    """Holds the parts of a child besides user code. The zygote makes it once for all children.
 
     In a child that takes several tasks it also holds what outlives one: the code that was loaded.
     """
@@ -86,8 +86,7 @@ class Guest:
         inherit_context()
 
     def warm_up(self) -> None:
-        """Run a small function several times: objects that Python makes at a first use then exist for all
-        children."""
+        """Run a small function several times: all children then have the objects that Python makes at a first use."""
         code = Code(name="rehearsal", version=0, source="def rehearsal(n):\n    return [n]")
         start = Start(
             job=msgspec.structs.replace(_EMPTY_JOB, entry=code.key, codes={code.key: code}, input={"n": 1})
@@ -134,7 +133,7 @@ class Guest:
             while True:
                 task = self._channel.next_task()
                 if self._linker is None:
-                    # A child that has run before is known to work: its worker checks that it is there.
+                    # The worker knows that a child that has run before works, and checks that it lives.
                     self._channel.send(TaskStarted())
                 last = self.run_task(task)
                 for output in self._outputs:

@@ -1,11 +1,10 @@
-"""Connects a function to its granted hosts: Python's sockets, with the worker's connection broker behind
-them.
+"""Connects a function to its granted hosts: Python's sockets with the worker's connection broker behind them.
 
 A sandbox has no network. ``install`` makes the class ``socket.socket`` request each connection from the
 broker, over an inherited socket (``SOCK_SEQPACKET``): ``Connect`` goes out, and one ``Answer`` comes back,
 with a descriptor on success, which carries nothing but the bytes of that connection. Everything written in
 Python works on top of it: ``http.client``, ``ssl``, ``asyncio``, ``requests``, ``httpx``. The broker alone
-decides; this module is only for the convenience of user code, which may leave it aside.
+decides; user code that avoids this module gains nothing.
 
 Names are resolved in the worker, when the connection is made; ``functory.workers.sandbox.guest.sockets``
 describes what Python sees meanwhile.
@@ -46,8 +45,7 @@ class BrokerEndpoint:
         os.register_at_fork(after_in_child=self._close_after_fork)
 
     def connect(self, host: str, port: int, timeout: float) -> int:
-        """Return a descriptor of the connection; raises OSError, of the class that a failed connect has, or
-        gaierror."""
+        """Return a descriptor of the connection; raises the OSError of a failed connect, or gaierror."""
         if self._socket is None:
             raise PermissionError(
                 errno.EACCES,
@@ -77,7 +75,7 @@ class BrokerEndpoint:
         return fd
 
     def _wait_for_answer(self, id_: int) -> tuple[Answer, int | None]:
-        """Under the lock: one thread reads for all that wait; the others wait until it hands over."""
+        """Wait for one answer, under the lock: one thread reads for all, the others wait until it hands over."""
         while id_ not in self._answers:
             if self._reading:
                 self._lock.wait()
@@ -105,14 +103,13 @@ class BrokerEndpoint:
         return _answer_decoder.decode(data), (fds[0] if fds else None)
 
     def _close_after_fork(self) -> None:
-        """In a process that user code forked: two readers of one socket would take each other's answers."""
+        """Close the socket in a process that user code forked: two readers would take each other's answers."""
         self._socket = None
         self._lock = threading.Condition()
 
 
 def install(fd: int | None) -> None:
-    """Make Python's sockets connect through ``fd``, the broker's socket; once for each process, before user
-    code.
+    """Make Python's sockets connect through ``fd``, the broker's socket; called once, before user code.
 
     With None every connection is refused, by a message that names what to grant.
     """

@@ -158,8 +158,7 @@ def _default(value: Any) -> dict[str, Any]:
 def _schemas(
     function: Callable, names: dict[str, Any], problems: list[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Build schemas by parameter name, with ``return`` for the result, and the definitions the parameters
-    share."""
+    """Build the schemas by parameter name (``return`` for the result), and the definitions that they share."""
     adapters: list[tuple[str, _Mode, TypeAdapter]] = []
     schemas: dict[str, dict[str, Any]] = {}
     parameters = inspect.signature(function).parameters

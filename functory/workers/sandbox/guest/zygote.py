@@ -1,4 +1,4 @@
-"""The fork server: a small process that has everything loaded and forks one child for each execution.
+"""Runs the fork server: a small process that has everything loaded and forks one child for each execution.
 
 ``functory.workers.sandbox.pool.zygote_process`` executes it (never forks it: it shares no memory with the
 worker) with a control socket, over which it gets its ``Plan`` and then one ``ForkRequest`` for each child. It
@@ -47,9 +47,7 @@ from functory.workers.sandbox.protocol.plan import (
 )
 
 _LOWEST_OWN_FD = 16  # descriptors that arrive must not collide with those the child is given
-_SWEEP_ROUNDS = (
-    50  # a killed process is gone within a round or two; one that is stuck is left for the next sweep
-)
+_SWEEP_ROUNDS = 50  # a killed process is gone within two rounds; the next sweep ends one that is stuck
 _SWEEP_PAUSE_SECONDS = 0.001
 _MESSAGE_BYTES = 16_000
 # Made here: it looks the types up in modules that are hidden when the zygote serves.
@@ -150,7 +148,7 @@ class Zygote:
         return True
 
     def _run_child(self, fork: ForkRequest, status: socket.socket, fds: list[int]) -> None:
-        """In the child: report the start, and run."""
+        """Report the start and run, in the child."""
         try:
             if self._plan.tier == "none":
                 descriptors.adopt_orphans()
@@ -222,8 +220,7 @@ def _move_above_child_fds(fd: int) -> int:
 
 
 def _preload(names: tuple[str, ...]) -> None:
-    """Import packages once for all children. One that fails is left to the child, which reports it to its
-    author."""
+    """Import packages once for all children. A package that fails is imported again by the child, which reports it."""
     for name in names:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)

@@ -62,12 +62,13 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
-@functools.lru_cache(
-    maxsize=1024
-)  # most connections lead to a few addresses; a check takes tens of microseconds
+# Most connections lead to a few addresses, and a check takes tens of microseconds.
+@functools.lru_cache(maxsize=1024)
 def permitted(text: str, private: tuple[Network, ...] = ()) -> bool:
-    """Return True if ``text`` is an address that may be connected to; ``private`` lists networks beyond the public
-    ones. False for any other text, and for an address with a zone."""
+    """Return True if a run may connect to the address ``text``: it is public, or in one of the ``private`` networks.
+
+    False for any other text, and for an address with a zone.
+    """
     try:
         address = ip_address(text)
     except ValueError:

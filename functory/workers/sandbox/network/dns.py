@@ -1,4 +1,4 @@
-"""Resolving names in threads of their own, because getaddrinfo(3) blocks.
+"""Resolves names in threads of their own, because getaddrinfo(3) blocks.
 
 asyncio's own ``getaddrinfo`` uses threads that the interpreter waits for at its exit; these are daemons, so that a
 slow name server delays no exit.
@@ -20,7 +20,7 @@ _THREADS = 4
 
 
 def resolve_with_system(host: str, port: int) -> list[str]:
-    """Ask as every program of this machine does, hosts file included (getaddrinfo(3), ordered by RFC 6724)."""
+    """Resolve a name as every program of this machine does, hosts file included (getaddrinfo(3), order of RFC 6724)."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
@@ -49,7 +49,7 @@ class DnsResolver:
                 addresses = self._resolve(host, port)
             except (OSError, UnicodeError):
                 addresses = []
-            # The event loop may have been closed meanwhile.
+            # The event loop may have been closed meanwhile: then no coroutine waits for the answer.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(finish, addresses)
 
@@ -74,7 +74,7 @@ class DnsResolver:
         return await answer
 
     def stop(self) -> None:
-        """Let the threads end, each after what it is doing."""
+        """End each thread after its current lookup."""
         for _ in range(self._threads):
             self._lookups.put(None)
 

@@ -52,7 +52,7 @@ class Traffic:
     exhausted: bool = False
     """The run passed its limit of bytes, and all its connections were closed."""
     violation: str = ""
-    """How the run broke the protocol; empty when it did not."""
+    """The reason for which the run's network was closed: it broke the protocol. Else empty."""
 
 
 class RunEgress:
@@ -97,10 +97,10 @@ class RunEgress:
                 else:
                     self._last_id = request.id
                     self._handle_request(request)
-                # Others have their turn, also while requests keep coming.
+                # The other runs have their turn, also while requests keep coming.
                 await asyncio.sleep(0)
         except Exception:
-            _log.exception("requests for connections failed", run=self._id)
+            _log.exception("requests for connections failed, network of the run closed", run=self._id)
             self._hang_up()
         finally:
             self._event_loop.close(self._endpoint)
@@ -108,7 +108,7 @@ class RunEgress:
     async def close(self) -> Traffic:
         """Close all connections and the endpoint."""
         for relay in self._relays:
-            # The function has ended well or not; what it sent before belongs to it.
+            # The bytes that the function sent before its end belong to it.
             relay.flush()
         self._hang_up()
         _cancel(self._server)
@@ -119,7 +119,7 @@ class RunEgress:
         return self.traffic()
 
     async def open_period(self) -> Traffic:
-        """Return the traffic so far; limits and counts begin anew."""
+        """Return the traffic of the period that ends; the next one has its full limits."""
         traffic = self.traffic()
         self._meter.sent = self._meter.received = self._requests = self._refusals = 0
         self._traffic = Traffic(violation=self._traffic.violation)
@@ -134,10 +134,10 @@ class RunEgress:
             _cancel(connection)
 
     async def _receive(self) -> bytes:
-        """The next request; nothing when there is none any more."""
+        """Wait for the next request; empty when the child sends no more."""
         try:
-            # Without room for ancillary data: the kernel drops descriptors that come along. It cuts what is longer
-            # than any request, which is invalid then.
+            # Without room for ancillary data, the kernel drops descriptors that come along. It cuts a message that is
+            # longer than any request, which makes it invalid.
             return await asyncio.get_running_loop().sock_recv(self._endpoint, FRAME_BYTES)
         except OSError:
             return b""
@@ -155,7 +155,7 @@ class RunEgress:
         if not self._traffic.violation:
             self._traffic.violation = escape_control_characters(how)
             _log.warning(
-                "network protocol violated, its network is closed",
+                "network protocol violated, network of the run closed",
                 run=self._id,
                 reason=self._traffic.violation,
             )
@@ -189,17 +189,17 @@ class RunEgress:
             connection.add_done_callback(self._connections.discard)
 
     async def _carry(self, request: Connect, host: str, private: tuple[addresses.Network, ...]) -> None:
-        """One connection, from its request to its end. It counts until its sockets are closed."""
+        """Serve one connection from its request to its end. It counts until its sockets are closed."""
         sockets: list[socket.socket] = []
         try:
             if (remote := await self._connect(request, host, private)) is not None:
                 sockets.append(remote)
                 await self._relay(request, host, remote, sockets)
         except Exception:
-            # The thread serves every run of this process: one connection less, and the others go on.
+            # The thread serves every run of this process: one connection ends, and the others go on.
             _log.exception("granted connection failed", run=self._id, host=host, port=request.port)
         finally:
-            # Before the host sees the end: a connection that follows it must not meet the old count.
+            # Before the host sees the end: the next connection of the child must not meet the old count.
             if (task := asyncio.current_task()) is not None:
                 self._connections.discard(task)
             for sock in sockets:
@@ -208,7 +208,7 @@ class RunEgress:
     async def _connect(
         self, request: Connect, host: str, private: tuple[addresses.Network, ...]
     ) -> socket.socket | None:
-        """Resolve the name once, and connect to what was found, as far as it is permitted; None after a refusal."""
+        """Resolve the name once, and connect to the permitted ones of its addresses; None after a refusal."""
         try:
             async with asyncio.timeout(request.timeout):
                 if host_grants.is_address(host):
@@ -240,7 +240,7 @@ class RunEgress:
     ) -> None:
         """Give the child its end of the connection, and relay until it is over."""
         try:
-            # The child's own wishes do not come through; this is what nearly all clients set.
+            # Socket options that the child sets do not reach the host; nearly all clients set these two.
             remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -262,7 +262,9 @@ class RunEgress:
     def _on_bytes_exhausted(self) -> None:
         if not self._traffic.exhausted:
             self._traffic.exhausted = True
-            _log.warning("byte limit reached", run=self._id, limit=self._meter.limit)
+            _log.warning(
+                "byte limit reached, connections of the run closed", run=self._id, limit=self._meter.limit
+            )
         self._hang_up()
 
     def _fail(self, request: Connect, host: str, number: int) -> None:
@@ -290,7 +292,7 @@ class RunEgress:
         except BlockingIOError:
             self._end_on_violation("it does not read its answers")
         except OSError:
-            # The child has closed its end and hears nothing.
+            # The child has closed its end.
             return
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
-_inherited: list[Any] = []  # of a forked copy: tasks that were collected would run on in it
+_inherited: list[Any] = []  # kept in a forked copy: a task that is garbage-collected would run on there
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -30,7 +30,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class EventLoopThread:
-    """``monotonic`` is the clock of the event loop, in seconds."""
+    """Runs an event loop in a thread of its own. ``monotonic`` is the loop's clock, in seconds."""
 
     def __init__(self, name: str, monotonic: Callable[[], float]) -> None:
         self._name = name
@@ -52,7 +52,7 @@ class EventLoopThread:
             return asyncio.run_coroutine_threadsafe(work(), self._loop or self._start())
 
     def stop(self) -> None:
-        """End the thread after what was submitted so far."""
+        """End the thread once the coroutines that were submitted so far have ended."""
         with self._lock:
             if self._stopped:
                 return
@@ -80,7 +80,7 @@ class EventLoopThread:
             getattr(self._loop, name).close()
 
     def track(self, sock: socket.socket) -> socket.socket:
-        """Make a socket one that never waits, and that a forked copy closes."""
+        """Make a socket non-blocking, and let a forked copy close it."""
         sock.setblocking(False)
         self._sockets.add(sock)
         return sock
@@ -94,7 +94,7 @@ class EventLoopThread:
     def on_hangup(self, sock: socket.socket, callback: Callable[[], Any]) -> None:
         """Call ``callback`` once both directions of a connection have ended (EPOLLHUP, epoll_ctl(2)).
 
-        asyncio reports only that there is something to read: of a connection that is half closed, always.
+        asyncio reports only that a socket is readable, and a half-closed one is always readable.
         """
         assert self._hangups is not None
         self._on_hangup[sock.fileno()] = callback
@@ -128,13 +128,13 @@ class EventLoopThread:
 
 
 async def readable(sock: socket.socket) -> None:
-    """Wait until there is something to read, be it the end."""
+    """Wait until ``sock`` has bytes to read, or has ended."""
     loop = asyncio.get_running_loop()
     await _ready(sock.fileno(), loop.add_reader, loop.remove_reader)
 
 
 async def writable(sock: socket.socket) -> None:
-    """Wait until there is room to write."""
+    """Wait until ``sock`` has room to write."""
     loop = asyncio.get_running_loop()
     await _ready(sock.fileno(), loop.add_writer, loop.remove_writer)
 

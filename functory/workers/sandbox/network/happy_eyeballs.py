@@ -1,7 +1,7 @@
-"""Connecting to the first of several addresses that answers.
+"""Connects to the first of several addresses that answers.
 
 Addresses are tried in the order given. The next one starts when one fails, or a quarter of a second after the last
-one started (RFC 8305 section 5), so that a dead address costs that and not the whole timeout.
+one started (RFC 8305 section 5). So a dead address costs a quarter of a second, not the whole timeout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One granted connection: bytes between the child's socket and the host's, both ways, in bounded memory.
+"""Relays the bytes of one granted connection between the child's socket and the host's, both ways, in bounded memory.
 
 The child holds one end of a local socket pair and never a network socket, so that nothing but bytes can
 pass: no option, no second destination, no listening. The end of one direction is passed on (half-close,
@@ -20,7 +20,7 @@ _FLUSH_ROUNDS = 64  # more than the buffer of a local socket holds
 
 
 class ByteMeter:
-    """The bytes of one run: both directions count against ``limit``."""
+    """Counts the bytes of one run; both directions count against ``limit``."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -33,7 +33,7 @@ class ByteMeter:
 
 
 class Relay:
-    """Relays between two sockets of ``event_loop``; the caller closes them.
+    """Relays bytes between two sockets of ``event_loop``; the caller closes them.
 
     ``on_exhausted`` is called when the limit of ``meter`` is passed.
     """
@@ -76,7 +76,7 @@ class Relay:
                 raise error
 
     def flush(self) -> None:
-        """Pass on what the child sent before it ended, as far as the host takes it at once."""
+        """Send the host what the child sent before its end, as far as the host takes it at once."""
         with contextlib.suppress(OSError):
             for _ in range(_FLUSH_ROUNDS):
                 if not self._unsent:
@@ -99,14 +99,14 @@ class Relay:
                 await self._send(sink, data)
             except OSError:
                 return
-            # Others have their turn, also while neither side has to be waited for.
+            # The other connections have their turn, also while both sides are always ready.
             await asyncio.sleep(0)
         if self._meter.remaining >= 0 and not _hung_up(source):
             with contextlib.suppress(OSError):
                 sink.shutdown(socket.SHUT_WR)
 
     def _receive(self, source: socket.socket) -> bytes:
-        """Read once, as far as the limit and one byte more; nothing at the end and when the limit is passed."""
+        """Read once, at most one byte beyond the limit; empty at the end, and when the limit is passed."""
         data = source.recv(min(BUFFER_BYTES, self._meter.remaining + 1))
         if source is self._child:
             self._meter.sent += len(data)
@@ -131,7 +131,7 @@ class Relay:
 
 
 def _hung_up(sock: socket.socket) -> bool:
-    """Both directions have ended: the connection is closed at once, which ends the other side too."""
+    """Return True if both directions of a connection have ended (POLLHUP, poll(2))."""
     poll = select.poll()
     poll.register(sock, 0)
     return bool(poll.poll(0))

@@ -22,11 +22,10 @@ _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
 class Child:
-    """One child, from the request for it to its removal. ``zygote`` and ``bounds`` are the ones it was made
-    for.
+    """One child of ``zygote`` with the limits ``bounds``, from its request to its removal.
 
-    ``pid`` is its number here, None until it has started; ``exit`` its wait status once it has ended;
-    ``refused`` the errno when no process could be made; ``lost`` is set when its zygote can report no longer.
+    ``pid`` is its number here, None until it has started. ``wait_status`` is set once it has ended, ``fork_errno``
+    when no process could be made, ``lost`` when its zygote reports no longer.
     """
 
     def __init__(
@@ -81,8 +80,10 @@ class Child:
         return fds + (list(self.group.fds) if self.group is not None else [])
 
     def _sent(self) -> None:
-        """Close our copies of the descriptors that the zygote has now; otherwise their ends would never be
-        seen."""
+        """Close our copies of the descriptors that the zygote has now.
+
+        With our copies open, the supervisor would never see the end of the channel and the pipes.
+        """
         self._theirs.close()
         self._their_status.close()
         for fd in self._their_output:
@@ -122,11 +123,11 @@ class Child:
             self.lost = True
 
     def ended(self) -> bool:
-        """Return True if nothing more will be reported of it."""
+        """Return True if the zygote will report nothing more about the child."""
         return self.wait_status is not None or self.lost
 
     def request_kill(self) -> None:
-        """Let the zygote kill it; the zygote reports the end on the status socket."""
+        """Request its death of the zygote, which reports the end on the status socket."""
         with contextlib.suppress(OSError):
             self.status.shutdown(socket.SHUT_WR)
 

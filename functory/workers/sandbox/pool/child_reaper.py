@@ -1,7 +1,7 @@
 """Ends and removes children in the background, so that no thread waits for a process whose result is known.
 
-The zygote kills the child on request and reports its exit on the status socket. A zygote that does not within
-``_DEATH_SECONDS`` is discarded with all its children: the kernel kills them.
+The zygote kills the child on request and reports its exit on the status socket. A zygote that reports nothing within
+``_DEATH_SECONDS`` is discarded, and the kernel kills all its children.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections.abc import Callable
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.protocol.control import EventFd
 
-_DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's word; only a broken zygote or kernel needs longer
+_DEATH_SECONDS = 5.0  # between SIGKILL and the zygote's report; only a broken zygote or kernel needs longer
 
 
 class ChildReaper:
-    """Removes children in one thread, started with the first one. ``on_reaped`` is called for each removed
-    child."""
+    """Removes children in one thread, which starts with the first child. Calls ``on_reaped`` for each of them."""
 
     def __init__(self, on_reaped: Callable[[Child], None]) -> None:
         self._on_reaped = on_reaped
@@ -55,7 +54,7 @@ class ChildReaper:
         self._reaped(child)
 
     def close(self) -> None:
-        """Remove the remaining children; for when all zygotes have been ended."""
+        """Remove the remaining children; called after all zygotes have ended."""
         with self._lock:
             self._closed = True
             wake, thread = self._wake, self._thread
@@ -64,7 +63,7 @@ class ChildReaper:
             thread.join(timeout=2 * _DEATH_SECONDS)
 
     def close_inherited(self) -> None:
-        """In a forked copy: the thread does not exist here, and its children are not ours."""
+        """Close the descriptors in a forked copy, which has neither the thread nor the children."""
         self._lock = threading.Lock()
         self._closed = True
         for child in self._arrived:

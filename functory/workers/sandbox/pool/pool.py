@@ -36,7 +36,7 @@ _CLOSE_SECONDS = 5.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of processes to keep, and their ages; see the settings of the same names."""
+    """Bounds the number, age and use of kept processes; the settings of the same names describe each."""
 
     zygotes: int = 8
     spares: int = 1
@@ -83,9 +83,9 @@ class Pool:
             self._release_entry(entry)
 
     def child(self, key: PoolKey, bounds: Bounds) -> Child:
-        """A child that has run nothing: a spare, or one that is being forked.
+        """Return a child that has run nothing: a spare, or one that is being forked.
 
-        Raises :class:`Unavailable` when there is none to be had.
+        Raises ``Unavailable`` when none can be made.
         """
         entry = self._acquire_entry(key)
         try:
@@ -107,8 +107,7 @@ class Pool:
         return child
 
     def task_started(self, child: Child) -> None:
-        """Start a spare for a pool key in frequent use, now that the child has its task and this costs it no
-        time."""
+        """Start a spare for a pool key in frequent use; the child has its task, so its run does not wait for that."""
         if child.bounds.reusable or not self._options.spares:
             return
         with self._lock:
@@ -129,11 +128,11 @@ class Pool:
         return self._broker.open_period(_run_id(child)) if zygote.pool_key.hosts else None
 
     def reap(self, child: Child, seconds: float | None = None) -> None:
-        """See to it that the child ends and its traces go; with ``seconds`` wait for its end as long."""
+        """End the child and remove its traces; with ``seconds``, wait up to that time for its end."""
         self._child_reaper.reap(child, seconds)
 
     def on_maintenance(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called whenever the pool looks for what is no longer needed."""
+        """Register ``call`` for each maintenance round of the pool."""
         self._maintenance_hook = call
 
     def close(self) -> None:
@@ -143,7 +142,7 @@ class Pool:
             entries, self._entries = list(self._entries.values()), {}
             ending = [entry.zygote for entry in entries if entry.zygote] + self._retired
             self._retired = []
-            # Taken out of the entries: a thread that replaces a zygote would otherwise reap them once more.
+            # Taken out of the entries, or a thread that replaces a zygote would reap them once more.
             spares = [child for entry in entries for child in spares_of(entry)]
             for entry in entries:
                 entry.spares = {}
@@ -156,7 +155,7 @@ class Pool:
             self._maintenance_thread.join(timeout=_CLOSE_SECONDS)
 
     def close_inherited(self) -> None:
-        """In a forked copy of the worker: let go of the original's processes."""
+        """Close our copies of the original's descriptors in a forked copy of the worker, and end nothing."""
         self._ending = threading.Event()
         for entry in self._entries.values():
             for child in spares_of(entry):
@@ -201,7 +200,7 @@ class Pool:
             self._make_room(entry)
             entry.zygote = zygote = ZygoteProcess(entry.key, self.tier)
             entry.since = self._monotonic()
-            # After it can be found: either ``close`` has seen it, or this sees that the pool is closed.
+            # Checked after it was stored: either ``close`` has found it, or this finds the pool closed.
             if self._ending.is_set():
                 zygote.discard()
                 raise Unavailable(
@@ -226,7 +225,7 @@ class Pool:
             zygote = ZygoteProcess(entry.key, self.tier)
         except (Unavailable, OSError) as error:
             # The old one stays in use; the next execution tries again.
-            _log.warning("cannot replace an old zygote, it stays", reason=str(error))
+            _log.warning("old zygote not replaced, it stays in use", pid=old.pid, reason=str(error))
             zygote = None
         with entry.starting:
             entry.renewing = False
@@ -253,7 +252,7 @@ class Pool:
         """End the idle zygotes that were used the longest ago, if there are too many."""
         with self._lock:
             others = [p for p in self._entries.values() if p is not wanted and p.zygote is not None]
-            # More than one, when more pool keys were in use than zygotes may be kept.
+            # There is more than one when more pool keys were in use than zygotes may be kept.
             surplus = max(0, len(others) + 1 - self._options.zygotes)
             idle = sorted(filter(is_unused, others), key=lambda p: p.used)
             victims = idle[:surplus]
@@ -340,7 +339,7 @@ class Pool:
             self.reap(child)
 
     def _on_reaped(self, child: Child) -> None:
-        """Release what a removed child had."""
+        """Release the resources of a removed child."""
         child.close()
         if child.group is not None:
             child.group.release()

@@ -1,4 +1,4 @@
-"""State of one pool key: its zygote, its spares and their times."""
+"""Holds the state of one pool key: its zygote, its spares, and when they were used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from functory.workers.sandbox.protocol.plan import Bounds
 
 @dataclass
 class PoolEntry:
-    """State of one pool key."""
+    """The zygote and the spares of one pool key; ``since``, ``used`` and ``hot`` are times of the pool's clock.
+
+    ``hot`` is the time of the last use that followed another one soon.
+    """
 
     key: PoolKey
     starting: threading.Lock = field(default_factory=threading.Lock)
@@ -22,7 +25,7 @@ class PoolEntry:
     used: float = float("-inf")
     hot: float = float("-inf")
     renewing: bool = False
-    users: int = 0  # threads that are getting a child from it: it may not be taken away from them
+    users: int = 0  # threads that are getting a child from it: meanwhile it may not be removed
     spares: dict[Bounds, list[Child]] = field(default_factory=dict)
 
 
@@ -31,8 +34,7 @@ def spares_of(entry: PoolEntry) -> list[Child]:
 
 
 def is_unused(entry: PoolEntry) -> bool:
-    """Return True if its zygote has no children but spares, is not requested, and is not about to be
-    replaced."""
+    """Return True if the entry has no children but spares, no user, and no replacement on its way."""
     if entry.users or entry.renewing:
         return False
     zygote = entry.zygote

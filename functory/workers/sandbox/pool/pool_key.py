@@ -1,4 +1,4 @@
-"""Pool key: the properties that executions must share to be run by children of one zygote."""
+"""Names the properties that executions must share to run in children of one zygote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functory.workers.sandbox.protocol.plan import Plan, Tier
 
 
 class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Environment, trust domain and grants, as section 6 of the sandbox's design separates them."""
+    """Environment, trust domain and grants: children with different ones never share a zygote."""
 
     packages: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()

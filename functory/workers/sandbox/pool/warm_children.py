@@ -1,7 +1,7 @@
 """Keeps children of functions with ``reuse=True``, to run the same version again.
 
-One such child has run one version with one set of codes, grants and limits, and never anything else; its
-memory is that version's own. It is ended after a failure, after ``reuse_calls`` runs, when it is older than
+One such child runs one version with one set of codes, grants and limits, and nothing else; its memory
+is that version's own. It is ended after a failure, after ``reuse_calls`` runs, when it is older than
 ``reuse_seconds``, and when it sends anything while idle.
 """
 
@@ -17,7 +17,7 @@ from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.protocol.job import Job
 from functory.workers.sandbox.protocol.plan import Bounds
 
-_MAX_IDLE = 32  # of one version; as many as ran at the same time
+_MAX_IDLE = 32  # of one version: as many as may have run at the same time
 
 
 class WarmKey(NamedTuple):
@@ -53,7 +53,7 @@ class WarmChildren:
             self._pool.reap(child)
 
     def put_back(self, key: WarmKey, child: Child) -> bool:
-        """Put a child back that has just succeeded; False when it has served long enough."""
+        """Keep a child that has just succeeded; False when it is too old, or enough others are idle."""
         child.runs += 1
         if not self._is_reusable(child):
             return False
@@ -79,7 +79,7 @@ class WarmChildren:
                 child.close()
 
     def _evict_stale(self) -> None:
-        """End children that were not used again in time."""
+        """End idle children that are too old."""
         with self._lock:
             expired = [
                 child for idle in self._idle.values() for child in idle if not self._is_reusable(child)

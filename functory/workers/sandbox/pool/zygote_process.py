@@ -26,8 +26,8 @@ from functory.workers.sandbox.confinement import scratch, user_ids
 from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.protocol.plan import FAILED, MAX_CHILDREN, READY, ForkRequest, Tier
 
-START_SECONDS = 60.0  # 0.1 s on an idle machine, 0.3 s with pandas; a loaded one may take its time
-_SEND_SECONDS = 10.0  # a zygote that does not take a 100-byte message for so long is stopped or broken
+START_SECONDS = 60.0  # 0.1 s on an idle machine, 0.3 s with pandas; a loaded one needs longer
+_SEND_SECONDS = 10.0  # a zygote that takes no 100-byte message within this time is stopped or broken
 _DEATH_SECONDS = 5.0
 _ANSWER_BYTES = 65_536
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
@@ -59,8 +59,10 @@ def remove_stale_folders() -> None:
 
 
 def _first_id(tier: Tier, seed: int) -> int:
-    """Return the first user id of a zygote; 0 where it has only the worker's own. OSError where tier A finds
-    none."""
+    """Return the first user id of a zygote; 0 where it has only the worker's own.
+
+    Raises OSError where tier A finds no free ids.
+    """
     if tier not in ("A", "C") or os.geteuid() != 0:
         return 0
     try:
@@ -80,8 +82,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _paths(inspecting: bool) -> list[str]:
-    """Return the folders to import Functory, msgspec and, for inspections, pydantic from, without a
-    repetition."""
+    """Return the folders of Functory, msgspec and, for inspections, pydantic, each once."""
     packages = [msgspec]
     if inspecting:
         import annotated_types
@@ -168,7 +169,7 @@ class ZygoteProcess:
         return not self.broken and self._process.poll() is None
 
     def acquire_slot(self) -> int | None:
-        """Return a number that no living child has; None when there is none left."""
+        """Return a number that no living child has; None when all are taken."""
         with self._lock:
             return self._slots.pop() if self._slots else None
 
@@ -177,7 +178,7 @@ class ZygoteProcess:
             self._slots.append(slot)
 
     def child_count(self) -> int:
-        """Number of its children."""
+        """Return the number of its children."""
         with self._lock:
             return MAX_CHILDREN - len(self._slots)
 

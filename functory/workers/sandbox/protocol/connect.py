@@ -22,7 +22,7 @@ class Connect(msgspec.Struct, tag_field="t", tag="connect", forbid_unknown_field
 
 
 class Answer(msgspec.Struct, tag_field="t", tag="answer", kw_only=True):
-    """``error`` is 0 and a descriptor is attached, or an errno and no descriptor."""
+    """Answers a ``Connect``: ``error`` is 0 and a descriptor is attached, or ``error`` is an errno."""
 
     id: int
     error: int = 0

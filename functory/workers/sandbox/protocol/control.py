@@ -15,7 +15,7 @@ class EventFd:
 
     def fileno(self) -> int:
         if self._fd is None:
-            raise ValueError("the wake is closed")
+            raise ValueError("the eventfd is closed")
         return self._fd
 
     def set(self) -> None:
@@ -33,7 +33,7 @@ class EventFd:
                 self._fd = None
 
     def close_inherited(self) -> None:
-        """In a forked copy, where a thread that is not there may hold the lock: close it."""
+        """Close it in a forked copy, where the lock may be held by a thread that the copy does not have."""
         self._lock = threading.Lock()
         self.close()
 
@@ -64,13 +64,13 @@ class Control:
                 self._wake.set()
 
     def attach(self, wake: EventFd) -> None:
-        """Register the eventfd of the run that this control is for; called by it once."""
+        """Register the eventfd of the run; the run calls this once."""
         with self._lock:
             self._wake = wake
             if self._reason is not None:
                 wake.set()
 
     def detach(self) -> None:
-        """Called by the run when there is nothing left to kill."""
+        """Forget the eventfd; the run calls this when it is over."""
         with self._lock:
             self._wake = None

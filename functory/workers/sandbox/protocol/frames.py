@@ -39,7 +39,7 @@ Arguments = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """The other side broke the protocol; the message describes how."""
+    """The other side broke the protocol; the message says how."""
 
 
 class _Frame(msgspec.Struct, tag_field="t", forbid_unknown_fields=True, kw_only=True):
@@ -306,7 +306,7 @@ _SAFE = (str, int, bool, type(None), SpanError, ErrorInfo)
 
 def check_json(value: Any, depth: int = 0) -> None:
     """Refuse values that JSON does not have (bytes, times, extension types, NaN) and nesting beyond
-    ``DEPTH``."""
+    ``MAX_DEPTH``."""
     kind = type(value)
     if depth >= MAX_DEPTH and kind in (list, dict):
         raise ProtocolError(f"nested deeper than {MAX_DEPTH} levels")

@@ -1,8 +1,8 @@
 """Answers the requests of one execution, on threads of its own, so that its supervisor never blocks.
 
-At most ``IN_FLIGHT`` requests wait at the same time, hence at most that many threads, started when
-needed. A thread that is still inside a host method when the execution ends finishes it and goes away;
-what it would have answered is dropped.
+At most ``MAX_IN_FLIGHT`` requests wait at the same time, so there are at most that many threads, which start when
+needed. A thread that is inside a host method when the execution ends finishes it and ends; its answer is
+dropped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 class RequestHandler:
     """Checks order and budget of requests, and lets ``host`` answer them.
 
-    ``deliver(request, reply_frame)`` is called on one of the threads for each answer.
+    ``on_reply(request, reply_frame)`` is called on one of the threads for each answer.
     """
 
     def __init__(self, job: Job, host: Host, on_reply: Callable[[Request, bytes], None]) -> None:
@@ -57,7 +57,7 @@ class RequestHandler:
         self._secrets = {name for code in job.codes.values() for name in code.secrets}
 
     def accept(self, request: Request) -> None:
-        """Take a request of the child; ``ProtocolError`` if it is not allowed now."""
+        """Queue a request of the child; ``ProtocolError`` if it is not allowed now."""
         if request.id <= self._last_id:
             raise ProtocolError(f"request id {request.id} is not above {self._last_id}")
         if self.in_flight >= MAX_IN_FLIGHT:
@@ -88,7 +88,7 @@ class RequestHandler:
         except FunctoryError as error:
             return self._refusal(request.id, error)
         except Exception:
-            # What went wrong inside the engine is for its log, not for function code.
+            # An error inside the engine belongs in its log, not in the hands of function code.
             _log.exception(
                 "host function failed", execution_id=self._job.execution_id, request=type(request).__name__
             )
@@ -123,7 +123,7 @@ class RequestHandler:
             case Emit():
                 return host.emit(request.type, request.data, request.subject)
             case GetSecret():
-                # The host refuses with the reason, and notes it; what it lets through must be known here, too.
+                # The host refuses with the reason, and records it; a secret that it gives must be declared here, too.
                 value = host.secret(request.name)
                 if request.name not in self._secrets:
                     raise Refused(

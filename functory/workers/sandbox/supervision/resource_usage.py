@@ -1,5 +1,4 @@
-"""Measures the resources of an execution and all its processes from /proc, where no limit of the kernel
-counts them.
+"""Measures from /proc the resources of an execution and all its processes, where no limit of the kernel counts them.
 
 Resource limits hold for each process. Where programs were granted, time and memory add up over them, and a
 process that was never waited for is in no total; so the last measured usage of each process is remembered.
@@ -17,9 +16,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ResourceUsage:
-    """The processes below ``pid``, itself included. ``look`` brings the attributes up to date.
+    """Adds up the usage of ``pid`` and the processes below it. ``sample`` brings the attributes up to date.
 
-    ``cpu_seconds`` never falls; what was used between the last look and the end of a process is lost.
+    ``cpu_seconds`` never falls; usage between the last sample and the end of a process is not counted.
     ``memory_bytes`` is private memory. What ``pid`` had when first seen counts once: its forks share it.
     """
 
@@ -51,7 +50,7 @@ class ResourceUsage:
 
 
 def unlinked_file_bytes(pid: int) -> int:
-    """Bytes on the disk of open files that are in no folder any more; 0 where /proc does not show them."""
+    """Return the bytes on disk of open files that are in no folder any more; 0 where /proc does not show them."""
     found: dict[tuple[int, int], int] = {}
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():

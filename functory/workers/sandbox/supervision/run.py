@@ -39,7 +39,7 @@ _FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", 
 
 
 class Run:
-    """Data of one run, collected while its supervisor watches the child."""
+    """Collects the data of one run while its supervisor watches the child."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class Run:
 
     @property
     def child_reported_end(self) -> bool:
-        """Return True if the child itself reported its end."""
+        """True if the child itself reported its end."""
         return self._supervisor.child_reported_end
 
     @property
     def is_reusable(self) -> bool:
-        """Return True if nothing of this run is left in the child's channel, so that another may follow."""
+        """True if nothing of this run is left in the child's channel, so that another run may follow."""
         return self.child_reported_end and self._requests.in_flight == 0
 
     def outcome(self, first_frame: bytes) -> Outcome | None:
-        """Run to the end; None when nothing was started."""
+        """Run to the end; None when the child was gone before it started its task."""
         supervisor = self._supervisor
         try:
             verdict = supervisor.supervise(first_frame)
@@ -196,7 +196,7 @@ def _error(info: ErrorInfo) -> dict[str, Any]:
 
 
 def with_traffic(outcome: Outcome, traffic: Traffic, most: int) -> Outcome:
-    """Return the outcome with the connections that matter to its author, as lines of its log."""
+    """Return the outcome with refused and closed connections as lines of its log."""
     messages = [
         f"the connection to {host}:{port} was refused: {reason}" for host, port, reason in traffic.refused
     ]

@@ -1,7 +1,6 @@
 """Joins the opened and closed frames of dependency calls into spans, trusting neither.
 
-A span that was still open when the execution ended is kept, with an error that says so: the time was spent
-there.
+A span that is open when the execution ends is kept, with an error that says so: it shows where the time went.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Watches one child while it runs something: frames, output, deadlines, kill.
 
-``Runner`` makes one for each run, on the calling thread. It believes the zygote about the exit status, the
-kernel about the pid, and the child about nothing: whatever the child does, ``supervise`` returns within its
-limits with a verdict.
+``Runner`` makes one for each run, on the calling thread. It takes the exit status from the zygote, the pid from
+the kernel, and believes the child nothing: whatever the child does, ``supervise`` returns a verdict within its
+limits.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ from functory.workers.sandbox.supervision.verdict import Verdict, death_verdict,
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
 _EOF_SECONDS = 0.25  # after the channel closed, for the exit status that shows how the child died
-_USAGE_CHECK_SECONDS = (
-    0.05  # between two looks at what only the worker can limit: CPU of a warm child, files in tier C
-)
+# Between two checks of what only the worker can limit: CPU of a warm child, files in tier C.
+_USAGE_CHECK_SECONDS = 0.05
 
 
 class Supervisor:
-    """Supervises one run of ``child``. ``on_frame(frame, size)`` returns a verdict when the frame is the last
-    one.
+    """Supervises one run of ``child``.
 
-    ``log_collector``, ``duration`` and ``waited`` (seconds for which the wall clock was stopped) hold the
-    rest after the end; ``child_reported_end`` is True when the child reported its end itself and lives.
-    ``send`` may be called from any thread, ``hold_clock`` and ``resume_clock`` only from ``on_frame`` and
-    ``on_wake``; the latter is called on the supervising thread after each ``wake``, and ``on_begun`` when the
-    child has its task.
+    ``on_frame(frame, size)`` returns a verdict when the frame is the last one; ``on_wake`` is called after each
+    ``wake``, ``on_task_started`` when the child has its task; all three on the supervising thread. ``send`` may be
+    called from any thread, ``pause_clock`` and ``resume_clock`` only from ``on_frame`` and ``on_wake``.
+
+    ``log_collector``, ``duration`` and ``waited`` (seconds for which the wall clock was stopped) hold the rest after
+    the end; ``child_reported_end`` is True when the child reported its end itself and lives.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Supervisor:
 
     @property
     def offset(self) -> float:
-        """Seconds since the start."""
+        """Seconds since the start of the run."""
         return self._monotonic() - self._started
 
     def pause_clock(self) -> None:
@@ -113,9 +112,9 @@ class Supervisor:
         self.wake.set()
 
     def supervise(self, first_frame: bytes) -> Verdict | None:
-        """Send the child ``first`` and watch until it has reported its end, or must be ended, or is gone.
+        """Send the child ``first_frame`` and watch it until it has reported its end, must be ended, or is gone.
 
-        None when it was gone before it started its task: nothing has run, so another child can be tried.
+        None when the child was gone before it started its task: nothing has run, so another child can be tried.
         """
         child = self._child
         self._outbox += first_frame
@@ -245,7 +244,7 @@ class Supervisor:
         return None
 
     def _poll_milliseconds(self) -> int:
-        """Return the milliseconds until something is overdue."""
+        """Return the milliseconds until the next deadline."""
         now = self.offset
         ends = [self._limits.total_seconds]
         if self._checks_usage:

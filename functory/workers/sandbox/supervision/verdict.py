@@ -1,4 +1,4 @@
-"""How a run ended, judged by its worker: the end that the limits, the kernel or the zygote show."""
+"""Decides how a run ended when the child did not report it: by its limits, the kernel or the zygote."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
 
 
 def death_verdict(child: Child, limits: Limits) -> Verdict:
-    """Return what is known of a child that ended without a last frame."""
+    """Judge a child that ended without a last frame, by its wait status and its control group."""
     if child.wait_status is None:
         return Verdict(
             "crashed",
@@ -42,7 +42,7 @@ def death_verdict(child: Child, limits: Limits) -> Verdict:
         )
     if os.WIFSIGNALED(child.wait_status):
         number = os.WTERMSIG(child.wait_status)
-        # The first process of a PID namespace hears no SIGXCPU: it is killed at the hard limit, a second later.
+        # The first process of a PID namespace gets no SIGXCPU: it is killed at the hard limit, a second later.
         if number == signal.SIGXCPU or (
             number == signal.SIGKILL and child.cpu_seconds >= math.ceil(limits.cpu_seconds)
         ):

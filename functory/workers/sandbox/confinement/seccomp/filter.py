@@ -1,4 +1,4 @@
-"""The filter of system calls for a zygote and each of its children.
+"""Makes and loads the filter of system calls of a zygote and of each child.
 
 ``program`` makes the filter for a machine and a profile, ``load`` puts the calling process under it, for
 good. It is an allow-list, whose content is ``policy``:
