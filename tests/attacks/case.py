@@ -45,7 +45,7 @@ class Report:
 
     @property
     def found(self) -> dict[str, Any]:
-        """The attack's own report; it may lie."""
+        """The report of the attack itself, which may lie."""
         value = self.outcome["result"]
         return value if isinstance(value, dict) else {}
 
@@ -82,7 +82,7 @@ class Case:
     raw: bool
 
     def problems(self, report: Report) -> list[str]:
-        """Why the sandbox did not hold; empty when it did."""
+        """Return the reasons why the sandbox did not hold; empty when it did."""
         found = list(self._common(report))
         if report.through:
             found.append(f"got through: {', '.join(report.through)}")
@@ -90,7 +90,7 @@ class Case:
         return found
 
     def toothless(self, report: Report) -> list[str]:
-        """Why the attack proves nothing: without a sandbox it must succeed, and be seen to."""
+        """Return the reasons why the attack proves nothing: without a sandbox it must succeed, and leave its trace."""
         found = []
         if report.status == "succeeded" and not report.through and not self.trace:
             found.append(f"nothing got through: {report.found.get('how')}")
@@ -182,12 +182,12 @@ def part(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def stored(source: str, token: str) -> str:
-    """The text that is stored for an attack whose processes carry the mark ``token``."""
+    """Return the text that is stored for an attack whose processes carry the mark ``token``."""
     return f"{_KIT}\nmark({token!r})\n\n\n{source}\n"
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """The function's text without its decorators, below what its module imports of the standard library."""
+    """Return the function's text without its decorators, below what its module imports of the standard library."""
     imports = _imports(function.__module__)
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()
     (node,) = ast.parse("\n".join(lines)).body

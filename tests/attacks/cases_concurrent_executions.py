@@ -1,4 +1,4 @@
-"""Two executions at the same time: one must not find, read, change or end the other."""
+"""Attacks on an execution that runs at the same time: finding, reading, changing or ending it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways out of the sandbox: more rights, other namespaces, mounts, seldom used parts of the kernel."""
+"""Attacks that leave the sandbox: more rights, other namespaces, mounts, seldom used parts of the kernel."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def mounts(d: dict[str, Any]) -> Any:
         check(libc.mount(source, target, kind, ctypes.c_ulong(flags), None), "mount")
 
     def unless_allowed(*arguments: Any) -> None:
-        """An error that a caller with rights would get too proves nothing: EINVAL means that the rights were there."""
+        """Fail on EINVAL: a caller with rights gets that error too, so the rights were there."""
         try:
             syscall(*arguments)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Files: the worker's, the machine's, and more of one's own than were granted."""
+"""Attacks on files: the worker's, the machine's, and more of its own than are granted."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def listing(d: dict[str, Any]) -> Any:
     private = {"/tmp", "/var/tmp", "/dev/shm"}
 
     def strangers(path: str) -> list[str]:
-        """What is listed there and neither leads to the interpreter nor is an empty folder."""
+        """Return what is listed there and neither leads to the interpreter nor is an empty folder."""
         found = []
         for name in os.listdir(path):
             entry = f"{path.rstrip('/')}/{name}"

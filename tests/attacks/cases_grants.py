@@ -1,4 +1,4 @@
-"""What code does with the rights that it was granted, and with those it was not."""
+"""Attacks by code with grants: with the rights that it has, and beyond them."""
 
 from __future__ import annotations
 

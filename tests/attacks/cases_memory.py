@@ -1,4 +1,4 @@
-"""Memory: more of it than granted, also where the limit of address space does not count it."""
+"""Attacks on memory: more than is granted, also where the limit of address space does not count it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to the network, and to other processes through sockets."""
+"""Attacks that reach the network, or other processes through sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages are code of others too: what they do when they are imported, before any function runs."""
+"""Attacks by packages, when they are imported and before any function runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def hostile_import(d: dict[str, Any]) -> Any:
         return os.listdir(path)
 
     def processes(names: list[str]) -> bool:
-        """It may unmount its own /proc; the one below must show no process, and be read-only."""
+        """Unmount its own /proc: the one below must show no process, and be read-only."""
         return any(name.isdigit() for name in names) or os.access("/proc/sys/kernel/core_pattern", os.W_OK)
 
     tries.attempt("secret", read, d["secret"], proof=lambda text: canary in text)

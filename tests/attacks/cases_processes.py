@@ -1,4 +1,4 @@
-"""New processes, and what one process may do to another: signals, tracing, memory, limits."""
+"""Attacks with new processes, and on other processes: signals, tracing, memory, limits."""
 
 from __future__ import annotations
 

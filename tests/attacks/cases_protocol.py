@@ -1,4 +1,4 @@
-"""Lies to the worker: frames that are broken, forged, endless or too many, and what the code may import."""
+"""Attacks on the worker's protocol: frames that are broken, forged, endless or too many; and on imports."""
 
 from __future__ import annotations
 

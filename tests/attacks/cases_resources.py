@@ -1,4 +1,4 @@
-"""Code that never ends, or takes more time, output or depth than it was given."""
+"""Attacks by code that never ends, or takes more time, output or depth than is granted."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Decoys:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Where everything is: the attacker knows all but the secret's value, which it needs to recognise it."""
+        """Return where everything is: the attacker knows all but the secret's value, which it needs to recognise it."""
         return {
             "decoy": self._process.pid,
             "decoy_group": os.getpgid(self._process.pid),
@@ -87,7 +87,7 @@ class Decoys:
         }
 
     def prepare(self, mark: str) -> None:
-        """Be whole again, and know the processes of the coming attack by ``mark``."""
+        """Repair the targets, and remember ``mark``, the mark of the next attack's processes."""
         self.mark = mark
         if self._process.poll() is not None or self._harm() or _LASTING & self._report().keys():
             self._end()
@@ -104,7 +104,7 @@ class Decoys:
         self._secret_before = self._secret()
 
     def touched(self) -> list[str]:
-        """Return what happened to the targets since ``prepare``, in words; the traces are removed."""
+        """Return what happened to the targets since ``prepare``, in words, and remove the traces."""
         found = self._harm()
         report = self._report()
         found += [what for what in self._late if what not in found]
@@ -153,7 +153,7 @@ class Decoys:
         return found
 
     def _report(self) -> dict[str, int]:
-        """How often each thing was noticed by the process itself. One that does not answer is killed.
+        """Return how often the process itself noticed each thing. A process that does not answer is killed.
 
         On a busy machine a signal that freezes it may take effect only now.
         """
@@ -210,7 +210,7 @@ class Decoys:
 
 
 def marked(mark: str) -> list[int]:
-    """The living processes that carry ``mark`` in their name or command line, seen from the host."""
+    """Return the living processes that carry ``mark`` in their name or command line, seen from the host."""
     found = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or entry.name == str(os.getpid()):
@@ -250,7 +250,7 @@ def remove_ipc(kind: str, number: int) -> None:
 
 
 def open_descriptors() -> list[str]:
-    """What the descriptors of this process point to."""
+    """Return what the descriptors of this process point to."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -259,13 +259,13 @@ def open_descriptors() -> list[str]:
 
 
 def _installed() -> list[str]:
-    """Where some packages of the worker lie."""
+    """Return the folder of some packages of the worker."""
     found = [importlib.util.find_spec(name) for name in ("sqlalchemy", "celery")]
     return [spec.origin for spec in found if spec is not None and spec.origin is not None]
 
 
 def _properties(pid: int) -> dict[str, Any]:
-    """What one process may change of another of its user."""
+    """Return what one process may change of another of its user."""
     return {
         "limit of files": resource.prlimit(pid, resource.RLIMIT_NOFILE),
         "priority": os.getpriority(os.PRIO_PROCESS, pid),

@@ -72,12 +72,12 @@ def syscall(name: str, *arguments: Any) -> int:
 
 
 def wide(value: Any) -> Any:
-    """Integers as whole registers: ctypes would pass 32 bits of them."""
+    """Return integers as whole registers: ctypes would pass 32 bits of them."""
     return ctypes.c_long(value) if isinstance(value, int) else value
 
 
 def check(result: int, name: str = "") -> int:
-    """The result of a C function; OSError when it is negative."""
+    """Return the result of a C function; OSError when it is negative."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -85,7 +85,7 @@ def check(result: int, name: str = "") -> int:
 
 
 class Tries:
-    """The ways that an attack tries one after another, and what became of each."""
+    """Tries the ways of an attack one after another, and records the result of each."""
 
     def __init__(self) -> None:
         self.through: list[str] = []
@@ -109,7 +109,7 @@ class Tries:
 
 
 def read(path: str) -> bytes:
-    """The first 64 KiB of a file."""
+    """Return the first 64 KiB of a file."""
     with open(path, "rb", buffering=0) as file:
         return file.read(65536)
 
@@ -122,40 +122,40 @@ def write(path: str) -> str:
 
 
 def victims(d: dict[str, Any]) -> list[int]:
-    """Processes to attack: a stand-in for the worker, and the parent of this process."""
+    """Return the processes to attack: a stand-in for the worker, and the parent of this process."""
     return [pid for pid in (d["decoy"], os.getppid()) if pid > 1]
 
 
 def frame(data: bytes) -> bytes:
-    """Bytes as one frame of the protocol with the worker."""
+    """Return bytes as one frame of the protocol with the worker."""
     return len(data).to_bytes(4, "little") + data
 
 
 def send(data: bytes) -> None:
-    """All bytes to the worker, past Functory's own code."""
+    """Send bytes to the worker, past Functory's own code."""
     while data:
         data = data[os.write(3, data) :]
 
 
 def packed(**fields: Any) -> bytes:
-    """One frame as an honest child would encode it."""
+    """Return one frame as an honest child encodes it."""
     import msgspec
 
     return frame(msgspec.msgpack.encode(fields))
 
 
 def finished(value: Any) -> bytes:
-    """The last frame of an execution that returns ``value``."""
+    """Return the last frame of an execution that returns ``value``."""
     return packed(t="finished", value=value, kind="json", warnings=[])
 
 
 def mark(name: str) -> None:
-    """Give this process, and all that it starts, a name by which they are found from outside."""
+    """Give this process, and all that it starts, a name that the host can find."""
     libc.prctl(15, ctypes.c_char_p(name.encode()), 0, 0, 0)  # PR_SET_NAME, linux/prctl.h
 
 
 def connect(family: int, kind: int, address: Any, seconds: float = 1.0) -> None:
-    """Reach a listener, and say so there; with a socket of the kernel, whatever Python's module makes."""
+    """Reach a listener and send it a word, with a socket of the kernel and not of Python's module."""
     connection = _socket.socket(family, kind)
     try:
         connection.settimeout(seconds)
@@ -172,7 +172,7 @@ def connect_politely(host: str, port: int) -> None:
 
 
 def patiently(seconds: float) -> None:
-    """Wait, so that the watcher outside has time to notice."""
+    """Wait, so that the process outside has time to notice."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""One tier's runner in a process of its own, which takes attacks by name and answers with reports.
+"""Runs one tier's runner in a process of its own, which takes attacks by name and answers with reports.
 
 The tests start it as root or as an ordinary user, and talk to it in lines of JSON. It is in a worker's place:
 it has a secret in its environment, the decoys run as its user, and the runner is its own.
@@ -33,7 +33,7 @@ _READY_SECONDS = 20.0
 
 
 def runner_of(tier: Any) -> Runner:
-    """A started runner of exactly this tier; raises when this machine has it not."""
+    """Return a started runner of exactly this tier; raises when this machine does not have it."""
     runner = Runner(tier=tier)
     runner.start()
     return runner
@@ -81,7 +81,7 @@ class World:
         )
 
     def _plant(self, case: Case, facts: dict[str, Any]) -> None:
-        """A folder of packages, as an environment has one, whose code runs when the sandbox starts."""
+        """Make a folder of packages, as environments have one, whose code runs when the sandbox starts."""
         folder = self.decoys.folder.with_name(f"packages-{facts['mark']}")
         folder.mkdir(mode=0o755)
         facts["packages"] = str(folder)
@@ -118,7 +118,7 @@ class World:
 
     @contextlib.contextmanager
     def _beside(self, case: Case, facts: dict[str, Any], host: FakeHost):
-        """Another execution that lives as long as the attack; the attack gets what it reports about itself."""
+        """Run another execution as long as the attack; the attack gets what that one reports about itself."""
         if not case.beside:
             yield
             return
@@ -191,7 +191,7 @@ class Remote:
         self.missing = told.get("missing", "")
 
     def run(self, case_id: str) -> Report:
-        """The report of one attack."""
+        """Run one attack and return its report."""
         assert self._process.stdin is not None
         self.lost = True
         self._process.stdin.write(case_id + "\n")

@@ -64,7 +64,7 @@ def attacked(worlds: dict[str, Remote], world: str, case_id: str) -> Report:
 
 
 def _strongest(case: Case) -> str:
-    """The world with the strongest tier in which this machine can show an attack."""
+    """Return the world with the strongest tier in which this machine can show an attack."""
     shown = [
         world
         for world, (tier, _) in WORLDS.items()
@@ -74,7 +74,7 @@ def _strongest(case: Case) -> str:
 
 
 def _in(world: str, case: Case) -> Any:
-    """An attack in a world: quick in the strongest tier, long in each of the others."""
+    """Build the parameter of an attack in a world: quick in the strongest tier, long in each of the others."""
     marks = () if world == _strongest(case) else (pytest.mark.long(0.5),)
     return pytest.param(world, case.id, id=f"{world}-{case.id}", marks=marks)
 
@@ -95,7 +95,7 @@ def test_the_attack_is_stopped(worlds: dict[str, Remote], world: str, case_id: s
 
 
 def test_some_tier_was_attacked(worlds: dict[str, Remote]) -> None:
-    """Skips alone would look like a sandbox that holds."""
+    """Some tier was attacked: skips alone would look like a sandbox that holds."""
     tried = [name for name, remote in worlds.items() if not remote.missing and WORLDS[name][0] != "none"]
     if not tried and not strict():
         pytest.skip("no tier here, or no attack of one was asked for")

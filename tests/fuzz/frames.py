@@ -104,7 +104,7 @@ def _promise(data: bytes, corpus: Path) -> None:
 
 
 def _try(data: bytes, folder: Path) -> int:
-    """0 when all promises hold for ``data``, else 1, with the input stored and a word on how to repeat it."""
+    """Return 0 when all promises hold for ``data``; else 1, after storing the input and printing how to repeat it."""
     try:
         check(data)
     except Exception:

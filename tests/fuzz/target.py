@@ -1,4 +1,4 @@
-"""What is true of the frame decoder whatever bytes come; ``tests.fuzz.frames`` looks for bytes for which it is not.
+"""Checks the promises of the frame decoder for any bytes; ``tests.fuzz.frames`` looks for bytes that break one.
 
 ``check`` is given a stream as a child may write it to its socket: any bytes at all. It raises
 ``AssertionError``, or lets through what the decoder raised, when one of these does not hold:
@@ -87,7 +87,7 @@ FRAMES: tuple[FromGuest, ...] = (
 
 
 def framed(payload: bytes) -> bytes:
-    """A payload as it goes over the socket."""
+    """Return a payload as it goes over the socket."""
     return struct.pack("<I", len(payload)) + payload
 
 
@@ -104,7 +104,7 @@ def check(data: bytes) -> None:
 
 
 def read(data: bytes, cuts: list[int]) -> tuple[list[bytes], str | None]:
-    """The payloads that a stream gives when it comes in these pieces, and the refusal it ends with."""
+    """Return the payloads of a stream that comes in these pieces, and the refusal that it ends with."""
     buffer = FrameBuffer(LIMIT)
     found: list[bytes] = []
     start = 0
@@ -121,7 +121,7 @@ def read(data: bytes, cuts: list[int]) -> tuple[list[bytes], str | None]:
 
 
 def judge(payload: bytes) -> FromGuest | None:
-    """The frame that ``payload`` is, None when it is refused; AssertionError when it is neither."""
+    """Return the frame of ``payload``, None when it is refused; AssertionError when it is neither."""
     try:
         frame = decode_guest(payload)
     except ProtocolError:
@@ -154,7 +154,7 @@ def assert_json(value: Any, depth: int = 0) -> None:
 
 
 def seeds() -> list[bytes]:
-    """Inputs to begin with: every frame alone as a payload and as a stream, and two streams of many."""
+    """Return the inputs to begin with: every frame alone as a payload and as a stream, and two streams of many."""
     payloads = [pack(frame) for frame in FRAMES]
     streams = [framed(payload) for payload in payloads]
     return [*payloads, *streams, b"".join(streams), b"".join(reversed(streams))]
@@ -165,7 +165,7 @@ _SIGNIFICANT = bytes([0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, *range(0xC0, 0xE0), 0x
 
 
 def mutations(seed: int, rounds: int) -> Iterator[bytes]:
-    """``rounds`` inputs made from the seeds by chance; the same ones for the same ``seed``."""
+    """Return ``rounds`` random changes of the first inputs; the same ones for the same ``seed``."""
     chance = random.Random(seed)
     pool = seeds()
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""The runner over time: many threads, lost zygotes, forks of the worker, and nothing left behind."""
+"""The runner survives many threads, lost zygotes and forks of the worker, and leaves nothing behind."""
 
 # ruff: noqa: E501 - sources of functions stand in the tests as their authors would write them
 
@@ -102,7 +102,7 @@ def test_a_function_that_kills_its_zygote_is_the_one_that_crashes():
 
 
 def sockets() -> set[str]:
-    """The sockets that this process holds, by their inode."""
+    """Return the sockets that this process holds, by their inode."""
     held = set()
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):

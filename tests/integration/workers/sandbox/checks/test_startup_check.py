@@ -1,6 +1,6 @@
 """A worker serves only with the sandbox that its settings demand, and only after attacks on it have failed.
 
-Poorer machines than this one are made of it: by a filter of system calls, or by a user namespace in which no
+Weaker machines are made of this one by a filter of system calls, or by a user namespace in which no
 other can be made (``tests.support.restricted_kernel``), and by dropping root's rights (``tests.support.unprivileged``).
 """
 
@@ -34,14 +34,14 @@ here = pytest.mark.usefixtures("namespaces")
 
 @pytest.fixture(scope="module")
 def namespaces() -> None:
-    """Poorer machines can be made only of one that has namespaces."""
+    """Skip where no weaker machine can be made: that takes namespaces."""
     best = tiers.survey().best
     if best not in ("A", "B"):
         pytest.skip(f"this machine offers tier {best}")
 
 
 def told(mode: str, code: str, *, as_ordinary: bool = False) -> Any:
-    """What ``code`` prints as JSON on a machine that is restricted by ``mode``."""
+    """Return what ``code`` prints as JSON on a machine that is restricted by ``mode``."""
     argv = [sys.executable, "-c", code]
     if mode:
         argv = [sys.executable, "-m", "tests.support.restricted_kernel", mode, "--", *argv]
@@ -144,7 +144,7 @@ def test_every_attack_gets_through_where_nothing_confines():
 
 def test_a_sandbox_that_an_attack_gets_through_serves_nothing():
     class Porous(Runner):
-        """Says that it confines, and does not."""
+        """Claims to confine, and does not."""
 
         @property
         def tier(self):
@@ -173,7 +173,7 @@ def test_without_confinement_nothing_is_served_unless_the_settings_say_so():
             check_startup(Settings(unsafe_no_sandbox="i-understand", min_tier="B"), runner)
 
 
-def test_a_self_test_that_does_not_come_to_its_end_lets_nobody_serve():
+def test_a_worker_does_not_serve_when_its_self_test_does_not_finish():
     class Broken(Runner):
         def run(self, job, host, control=None):
             return super().run(

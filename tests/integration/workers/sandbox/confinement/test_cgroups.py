@@ -33,7 +33,7 @@ def groups() -> Iterator[Cgroups]:
 
 
 def _start(group: Cgroup, code: str) -> subprocess.Popen[str]:
-    """A process that enters ``group``, then runs ``code``."""
+    """Start a process that enters ``group``, then runs ``code``."""
     argv = [sys.executable, "-I", "-S", "-c", _ENTER + code, *map(str, group.fds)]
     return subprocess.Popen(
         argv, pass_fds=group.fds, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -165,7 +165,9 @@ os.waitpid(pid, 0)
     assert not any(path.exists() for path in left)
 
 
-def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_another_worker_removes_at_the_same_time_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Found by both, gone when the slower one looks into it.
     monkeypatch.setattr(cgroup_tree, "_dead", lambda _folder: ["functory-0-1-1-1"])
     opened = Cgroups.open()
@@ -174,7 +176,7 @@ def test_what_another_worker_removes_at_the_same_time_stops_nobody(monkeypatch: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is an ordinary one already")
-def test_who_may_write_none_gets_none_and_is_told_why() -> None:
+def test_a_user_that_may_write_no_group_gets_none_and_the_reason() -> None:
     if why := unprivileged.missing():
         pytest.skip(why)
     code = (

@@ -1,4 +1,4 @@
-"""What confined code sees and may do, in every tier that this machine has."""
+"""Confined code sees and may do what its plan allows, in every tier that this machine has."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ say([
 
 
 @tiers("A")
-def test_each_slot_has_an_id_that_nobody_on_this_machine_has(tier: str) -> None:
+def test_each_slot_has_an_id_that_no_user_of_this_machine_has(tier: str) -> None:
     contained = Contained(tier, HERE, HERE, together=True)
     zygote, *children = running(contained)
     contained.hear()
@@ -218,7 +218,7 @@ def test_all_capabilities_of_the_zygote_cannot_open_a_mount(tier: str) -> None:
 
 @pytest.fixture
 def everybodys() -> Iterator[Path]:
-    """A folder that other users may enter, too: those of pytest are their owner's alone."""
+    """Make a folder that other users may enter, too: those of pytest are their owner's alone."""
     with tempfile.TemporaryDirectory(prefix="granted-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""However zygote, shim or worker end, nothing of them is left."""
+"""Nothing is left of zygote, init process and worker, however they end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 @tiers("C")
-def test_a_shim_kills_nobody_but_children_of_its_zygote(tier: str) -> None:
+def test_an_init_process_kills_only_children_of_its_zygote(tier: str) -> None:
     older = "from functory.workers.sandbox.confinement import landlock; landlock.abi = lambda: 1"
     with subprocess.Popen(unprivileged.command(["sleep", "1000"])) as stranger:
         before = f"""

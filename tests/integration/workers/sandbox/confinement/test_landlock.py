@@ -1,4 +1,4 @@
-"""What a process may still do after it entered a Landlock ruleset. Each case runs in a process of its own."""
+"""A Landlock ruleset refuses what its rules do not allow. Each case runs in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function gives and gets when it runs in the child: input, result, dependencies, errors."""
+"""A function in the child gets its input and dependencies, and gives its result or error."""
 
 from __future__ import annotations
 

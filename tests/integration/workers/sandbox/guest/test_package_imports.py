@@ -1,4 +1,4 @@
-"""Packages inside the sandbox: imported once for all executions, found by their own path only, never writable."""
+"""Packages in the sandbox are imported once for all executions, found by their own path only, and never writable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOADED = "import os\nWHERE = os.getpid(), hash('seed')\nCOUNT = []\n"
 
 @pytest.fixture
 def packages(tmp_path):
-    """A folder of packages that everybody may read, as environments are."""
+    """Make a folder of packages that every user may read, as environments are."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
     (folder / "heavy.py").write_text(LOADED)

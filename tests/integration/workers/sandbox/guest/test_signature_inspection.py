@@ -1,4 +1,4 @@
-"""``Runner.inspect``: hints become JSON Schema in a child, and what goes wrong is only a problem."""
+"""``Runner.inspect`` makes JSON Schema of hints in a child, and reports errors as problems."""
 
 # ruff: noqa: E501 - sources of functions stand in the tests as their authors would write them
 

@@ -1,4 +1,4 @@
-"""What hostile code gets from the broker, at the raw end of its socket."""
+"""The broker stays within its bounds, whatever hostile code sends at the raw end of its socket."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_seventeenth_connection_is_refused_until_one_is_closed(broker: Conne
 def test_a_connection_that_was_half_closed_counts_no_more_once_the_child_closes_it(
     broker: ConnectionBroker,
 ) -> None:
-    """The host neither answers nor closes: nothing but the hang-up of the child's end shows that it is over."""
+    """The host neither answers nor closes: only the hang-up of the child's end shows the end of the connection."""
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
@@ -63,7 +63,9 @@ def test_a_connection_that_was_half_closed_counts_no_more_once_the_child_closes_
 
 
 @pytest.mark.parametrize("direction", ["out", "in"])
-def test_who_passes_the_limit_of_bytes_loses_the_network(broker: ConnectionBroker, direction: str) -> None:
+def test_a_run_that_passes_the_limit_of_bytes_loses_the_network(
+    broker: ConnectionBroker, direction: str
+) -> None:
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}", limit=3 * BUFFER_BYTES)
@@ -179,7 +181,7 @@ def test_requests_without_end_are_ended(broker: ConnectionBroker) -> None:
     assert len(traffic.refused) == 100
 
 
-def test_who_does_not_read_its_answers_is_cut_off(broker: ConnectionBroker) -> None:
+def test_a_child_that_does_not_read_its_answers_is_cut_off(broker: ConnectionBroker) -> None:
     raw = Raw(broker)
     with pytest.raises(OSError):
         for _ in range(MAX_REQUESTS):

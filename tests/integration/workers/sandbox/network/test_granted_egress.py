@@ -1,4 +1,4 @@
-"""User code behind a broker, in a confined process: what works as if there was a network.
+"""User code in a confined process uses its granted hosts as on a network, through the broker.
 
 Servers listen on loopback, which the operator's list allows; names are resolved by a table.
 """

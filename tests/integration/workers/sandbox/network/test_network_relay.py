@@ -1,4 +1,4 @@
-"""The bytes of granted connections, and how connections, runs and workers end."""
+"""Granted connections carry all bytes in order, and end with their run and their worker."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_forked_copy_of_the_worker_starts_anew_and_disturbs_nothing(broker: Co
 
 
 def test_a_connection_that_waits_costs_no_turn_of_the_thread(names: Names) -> None:
-    """Ends that have been seen are not reported again and again: the clock is read once in each turn."""
+    """An end is reported once, and not in each round of the loop: the clock is read once in a round."""
     turns = 0
 
     def clock() -> float:

@@ -1,4 +1,4 @@
-"""Connections that are refused: hosts that are not granted, names that lead where they should not."""
+"""Connections are refused to hosts without a grant, and to names that lead to addresses that are not public."""
 
 from __future__ import annotations
 

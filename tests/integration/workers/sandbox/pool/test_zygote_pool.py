@@ -1,4 +1,4 @@
-"""Zygotes and their children over time: kinds, spares, rotation, eviction; and warm children, which stay."""
+"""The pool starts, replaces and ends zygotes, spares and warm children over time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def result(runner, task, host=None):
 
 
 def spares(runner) -> list[str]:
-    """Children of the plain zygote while nothing runs."""
+    """Return the children of the plain zygote while nothing runs."""
     return children(runner.zygote_pid)
 
 
@@ -58,7 +58,7 @@ def test_a_spare_that_died_waiting_costs_no_execution():
 
 
 def test_a_zygote_whose_folder_is_gone_is_replaced_and_costs_no_execution():
-    """So it is between the end of a zygote and the end of the process that cleans up after it."""
+    """The folder is gone between the end of a zygote and the end of its init process."""
 
     def folders() -> set[Path]:
         return set(Path(tempfile.gettempdir()).glob(f"functory-run-{os.getpid()}-*"))
@@ -300,7 +300,7 @@ def test_closing_ends_spares_and_warm_runners():
 
 @pytest.mark.parametrize("tier", ["A", "C"])
 def test_a_granted_path_that_is_reached_by_a_link_is_refused(tier, tmp_path):
-    """A process that may write in its folder could have put the link there after the path was checked."""
+    """The link may have been put there after the path was checked, by a process that may write in its folder."""
     if (tier == "A") != (os.geteuid() == 0):
         pytest.skip("A is root's; root in tier C needs an interpreter that everybody may read")
     (tmp_path / "real").mkdir()

@@ -1,4 +1,4 @@
-"""``from functory import call, emit, …`` in a run: answered by the host, bounded, not blocking the rest."""
+"""The host answers ``from functory import call, emit, …`` of a run, within bounds and without blocking the rest."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_an_error_of_the_engine_is_raised_in_the_function_under_its_name(runner,
     assert outcome.result == [kind, text, kind == "WaitTimeout", more]
 
 
-def test_an_error_of_the_engine_that_nobody_catches_fails_the_function(runner):
+def test_an_error_of_the_engine_that_is_not_caught_fails_the_function(runner):
     outcome = runner.run(
         job("import functory\ndef f():\n    functory.call('g')"), FakeHost(g=raising(Refused("no")))
     )

@@ -1,4 +1,4 @@
-"""Code that dies, lies, floods or never ends: each has a defined outcome, and the next run is clean."""
+"""Code that dies, lies, floods or never ends has a defined outcome, and the next run is clean."""
 
 # ruff: noqa: E501 - sources of functions stand in the tests as their authors would write them
 

@@ -1,4 +1,4 @@
-"""What facts of a machine mean: the tier it has, what stands before a better one, and what to change."""
+"""The facts of a machine determine its tier, what it lacks for a better one, and what to change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functory.workers.sandbox.checks.tiers import Facts, choose_tier, container,
 
 
 def refused(**steps: int | str) -> dict[str, Probe]:
-    """Trials that failed: their errno, or what they said without one. ``_`` in a name stands for a space."""
+    """Build the failed probes: their errno, or their message without one. ``_`` in a name stands for a space."""
     found = {}
     for name, how in steps.items():
         step = name.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Which ids functions get, over the maps of a machine and of containers."""
+"""Functions get unused ids, by the maps of a machine and of containers."""
 
 from __future__ import annotations
 

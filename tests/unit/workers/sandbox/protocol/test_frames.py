@@ -1,4 +1,4 @@
-"""The frames: what is one, what is not, and that the length is believed only within its limit."""
+"""The decoder takes frames, refuses anything else, and believes a length only within its limit."""
 
 from __future__ import annotations
 

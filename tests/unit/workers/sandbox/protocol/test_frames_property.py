@@ -1,4 +1,4 @@
-"""Whatever bytes a child sends, they are a frame that holds JSON or a ``ProtocolError``, never anything else."""
+"""Any bytes of a child are a frame that holds JSON, or a ``ProtocolError``, and never anything else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ JSON_SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st
 
 
 def sized(head: int, body: bytes, width: str, count: int) -> bytes:
-    """A msgpack item: its format byte, its length in ``width`` (struct's letter), its body."""
+    """Return a msgpack item: its format byte, its length in ``width`` (struct's letter), its body."""
     return bytes([head]) + struct.pack(f">{width}", count) + body
 
 
@@ -79,7 +79,7 @@ raw = st.recursive(
 
 @st.composite
 def altered(draw) -> bytes:
-    """A frame with fields dropped, repeated, renamed, or given any value, its tag among them."""
+    """Return a frame with fields dropped, repeated, renamed, or given any value, its tag among them."""
     fields = list(msgspec.msgpack.decode(draw(payloads)).items())
     for _ in range(draw(st.integers(1, 3))):
         index = draw(st.integers(0, len(fields) - 1))
@@ -205,7 +205,7 @@ def job() -> Job:
 
 
 class Nobody:
-    """A host that refuses whatever it is asked."""
+    """Refuses every request."""
 
     def __getattr__(self, name: str):
         raise Refused(f"there is no {name}")

@@ -1,4 +1,4 @@
-"""The filter of system calls, verdict by verdict: every number, every kind of argument, on both machines.
+"""The filter of system calls gives the right verdict for every number and kind of argument, on both machines.
 
 The policy is stated a second time here, the other way round (what is refused, everything else that
 libseccomp knows is allowed), given to libseccomp, and both programs are run by an interpreter of BPF.
@@ -203,7 +203,7 @@ def library() -> Library:
 
 
 def known(library: Library, arch: str) -> dict[str, int]:
-    """Name to number, without this project's tables."""
+    """Return name to number, without this project's tables."""
     newer = NEWER | (ONLY_X86 if arch == "x86_64" else {})
     return library.names(arch, range(450)) | {name: number for name, (number, _) in newer.items()}
 
@@ -227,7 +227,7 @@ def second_opinion(library: Library, arch: str, profile: Profile, pid: int | Non
 
 
 def arguments_around(rule: list[list[Argument]]) -> list[list[int]]:
-    """For each argument the values that a wrong comparison would confuse."""
+    """Return for each argument the values that a wrong comparison confuses."""
     values: list[set[int]] = [set() for _ in range(4)]
     for argument in itertools.chain.from_iterable(rule):
         low = argument.mask & 0xFFFFFFFF
