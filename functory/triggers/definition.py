@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -31,8 +31,10 @@ from functory.engine.errors import Invalid
 from functory.engine.functions import arguments, dependencies
 from functory.engine.serialization import json_codec
 from functory.triggers.composites import Composite, compile_composite
+from functory.triggers.composites.part import listed_types
 from functory.triggers.criteria import Criteria, compile_criteria
 from functory.triggers.expressions.conditions import Condition, ConditionResult, compile_condition
+from functory.triggers.flow_control import fields
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.flow_control.definition import Flow, compile_flow
 from functory.triggers.input_templates import Template, compile_template
@@ -61,6 +63,13 @@ MAX_CONDITIONS = 6
 _FIELDS = frozenset(
     {"on", "criteria", "when", "function", "input", "pass", "guards", "flow", "composite", "compensate"}
 )
+# Those of the other spelling (:func:`from_event_type`).
+_EVENT_TYPE_FIELDS = (_FIELDS - {"on", "function", "pass", "composite"}) | {
+    "event_type",
+    "target_function",
+    "trigger_function",
+    "conditions",
+}
 _GUARDS: dict[str, tuple[int, int]] = {
     "max_depth": (1, 64),
     "max_revisits": (0, 64),
@@ -101,7 +110,7 @@ class CompiledTrigger:
     flow: Flow
     composite: Composite | None
     compensate: bool = False
-    types: frozenset[str] | None = field(default=None)
+    types: frozenset[str] | None = None
 
     @property
     def id(self) -> str:
@@ -252,27 +261,15 @@ def from_event_type(
     return define(on=on, function=trigger_function, passes="output", **rest)
 
 
-def parse(fields: Mapping[str, Any]) -> dict[str, Any]:
+def parse(given: Mapping[str, Any]) -> dict[str, Any]:
     """A definition from an object in either spelling (a YAML file, an API call). Raises :class:`Invalid`."""
-    given = {key: value for key, value in fields.items() if key != "name"}
+    given = {key: value for key, value in given.items() if key != "name"}
     if "event_type" in given:
-        known = {
-            "event_type",
-            "target_function",
-            "trigger_function",
-            "conditions",
-            "criteria",
-            "when",
-            "input",
-            "guards",
-            "flow",
-            "compensate",
-        }
-        _refuse_unknown(given, known)
+        fields.check_object(given, "a trigger", _EVENT_TYPE_FIELDS, "")
         if not given.get("trigger_function"):
             raise Invalid("the trigger names no function to run", "trigger_function is missing")
         return from_event_type(**given)
-    _refuse_unknown(given, _FIELDS)
+    fields.check_object(given, "a trigger", _FIELDS, "")
     if given.get("on") and given.get("composite"):
         raise Invalid(
             "the trigger has both 'on' and 'composite'",
@@ -323,7 +320,7 @@ def compile_definition(row: Mapping[str, Any]) -> CompiledTrigger:
         flow=flow,
         composite=composite,
         compensate=bool(definition.get("compensate")),
-        types=composite.types if composite is not None else _types(definition["on"]),
+        types=composite.types if composite is not None else listed_types(definition["on"]),
     )
 
 
@@ -341,24 +338,11 @@ def _criteria(given: Mapping[str, Any] | None) -> Criteria | None:
     return criteria
 
 
-def _types(on: Mapping[str, Any]) -> frozenset[str] | None:
-    """The only event types that the pattern can match, when it lists plain ones."""
-    listed = on.get("type")
-    if isinstance(listed, list) and all(isinstance(item, str) for item in listed):
-        return frozenset(listed)
-    return None
-
-
 def _guards(given: Mapping[str, Any]) -> Guards:
-    if not isinstance(given, Mapping):
-        raise Invalid("wrong guards", f"they are an object, got {given!r}", 'guards={"max_depth": 4}')
-    _refuse_unknown(given, {*_GUARDS, "allow_self"})
+    fields.check_object(given, "guards", {*_GUARDS, "allow_self"}, 'guards={"max_depth": 4}')
     for name, (low, high) in _GUARDS.items():
-        value = given.get(name)
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high
-        ):
-            raise Invalid(f"wrong guard {name}={value!r}", f"it takes a whole number from {low} to {high}")
+        if given.get(name) is not None:
+            fields.integer(given[name], f"guard {name}", low, high)
     if not isinstance(given.get("allow_self", False), bool):
         raise Invalid("wrong guard allow_self", "it is true or false")
     return Guards(**given)
@@ -369,11 +353,3 @@ def _passed(passes: str, event: Mapping[str, Any]) -> Any:
     if passes == "output" and isinstance(data, Mapping) and "output" in data:
         return data["output"]
     return event
-
-
-def _refuse_unknown(given: Mapping[str, Any], known: set[str] | frozenset[str]) -> None:
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise Invalid(
-            "unknown fields of a trigger: " + ", ".join(unknown), "known are " + ", ".join(sorted(known))
-        )

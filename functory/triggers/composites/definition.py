@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from functory.engine.errors import Invalid
 from functory.engine.flow_control.controls import Key
@@ -32,17 +32,14 @@ EXAMPLE = '"composite": {"all": [{"on": {"type": ["a"]}}, {"on": {"type": ["b"]}
 
 @dataclass(frozen=True)
 class Composite:
-    """A compiled composite. ``rule_name`` is its keyword in a definition; ``allowance`` and ``within`` are seconds."""
+    """A compiled composite. ``allowance`` and ``within`` are in seconds."""
 
-    rule_name: str
     parts: tuple[Part, ...]
     within: float
     allowance: float
     rule: Rule | Silence
 
-    @property
-    def kind(self) -> str:
-        return "composite"
+    kind: ClassVar[str] = "composite"
 
     @property
     def delivers_list(self) -> bool:
@@ -63,12 +60,8 @@ class Composite:
     @property
     def types(self) -> frozenset[str] | None:
         """The only event types that its parts can match; None when one can match any."""
-        found: set[str] = set()
-        for part in self.parts:
-            if part.types is None:
-                return None
-            found |= part.types
-        return frozenset(found)
+        types = [part.types for part in self.parts]
+        return None if None in types else frozenset().union(*filter(None, types))
 
     def key_and_parts(self, event: Mapping[str, Any], numbers: Sequence[int]) -> tuple[Key, int]:
         """The key of an event (its envelope) that matches the parts ``numbers`` (ascending), and the bits of those that
@@ -115,7 +108,7 @@ def compile_composite(given: Any) -> Composite:
     allowance = parse(found.get("allowance", 5.0), "allowance of composite", 0.0, DAY)
     key = fields.compile_key(found, "composite")
     parts, rule = _READERS[form](found[form], key)
-    return Composite(form, parts, within, allowance, rule)
+    return Composite(parts, within, allowance, rule)
 
 
 Read = tuple[tuple[Part, ...], Rule | Silence]

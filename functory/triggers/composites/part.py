@@ -32,10 +32,7 @@ class Part:
     @property
     def types(self) -> frozenset[str] | None:
         """The only event types that the part can match; None when it does not list plain types."""
-        listed = self.on.get("type")
-        if isinstance(listed, list) and all(isinstance(item, str) for item in listed):
-            return frozenset(listed)
-        return None
+        return listed_types(self.on)
 
     def matches(self, event: Mapping[str, Any], now: datetime) -> bool:
         """Whether an event (its envelope) stands for this part; not when the evaluation of the condition fails."""
@@ -53,13 +50,18 @@ class Part:
         return clauses
 
 
-def compile_part(given: Any, name: str, key: ValueExpression | None, more: tuple[str, ...] = ()) -> Part:
-    """Read a part; ``name`` and ``key`` are what it has without its own, ``more`` fields are its owner's.
+def listed_types(on: Mapping[str, Any]) -> frozenset[str] | None:
+    """The only event types that a pattern can match; None when it does not list plain types."""
+    listed = on.get("type")
+    if isinstance(listed, list) and all(isinstance(item, str) for item in listed):
+        return frozenset(listed)
+    return None
 
-    Raises :class:`Invalid`.
-    """
+
+def compile_part(given: Any, name: str, key: ValueExpression | None) -> Part:
+    """Read a part. ``name`` and ``key`` apply when it has none of its own. Raises :class:`Invalid`."""
     what = f"part {name} of the composite"
-    found = fields.check_object(given, what, (*FIELDS, *more), EXAMPLE)
+    found = fields.check_object(given, what, FIELDS, EXAMPLE)
     on = fields.needed(found, "on", what, EXAMPLE)
     chosen = found.get("name") or name
     if not isinstance(chosen, str) or len(chosen) > 100:

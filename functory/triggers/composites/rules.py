@@ -115,13 +115,7 @@ class NOf:
         return self.needed > 1
 
     def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
-        window = Window(span)
-        for one in line:
-            window.slide(one.at)
-            window.add(one, one.at)
-            if _reach(window.masks, self.count) >= self.needed:
-                window.fire()
-        return window.end(mark)
+        return _slide(line, mark, span, lambda window: _reach(window.masks, self.count) >= self.needed)
 
 
 @dataclass(frozen=True)
@@ -135,13 +129,20 @@ class Threshold:
         return self.count > 1
 
     def run(self, line: Line[WaitingMatch], mark: datetime, span: timedelta) -> RuleResult:
-        window = Window(span)
-        for one in line:
-            window.slide(one.at)
-            window.add(one, one.at)
-            if len(window) >= self.count:
-                window.fire()
-        return window.end(mark)
+        return _slide(line, mark, span, lambda window: len(window) >= self.count)
+
+
+def _slide(
+    line: Line[WaitingMatch], mark: datetime, span: timedelta, complete: Callable[[Window], bool]
+) -> RuleResult:
+    """Slide a window over the matches; fire it whenever it is ``complete``."""
+    window = Window(span)
+    for one in line:
+        window.slide(one.at)
+        window.add(one, one.at)
+        if complete(window):
+            window.fire()
+    return window.end(mark)
 
 
 @dataclass(frozen=True)
@@ -234,11 +235,8 @@ class Silence:
         A silent key is kept for another span, to recognize late events.
         """
         memory = state.memory or {}
-        fired, last, id_ = (
-            parse_timestamp(memory.get("fired")),
-            parse_timestamp(memory.get("last")),
-            memory.get("id"),
-        )
+        fired, last = parse_timestamp(memory.get("fired")), parse_timestamp(memory.get("last"))
+        id_ = memory.get("id")
         outcome = BufferDecision(keep_buffer=True)
 
         def silent(base: datetime) -> None:

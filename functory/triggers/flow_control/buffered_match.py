@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,7 @@ class BufferDecision:
 class BufferPolicy(Protocol):
     """A control whose matches wait. ``delivers_list``: its function gets a list of events, even for one event."""
 
-    @property
-    def kind(self) -> str: ...
+    kind: ClassVar[str]
 
     @property
     def delivers_list(self) -> bool: ...

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from functory.engine.errors import Invalid
 from functory.engine.flow_control.controls import NO_KEY, Key
@@ -54,9 +54,7 @@ class Debounce:
     key: ValueExpression | None = None
     keep: Literal["last", "all"] = "last"
 
-    @property
-    def kind(self) -> str:
-        return "debounce"
+    kind: ClassVar[str] = "debounce"
 
     @property
     def delivers_list(self) -> bool:
@@ -78,9 +76,7 @@ class Debounce:
         due = self._deadline(state, max(one.since for one in line))
         if self.delivers_list:
             fired, rest = _cut(line, MAX_EVENTS, MAX_BYTES, whole=due <= now)
-            if not rest:
-                return BufferDecision(fired)
-            return BufferDecision(fired, due_at=due)
+            return BufferDecision(fired, due_at=due if rest else None)
         last = line[-1].id
         if due > now:
             excess = line[:-1] if len(line) > MAX_DEBOUNCED else []
@@ -104,9 +100,7 @@ class Batch:
     key: ValueExpression | None = None
     condition: Condition | None = None
 
-    @property
-    def kind(self) -> str:
-        return "batch"
+    kind: ClassVar[str] = "batch"
 
     @property
     def delivers_list(self) -> bool:

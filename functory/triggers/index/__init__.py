@@ -9,7 +9,7 @@ for one pattern, and both always agree::
 
 How it works. Every branch of a pattern lies in *buckets* under one of its requirements: the one that the fewest
 events are expected to satisfy (``selectivity``, ``lookup_keys``). Of ``type = order.placed`` and ``sku = A-77`` that is
-the sku. An event looks into the few buckets that its own values name (``posting_lists``, ``matcher``), and only the
+the sku. An event looks into the few buckets that its own values name (``posting_lists``, ``index``), and only the
 branches in them are tested further. Each further requirement is tested at most once an event, however many patterns
 share it, and an event's members are read only where a pattern asks for them (``event_view``). Arrays of objects, and
 member names with dots, take a slower way through the flattened event, where values must come from the same elements.

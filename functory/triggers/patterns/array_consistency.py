@@ -45,8 +45,8 @@ class BudgetExceeded(Exception):
 class Search:
     """One search with its budget; ``possible`` may be asked several times."""
 
-    def __init__(self, budget: int = BUDGET) -> None:
-        self.left = budget
+    def __init__(self) -> None:
+        self.left = BUDGET
 
     def possible(self, needs: list[RequiredPath], bans: list[ForbiddenValue], level: int = 0) -> bool:
         """Return whether every need can choose a place such that no ban agrees with them.

@@ -32,7 +32,7 @@ def format_value(value: Any) -> str:
     return repr(value)[:MAX_LENGTH]
 
 
-def format_values(values: Sequence[Any], most: int = 3) -> str:
-    """Return the first values, comma-separated, and how many there are in all."""
-    text = ", ".join(format_value(value) for value in values[:most])
-    return text if len(values) <= most else f"{text}, … ({len(values)} values)"
+def format_values(values: Sequence[Any]) -> str:
+    """Return the first three values, comma-separated, and how many there are in all."""
+    text = ", ".join(format_value(value) for value in values[:3])
+    return text if len(values) <= 3 else f"{text}, … ({len(values)} values)"

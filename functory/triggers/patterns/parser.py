@@ -7,7 +7,7 @@ a path occurs twice in a branch, the later one counts (as in event-ruler), and `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
@@ -25,34 +25,11 @@ MAX_PATHS = 256
 MAX_DEPTH = 64
 
 # Inside an alternative of ``$or`` these are operators that lost their list, never member names.
-RESERVED = frozenset(
-    (
-        "exactly",
-        "equals-ignore-case",
-        "prefix",
-        "suffix",
-        "anything-but",
-        "exists",
-        "wildcard",
-        "numeric",
-        "cidr",
-        "=",
-        "<",
-        "<=",
-        ">",
-        ">=",
-        "regex",
-        "not-wildcard",
-        "not-equals-ignore-case",
-        "date-after",
-        "date-on-or-after",
-        "date-before",
-        "date-on-or-before",
-        "in-date-range",
-        "ip-address-in-range",
-        "ip-address-not-in-range",
-    )
-)
+RESERVED = frozenset((
+    "exactly", "equals-ignore-case", "prefix", "suffix", "anything-but", "exists", "wildcard", "numeric", "cidr",
+    "=", "<", "<=", ">", ">=", "regex", "not-wildcard", "not-equals-ignore-case", "date-after", "date-on-or-after",
+    "date-before", "date-on-or-before", "in-date-range", "ip-address-in-range", "ip-address-not-in-range",
+))  # fmt: skip
 
 LEAF_MEND = 'write a list of accepted values, such as ["a", 5] or [{"prefix": "a"}]'
 
@@ -70,24 +47,21 @@ class Parsed:
     """The result of ``parse``: branches in the order of the text, and warnings for the author."""
 
     branches: list[dict[str, Leaf]]
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str]
+
+
+# The member names above a part of the pattern, outermost first.
+Place = tuple[str, ...]
+Branches = list[dict[str, Leaf]]
 
 
 def parse(pattern: Any) -> Parsed:
     """Parse a whole pattern. Raises Invalid, naming the place in the pattern and the mend."""
-    parsed = Parsed([])
-    parsed.branches = _object(pattern, (), "", [{}], parsed, 1)
-    return parsed
+    warnings: list[str] = []
+    return Parsed(_object(pattern, (), "", [{}], warnings), warnings)
 
 
-def _object(
-    source: Any,
-    place: tuple[str, ...],
-    prefix: str,
-    branches: list[dict[str, Leaf]],
-    parsed: Parsed,
-    depth: int,
-) -> list[dict[str, Leaf]]:
+def _object(source: Any, place: Place, prefix: str, branches: Branches, warnings: list[str]) -> Branches:
     """Add the members of one object to every branch; return the branches, multiplied by each ``$or``."""
     if not isinstance(source, Mapping):
         raise _wrong(
@@ -97,7 +71,7 @@ def _object(
         )
     if not source:
         raise _wrong(place, "an empty object asks nothing", 'name a member, or use [{"exists": true}]')
-    if depth > MAX_DEPTH:
+    if len(place) >= MAX_DEPTH:
         raise _wrong(
             place, f"objects are nested more than {MAX_DEPTH} deep", "test a member nearer to the top"
         )
@@ -108,7 +82,7 @@ def _object(
             )
         here = (*place, name)
         if name == "$or":
-            branches = _either(inner, here, prefix, branches, parsed, depth)
+            branches = _either(inner, here, prefix, branches, warnings)
             continue
         path = prefix + name
         if len(path) > MAX_PATH:
@@ -116,11 +90,11 @@ def _object(
                 here, f"the path is longer than {MAX_PATH} characters", "test a member with a shorter path"
             )
         if isinstance(inner, Mapping):
-            branches = _object(inner, here, path + ".", branches, parsed, depth + 1)
+            branches = _object(inner, here, path + ".", branches, warnings)
         elif isinstance(inner, list | tuple):
             leaf = _leaf(inner, here)
             if any(path in branch for branch in branches):
-                parsed.warnings.append(f'"{path}" is tested twice in one branch; only the later test counts')
+                warnings.append(f'"{path}" is tested twice in one branch; only the later test counts')
             for branch in branches:
                 branch[path] = leaf
                 if len(branch) > MAX_PATHS:
@@ -130,14 +104,7 @@ def _object(
     return branches
 
 
-def _either(
-    source: Any,
-    place: tuple[str, ...],
-    prefix: str,
-    branches: list[dict[str, Leaf]],
-    parsed: Parsed,
-    depth: int,
-) -> list[dict[str, Leaf]]:
+def _either(source: Any, place: Place, prefix: str, branches: Branches, warnings: list[str]) -> Branches:
     mend = 'write at least two objects: {"$or": [{"a": [1]}, {"b": [2]}]}'
     if not isinstance(source, list | tuple):
         raise _wrong(place, f"$or takes a list of objects, not {format_value(source)}", mend)
@@ -145,7 +112,7 @@ def _either(
         raise _wrong(place, "$or needs at least two objects", mend)
     if len(branches) * len(source) > MAX_BRANCHES:
         raise _too_many(place)
-    product: list[dict[str, Leaf]] = []
+    product: Branches = []
     for number, alternative in enumerate(source):
         here = (*place[:-1], f"$or[{number}]")
         if not isinstance(alternative, Mapping):
@@ -157,15 +124,13 @@ def _either(
                     f'"{name}" is an operator and cannot be a member name inside $or',
                     f'$or joins objects; for one path write a list: {{"path": [{{"{name}": ...}}, ...]}}',
                 )
-        product += _object(
-            alternative, here, prefix, [dict(branch) for branch in branches], parsed, depth + 1
-        )
+        product += _object(alternative, here, prefix, [dict(branch) for branch in branches], warnings)
         if len(product) > MAX_BRANCHES:
             raise _too_many(place)
     return product
 
 
-def _leaf(elements: Any, place: tuple[str, ...]) -> Leaf:
+def _leaf(elements: Any, place: Place) -> Leaf:
     if not elements:
         raise _wrong(place, "an empty list accepts nothing", LEAF_MEND)
     accepted: dict[Predicate, None] = {}
@@ -180,7 +145,7 @@ def _leaf(elements: Any, place: tuple[str, ...]) -> Leaf:
     return Leaf(tuple(accepted), or_absent)
 
 
-def _element(element: Any, place: tuple[str, ...]) -> Predicate | None:
+def _element(element: Any, place: Place) -> Predicate | None:
     """Return the predicate of one list element; None stands for ``{"exists": false}``."""
     if element is None:
         return predicate("equal", None)
@@ -206,7 +171,7 @@ def _element(element: Any, place: tuple[str, ...]) -> Predicate | None:
     return reader(operand, (*place, name))
 
 
-def _single(source: Mapping[str, Any], place: tuple[str, ...], what: str) -> tuple[str, Any]:
+def _single(source: Mapping[str, Any], place: Place, what: str) -> tuple[str, Any]:
     if len(source) != 1:
         raise _wrong(
             place,
@@ -219,7 +184,7 @@ def _single(source: Mapping[str, Any], place: tuple[str, ...], what: str) -> tup
     return name, operand
 
 
-def _text(operand: Any, place: tuple[str, ...]) -> str:
+def _text(operand: Any, place: Place) -> str:
     if not isinstance(operand, str):
         raise _wrong(
             place,
@@ -229,7 +194,7 @@ def _text(operand: Any, place: tuple[str, ...]) -> str:
     return operand
 
 
-def _number(operand: Any, place: tuple[str, ...]) -> int | float:
+def _number(operand: Any, place: Place) -> int | float:
     if isinstance(operand, bool) or not isinstance(operand, int | float):
         raise _wrong(place, f"{format_value(operand)} is not a number", "write a number without quotes")
     if not is_exact_double(operand):
@@ -241,16 +206,12 @@ def _number(operand: Any, place: tuple[str, ...]) -> int | float:
     return operand
 
 
-def _exactly(operand: Any, place: tuple[str, ...]) -> Predicate:
-    return predicate("equal", _text(operand, place))
+def _exact(kind: str) -> Callable[[Any, Place], Predicate]:
+    return lambda operand, place: predicate(kind, _text(operand, place))
 
 
-def _equals_ignore_case(operand: Any, place: tuple[str, ...]) -> Predicate:
-    return predicate("equals-ignore-case", _text(operand, place))
-
-
-def _affix(kind: str) -> Callable[[Any, tuple[str, ...]], Predicate]:
-    def read(operand: Any, place: tuple[str, ...]) -> Predicate:
+def _affix(kind: str) -> Callable[[Any, Place], Predicate]:
+    def read(operand: Any, place: Place) -> Predicate:
         if not isinstance(operand, Mapping):
             return predicate(kind, _text(operand, place))
         name, text = _single(operand, place, f"the operand of {kind}")
@@ -263,11 +224,11 @@ def _affix(kind: str) -> Callable[[Any, tuple[str, ...]], Predicate]:
     return read
 
 
-def _wildcard(operand: Any, place: tuple[str, ...]) -> Predicate:
+def _wildcard(operand: Any, place: Place) -> Predicate:
     return predicate("wildcard", *_literals(_text(operand, place), place))
 
 
-def _literals(text: str, place: tuple[str, ...]) -> tuple[str, ...]:
+def _literals(text: str, place: Place) -> tuple[str, ...]:
     """Split a wildcard at its stars; ``\\*`` and ``\\\\`` stand for the characters themselves."""
     literals = [""]
     position = 0
@@ -297,7 +258,7 @@ def _literals(text: str, place: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(literals)
 
 
-def _numeric(operand: Any, place: tuple[str, ...]) -> Predicate:
+def _numeric(operand: Any, place: Place) -> Predicate:
     mend = 'write ["<", 5], ["=", 5] or [">=", 1, "<", 5]'
     if not isinstance(operand, list | tuple):
         raise _wrong(place, f"numeric takes a list, not {format_value(operand)}", mend)
@@ -325,7 +286,7 @@ def _numeric(operand: Any, place: tuple[str, ...]) -> Predicate:
     return predicate("numeric", low, low_included, high, high_included)
 
 
-def _cidr(operand: Any, place: tuple[str, ...]) -> Predicate:
+def _cidr(operand: Any, place: Place) -> Predicate:
     text = _text(operand, place)
     try:
         return predicate("cidr", *parse_network(text))
@@ -335,7 +296,7 @@ def _cidr(operand: Any, place: tuple[str, ...]) -> Predicate:
         ) from None
 
 
-def _exists(operand: Any, place: tuple[str, ...]) -> Predicate | None:
+def _exists(operand: Any, place: Place) -> Predicate | None:
     if not isinstance(operand, bool):
         raise _wrong(
             place, f"exists takes true or false, not {format_value(operand)}", 'write {"exists": true}'
@@ -343,7 +304,7 @@ def _exists(operand: Any, place: tuple[str, ...]) -> Predicate | None:
     return predicate("exists") if operand else None
 
 
-def _anything_but(operand: Any, place: tuple[str, ...]) -> Predicate:
+def _anything_but(operand: Any, place: Place) -> Predicate:
     mend = 'write a text, a number, a list of one of them, or {"prefix": "a"}'
     if isinstance(operand, Mapping):
         name, inner = _single(operand, place, "the operand of anything-but")
@@ -363,7 +324,7 @@ def _anything_but(operand: Any, place: tuple[str, ...]) -> Predicate:
     return predicate("anything-but", *dict.fromkeys(values))
 
 
-def _anything_but_kind(name: str, operand: Any, place: tuple[str, ...]) -> Predicate:
+def _anything_but_kind(name: str, operand: Any, place: Place) -> Predicate:
     texts = [_text(text, place) for text in (operand if isinstance(operand, list | tuple) else [operand])]
     if not texts:
         raise _wrong(place, f"anything-but {name} needs at least one text", f'write {{"{name}": ["a", "b"]}}')
@@ -376,11 +337,11 @@ def _anything_but_kind(name: str, operand: Any, place: tuple[str, ...]) -> Predi
     return predicate(f"anything-but-{name}", *texts)
 
 
-_OPERATORS: dict[str, Callable[[Any, tuple[str, ...]], Predicate | None]] = {
-    "exactly": _exactly,
+_OPERATORS: dict[str, Callable[[Any, Place], Predicate | None]] = {
+    "exactly": _exact("equal"),
     "prefix": _affix("prefix"),
     "suffix": _affix("suffix"),
-    "equals-ignore-case": _equals_ignore_case,
+    "equals-ignore-case": _exact("equals-ignore-case"),
     "wildcard": _wildcard,
     "numeric": _numeric,
     "cidr": _cidr,
@@ -389,12 +350,12 @@ _OPERATORS: dict[str, Callable[[Any, tuple[str, ...]], Predicate | None]] = {
 }
 
 
-def _wrong(place: tuple[str, ...], why: str, try_: str) -> Invalid:
+def _wrong(place: Place, why: str, try_: str) -> Invalid:
     where = format_value(".".join(place)) if place else "its top"
     return Invalid(f"the pattern is wrong at {where}", why, try_)
 
 
-def _too_many(place: tuple[str, ...]) -> Invalid:
+def _too_many(place: Place) -> Invalid:
     return _wrong(
         place, f"its $or multiply to more than {MAX_BRANCHES} branches", "split it into several triggers"
     )

@@ -85,21 +85,6 @@ class Branch:
     def __init__(self, leaves: Mapping[str, Leaf]) -> None:
         self.requirements = tuple(sorted((requirement(p, leaf) for p, leaf in leaves.items()), key=_cost))
 
-    @property
-    def positive(self) -> dict[str, tuple[Predicate, ...]]:
-        """Path to predicates, where a value is needed: any of these can be an access path."""
-        return {r.path: r.predicates for r in self.requirements if not r.or_absent}
-
-    @property
-    def absent(self) -> frozenset[str]:
-        """Paths that must have no value."""
-        return frozenset(r.path for r in self.requirements if not r.predicates)
-
-    @property
-    def value_or_absent(self) -> dict[str, tuple[Predicate, ...]]:
-        """Path to predicates, where absence will do as well."""
-        return {r.path: r.predicates for r in self.requirements if r.or_absent and r.predicates}
-
     def matches(self, flat: FlatEvent) -> bool:
         """Return whether every requirement holds, from the same elements of the event's arrays."""
         get, placed = flat.values.get, flat.in_arrays

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,7 +37,7 @@ from functory.triggers.flow_control.buffered_match import (
     WaitingMatch,
 )
 from functory.triggers.routing import buffering
-from functory.triggers.routing.decision import TriggerEvaluator, matching_parts, with_waiting_start
+from functory.triggers.routing.decision import TriggerEvaluator, matching_parts
 from functory.triggers.routing.firing_metrics import count_firings
 from functory.triggers.routing.isolation import in_isolation
 from functory.triggers.routing.trigger_set import TriggerSet
@@ -212,7 +212,7 @@ class BufferRelease:
             if parts is not None:
                 decision = self._evaluator.decide(compiled, event_row, envelope, tx.now, parts)
             if isinstance(decision, BufferedMatch):
-                batch.buffered.append((event_row, with_waiting_start(decision, one["since"])))
+                batch.buffered.append((event_row, replace(decision, since=one["since"])))
             elif isinstance(decision, Fire):
                 batch.fires.append((event_row, decision))
             else:
@@ -238,11 +238,7 @@ class BufferRelease:
         done: list[str] = []
         for firing in outcome.fired:
             rows = [events[id_] for id_ in firing.ids]
-            event_row, decision = self._evaluator.fire(compiled, rows, events[firing.deciding_id])
-            if isinstance(decision, Fire):
-                batch.fires.append((event_row, decision))
-            else:
-                batch.refused += [(one, decision) for one in rows]
+            self._fire(compiled, rows, events[firing.deciding_id], batch)
             done += firing.ids
         for one in outcome.dropped:
             batch.refused.append((by_id[one.id], Suppress(compiled.row, one.reason, detail=one.detail)))
@@ -250,17 +246,21 @@ class BufferRelease:
         for silence in outcome.silences:
             event = _silence_event(tx, compiled, row, silence)
             batch.new_events.append(event)
-            event_row, decision = self._evaluator.fire(compiled, [event], event)
-            if isinstance(decision, Fire):
-                batch.fires.append((event_row, decision))
-            else:
-                batch.refused.append((event_row, decision))
+            self._fire(compiled, [event], event, batch)
         batch.done_ids[row["trigger_id"]] += done
         rest = [one for one in line if one["id"] not in set(done)]
         control = compiled.buffer_policy
         batch.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
             row, rest, outcome, row["kind"] if control is None else control.kind
         )
+
+    def _fire(self, compiled: CompiledTrigger, rows: Sequence[Row], by: Row, batch: _ReleaseBatch) -> None:
+        """Let these event rows fire together by the deciding one, or suppress each of them."""
+        event_row, decision = self._evaluator.fire(compiled, rows, by)
+        if isinstance(decision, Fire):
+            batch.fires.append((event_row, decision))
+        else:
+            batch.refused += [(one, decision) for one in rows]
 
 
 class _Events:

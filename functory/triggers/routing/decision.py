@@ -9,14 +9,14 @@ and for all events of a firing together. The engine does the checks that need ro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
 from functory.engine.flow_control.buffers import BufferedMatch
-from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
+from functory.engine.flow_control.controls import Controls, Key
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -162,12 +162,7 @@ def _buffer_if_needed(
 
 
 def _make_buffered_match(
-    compiled: CompiledTrigger,
-    control: BufferPolicy,
-    key: Key,
-    row: Row,
-    controls: Controls = NO_CONTROLS,
-    parts: int = 1,
+    compiled: CompiledTrigger, control: BufferPolicy, key: Key, row: Row, controls: Controls, parts: int = 1
 ) -> BufferedMatch:
     size = len(json_codec.encode(row["data"])) if control.delivers_list else 0
     return BufferedMatch(compiled.row, key, control.kind, parts, size, controls)
@@ -189,8 +184,3 @@ def _fire(
         events=rows if len(rows) > 1 else (),
         is_step=compiled.compensate,
     )
-
-
-def with_waiting_start(one: BufferedMatch, start: datetime) -> BufferedMatch:
-    """The same match, waiting since ``start``."""
-    return replace(one, since=start)

@@ -162,7 +162,7 @@ def test_or_takes_one_of_its_alternatives_together_with_what_stands_outside():
 
 def test_several_or_multiply():
     pattern = compile_pattern({"$or": [{"a": [1]}, {"b": [1]}], "d": {"$or": [{"x": [1]}, {"y": [1]}]}})
-    assert {frozenset(branch.positive) for branch in pattern.branches} == {
+    assert {frozenset(r.path for r in branch.requirements) for branch in pattern.branches} == {
         frozenset(pair) for pair in (("a", "d.x"), ("a", "d.y"), ("b", "d.x"), ("b", "d.y"))
     }
 
@@ -293,11 +293,11 @@ def test_an_index_finds_interned_predicates_by_path_in_every_branch():
         {"a": ["x", {"prefix": "y"}], "b": [{"exists": False}], "c": [1, {"exists": False}]}
     )
     other = compile_pattern({"z": [{"prefix": "y"}]})
-    (branch,) = first.branches
-    assert {p.kind: p.operands for p in branch.positive["a"]} == {"equal": ("x",), "prefix": ("y",)}
-    assert branch.absent == {"b"}
-    assert [p.operands for p in branch.value_or_absent["c"]] == [(1,)]
-    assert branch.positive["a"][1] is other.branches[0].positive["z"][0]
+    a, b, c = sorted(first.branches[0].requirements, key=lambda requirement: requirement.path)
+    assert [(p.kind, p.operands) for p in a.predicates] == [("equal", ("x",)), ("prefix", ("y",))]
+    assert (b.predicates, b.or_absent) == ((), True)
+    assert ([p.operands for p in c.predicates], c.or_absent) == ([(1,)], True)
+    assert a.predicates[1] is other.branches[0].requirements[0].predicates[0]
     assert first.source == {
         "a": ["x", {"prefix": "y"}],
         "b": [{"exists": False}],
@@ -306,7 +306,7 @@ def test_an_index_finds_interned_predicates_by_path_in_every_branch():
 
 
 def test_true_and_one_are_different_predicates():
-    predicates = compile_pattern({"a": [True, 1, False, 0]}).branches[0].positive["a"]
+    predicates = compile_pattern({"a": [True, 1, False, 0]}).branches[0].requirements[0].predicates
     assert [p.operands[0] for p in predicates] == [TRUE, 1, FALSE, 0]
     assert len(set(predicates)) == 4
 
