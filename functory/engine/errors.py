@@ -23,6 +23,11 @@ class FunctoryError(Exception):
             lines.append(f"try: {try_}")
         super().__init__("\n".join(lines))
 
+    @property
+    def reason(self) -> str:
+        """``what`` and ``why`` on one line."""
+        return ": ".join(part for part in (self.what, self.why) if part)
+
 
 class Invalid(FunctoryError):
     """The input is not acceptable: source, pattern, template, schema, settings, size."""

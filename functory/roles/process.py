@@ -14,8 +14,7 @@ import os
 import select
 import signal
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -30,7 +29,7 @@ from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.serialization.json_codec import dumps
 from functory.engine.settings import Settings, load_settings
 from functory.engine.telemetry import log_config, metrics
-from functory.roles.service_loop import MAX_RETRY_PAUSE, ServiceLoop
+from functory.roles.service_loop import MAX_RETRY_PAUSE, ServiceLoop, stop_loops
 
 if TYPE_CHECKING:
     from functory.roles.services import Role
@@ -201,16 +200,3 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
         log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
         ended = stop_loops(loops, settings.grace_seconds)
     return 0 if ended else 1
-
-
-def stop_loops(loops: Sequence[ServiceLoop], grace: float) -> bool:
-    """Let every service finish its round. False when one was not done after ``grace`` seconds."""
-    for loop in loops:
-        loop.stop()
-    deadline = time.monotonic() + grace
-    for loop in loops:
-        loop.join(max(0.0, deadline - time.monotonic()))
-    late = [loop.service.name for loop in loops if loop.is_alive()]
-    if late:
-        log.warning("services did not end in time", services=late)
-    return not late

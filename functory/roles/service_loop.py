@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Sequence
 
 import structlog
 
@@ -85,3 +86,16 @@ class ServiceLoop(threading.Thread):
         # The first round after a quiet time starts at once; under load the next one waits for more work.
         if time.monotonic() - began < service.coalesce_seconds * 10:
             self._stopping.wait(service.coalesce_seconds)
+
+
+def stop_loops(loops: Sequence[ServiceLoop], grace: float) -> bool:
+    """Let every service finish its round. False when one was not done after ``grace`` seconds."""
+    for loop in loops:
+        loop.stop()
+    deadline = time.monotonic() + grace
+    for loop in loops:
+        loop.join(max(0.0, deadline - time.monotonic()))
+    late = [loop.service.name for loop in loops if loop.is_alive()]
+    if late:
+        log.warning("services did not end in time", services=late)
+    return not late

@@ -29,7 +29,7 @@ from functory.engine.maintenance.reaper import Reaper
 from functory.engine.maintenance.receipt_expiry import ReceiptExpiry
 from functory.engine.service import Service
 from functory.engine.settings import Settings
-from functory.roles.service_loop import ServiceLoop
+from functory.roles.service_loop import ServiceLoop, stop_loops
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.triggers.sources.schedules.ticker import Ticker
@@ -42,6 +42,9 @@ from functory.workers.sandbox.runner import Runner
 
 # Longest time that a thread may hold the interpreter while others wait: the embedded roles gain a third by it.
 THREAD_SWITCH_SECONDS = 0.0005
+
+# How long the services of this process have for their last round.
+STOP_SECONDS = 10.0
 
 Role = Literal["router", "scheduler", "watcher"]
 ROLES: tuple[Role, ...] = ("router", "scheduler", "watcher")
@@ -100,10 +103,7 @@ class EmbeddedRoles:
 
     def stop(self) -> None:
         """Stop all services, then the worker. Running executions are released."""
-        for loop in self._loops:
-            loop.stop()
-        for loop in self._loops:
-            loop.join(timeout=10)
+        stop_loops(self._loops, STOP_SECONDS)
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

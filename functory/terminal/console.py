@@ -134,14 +134,14 @@ class CommandOutput:
             (f", found {clause['found']}", "" if matched else "yellow"),
         )
 
-    def code(self, text: str, language: str = "python") -> None:
-        """Source text with line numbers; highlighted on a terminal."""
+    def code(self, text: str) -> None:
+        """Print Python source with line numbers; highlighted on a terminal."""
         text = escape_control_characters(text.rstrip("\n"))
         if self.is_terminal:
             from rich.syntax import Syntax
 
             self.console().print(
-                Syntax(text, language, line_numbers=True, theme="ansi_dark", background_color="default")
+                Syntax(text, "python", line_numbers=True, theme="ansi_dark", background_color="default")
             )
         else:
             self.lines(f"{number:>4}  {line}".rstrip() for number, line in enumerate(text.split("\n"), 1))

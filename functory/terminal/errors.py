@@ -60,7 +60,7 @@ def print_interrupted() -> None:
 
 def print_message(what: str, why: str, try_: str) -> None:
     """The three parts of an error on stderr."""
-    sys.stderr.write(_coloured("error:") + f" {escape_control_characters(what)}\n")
+    sys.stderr.write(_error_label() + f" {escape_control_characters(what)}\n")
     print_lines(*why.split("\n") if why else ())
     if try_:
         print_lines(*f"try: {try_}".split("\n"))
@@ -79,7 +79,6 @@ def escape_control_characters(text: str) -> str:
     )
 
 
-def _coloured(word: str) -> str:
-    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        return f"\x1b[1;31m{word}\x1b[0m"
-    return word
+def _error_label() -> str:
+    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return "\x1b[1;31merror:\x1b[0m" if coloured else "error:"

@@ -75,7 +75,7 @@ def _import_entry(engine: Functory, pack: Pack, entry: Entry, dry_run: bool) -> 
             lost = {e.became for e in pack.entries if e.kind == "action" and e.outcome == "left out"}
             _import_trigger(engine, entry, lost, dry_run)
     except (Invalid, Conflict) as error:
-        entry.leave_out(": ".join(part for part in (error.what, error.why) if part), error.try_)
+        entry.leave_out(error.reason, error.try_)
 
 
 def _import_function(engine: Functory, entry: Entry, dry_run: bool) -> None:

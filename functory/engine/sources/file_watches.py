@@ -12,6 +12,7 @@ Paths are bytes, as the file system has them. Those of ``file_seen`` are below t
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ KIND = "file"
 
 # Contents of larger files are not compared unless a watch asks for it: reading them takes seconds.
 HASH_BYTES = 10_000_000
+_CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,17 @@ class KnownFile:
 def content_id(sha256: str | None, size: int, mtime_ns: int) -> str:
     """The identity of a file's content: its hash, else its size and time."""
     return sha256 or f"{size}:{mtime_ns}"
+
+
+def hash_content(descriptor: int, most: int) -> str | None:
+    """SHA-256 of an open file, read from where it is. None for a file of more than ``most`` bytes."""
+    digest, left = hashlib.sha256(), most
+    while chunk := os.read(descriptor, min(_CHUNK, left + 1)):
+        left -= len(chunk)
+        if left < 0:
+            return None
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def load_known(tx: Tx, source_id: str, paths: Sequence[bytes]) -> dict[bytes, KnownFile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,25 +87,7 @@ def read_action(
         f"def {name}({', '.join(_signature(parameters))}):",
         _body(metadata, found.action_class, parameters, fixed),
     )
-    if found.nested:
-        notes.append("its file does more than define classes, so all of it is put inside the function")
-    if "list_values" in found.attributes:
-        raise LeftOut(
-            "it lists values of the datastore", "keep what it lists in one value of functory's state"
-        )
-    if found.attributes & {"get_value", "set_value", "delete_value"}:
-        notes.append(
-            "values of the datastore are kept in the function's own state; other functions do not see them"
-        )
-    if secrets:
-        notes.append(
-            "set its secrets: "
-            + ", ".join(f"functory secret set {secret}" for secret in sorted(secrets.values()))
-        )
-    if settings.requirements:
-        notes.append(
-            "its pack needs " + ", ".join(settings.requirements) + "; declare what it imports as requirements"
-        )
+    notes += _source_notes(found, secrets, settings)
     declared: dict[str, Any] = {
         "input_parameters": _schema(parameters),
         "limits": {"timeout": _timeout(given, metadata, notes)},
@@ -120,6 +102,26 @@ def read_action(
     if isinstance(metadata.get("description"), str):
         declared["metadata"]["description"] = metadata["description"]
     return {"text": text, "name": name, **declared}, notes
+
+
+def _source_notes(
+    found: source.ActionSource, secrets: Mapping[str, str], settings: PackSettings
+) -> Iterator[str]:
+    """Notes about an action's source, for the report."""
+    if found.nested:
+        yield "its file does more than define classes, so all of it is put inside the function"
+    if "list_values" in found.attributes:
+        raise LeftOut(
+            "it lists values of the datastore", "keep what it lists in one value of functory's state"
+        )
+    if found.attributes & {"get_value", "set_value", "delete_value"}:
+        yield "values of the datastore are kept in the function's own state; other functions do not see them"
+    if secrets:
+        commands = (f"functory secret set {secret}" for secret in sorted(secrets.values()))
+        yield "set its secrets: " + ", ".join(commands)
+    if settings.requirements:
+        needs = ", ".join(settings.requirements)
+        yield f"its pack needs {needs}; declare what it imports as requirements"
 
 
 def _parameters(

@@ -62,4 +62,4 @@ def reason(error: Invalid | LeftOut) -> tuple[str, str]:
     """The reason and the advice of either exception."""
     if isinstance(error, LeftOut):
         return error.why, error.try_
-    return ": ".join(part for part in (error.what, error.why) if part), error.try_
+    return error.reason, error.try_

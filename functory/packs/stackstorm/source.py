@@ -43,9 +43,9 @@ class ActionSource:
 
 def collect_source(folder: Folder, entry_point: str, name: str) -> ActionSource:
     """Read the file of an action and the pack's own modules that it imports from. Raises :class:`LeftOut`."""
-    found = ActionSource()
-    roots = (posixpath.dirname(entry_point), "actions", "")
-    tree = _take(folder, entry_point, roots, found, ())
+    collector = _Collector(folder, (posixpath.dirname(entry_point), "actions", ""))
+    found = collector.found
+    tree = collector.take(entry_point, ())
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     runnable = [
         node for node in classes if any(isinstance(m, ast.FunctionDef) and m.name == "run" for m in node.body)
@@ -66,79 +66,90 @@ def collect_source(folder: Folder, entry_point: str, name: str) -> ActionSource:
 def render_source(found: ActionSource, shim_text: str, signature: str, body: str) -> str:
     """The function's source. Where a module does more than define classes and constants, all of it is
     inside the function, since a stored source defines one function and does nothing else."""
-    own = [shim_text]
     texts = [_text(statement, module) for statement, module in found.statements]
     if not found.nested:
-        return (
-            "\n\n".join([*found.future, *own, *texts, f"{signature}\n{textwrap.indent(body, '    ')}"]) + "\n"
-        )
+        function = f"{signature}\n{textwrap.indent(body, '    ')}"
+        return "\n\n".join([*found.future, shim_text, *texts, function]) + "\n"
     inner = [_indented(statement, text) for (statement, _), text in zip(found.statements, texts, strict=True)]
     docstring, rest = body.split("\n", 1)
-    parts = [
-        *found.future,
-        *own,
-        "\n\n".join([f"{signature}\n    {docstring}", *inner, textwrap.indent(rest, "    ")]),
-    ]
-    return "\n\n".join(parts) + "\n"
+    function = [f"{signature}\n    {docstring}", *inner, textwrap.indent(rest, "    ")]
+    return "\n\n".join([*found.future, shim_text, *function]) + "\n"
 
 
-def _take(
-    folder: Folder, path: str, roots: Sequence[str], found: ActionSource, above: tuple[str, ...]
-) -> ast.Module:
-    if path in above:
-        raise LeftOut(
-            "its modules import each other in a ring: " + " → ".join([*above, path]), "break the ring"
-        )
-    if len(found.modules) >= MAX_MODULES:
-        raise LeftOut(
-            f"it needs more than {MAX_MODULES} files of the pack", "make a package of them and import that"
-        )
-    module = folder.text(path)
-    try:
-        tree = ast.parse(module)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
-        raise LeftOut(f"{path} is not Python 3: {line}", "bring it to Python 3") from None
-    found.modules.append(path)
-    for statement in tree.body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            _take_import(folder, statement, module, path, roots, found, (*above, path))
-        elif not _is_main(statement):
-            _add(statement, module, path, found)
-    found.texts |= {
-        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    }
-    found.attributes |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-    return tree
+class _Collector:
+    """Adds the statements of files to ``found``. ``roots`` are the folders that modules are looked up in."""
 
+    def __init__(self, folder: Folder, roots: Sequence[str]) -> None:
+        self.found = ActionSource()
+        self._folder = folder
+        self._roots = roots
 
-def _take_import(
-    folder: Folder,
-    statement: ast.Import | ast.ImportFrom,
-    module: str,
-    path: str,
-    roots: Sequence[str],
-    found: ActionSource,
-    above: tuple[str, ...],
-) -> None:
-    if isinstance(statement, ast.Import):
+    def take(self, path: str, above: tuple[str, ...]) -> ast.Module:
+        """Add a file, and the files that it imports from. ``above`` are the files that import it."""
+        found = self.found
+        if path in above:
+            raise LeftOut(
+                "its modules import each other in a ring: " + " → ".join([*above, path]), "break the ring"
+            )
+        if len(found.modules) >= MAX_MODULES:
+            raise LeftOut(
+                f"it needs more than {MAX_MODULES} files of the pack",
+                "make a package of them and import that",
+            )
+        module = self._folder.text(path)
+        try:
+            tree = ast.parse(module)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+            raise LeftOut(f"{path} is not Python 3: {line}", "bring it to Python 3") from None
+        found.modules.append(path)
+        for statement in tree.body:
+            if isinstance(statement, ast.Import):
+                self._import(statement, module, path)
+            elif isinstance(statement, ast.ImportFrom):
+                self._import_from(statement, module, path, (*above, path))
+            elif not _is_main(statement):
+                self._add(statement, module, path)
+        nodes = list(ast.walk(tree))
+        found.texts |= {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        found.attributes |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+        return tree
+
+    def _import(self, statement: ast.Import, module: str, path: str) -> None:
         for alias in statement.names:
             _refuse_stackstorm_import(alias.name, path)
-            if _pack_module(folder, alias.name, roots) or _is_pack_package(folder, alias.name, roots):
+            if self._pack_file(alias.name) or self._pack_file(f"{alias.name}.__init__"):
                 raise LeftOut(
                     f"{path} uses the pack's module {alias.name} as an object",
                     f"write: from {alias.name} import the names",
                 )
-        _add(statement, module, path, found)
-        return
-    source = statement.module or ""
-    if statement.level:
-        raise LeftOut(f"{path} has a relative import", "import it by its name from lib")
-    if source == "__future__":
-        if any(alias.name == "annotations" for alias in statement.names):
-            found.future = ["from __future__ import annotations"]
-        return
-    if source in _BASES:
+        self._add(statement, module, path)
+
+    def _import_from(self, statement: ast.ImportFrom, module: str, path: str, above: tuple[str, ...]) -> None:
+        source = statement.module or ""
+        if statement.level:
+            raise LeftOut(f"{path} has a relative import", "import it by its name from lib")
+        if source == "__future__":
+            if any(alias.name == "annotations" for alias in statement.names):
+                self.found.future = ["from __future__ import annotations"]
+            return
+        if source in _BASES:
+            self._import_base_class(statement, source, path)
+            return
+        _refuse_stackstorm_import(source, path)
+        own = self._pack_file(source)
+        if own is not None:
+            self._import_from_pack(statement, own, path, above)
+            return
+        if self._pack_file(f"{source}.__init__"):
+            raise LeftOut(
+                f"{path} uses modules of the pack's {source} as objects",
+                f"write: from {source}.module import the names",
+            )
+        self._add(statement, module, path)
+
+    def _import_base_class(self, statement: ast.ImportFrom, source: str, path: str) -> None:
+        """Replace StackStorm's base class of actions by ours."""
         for alias in statement.names:
             if alias.name != "Action":
                 raise LeftOut(
@@ -146,59 +157,58 @@ def _take_import(
                     "only the class Action has a counterpart here",
                 )
             bound = alias.asname or alias.name
-            if found.names.get(bound) != ("", source):
-                _bind(bound, "", source, found)
-                found.statements.append((ast.parse(f"{bound} = {action_shim.NAME}.Action").body[0], ""))
-        return
-    _refuse_stackstorm_import(source, path)
-    own = _pack_module(folder, source, roots)
-    if own is None:
-        if _is_pack_package(folder, source, roots):
-            raise LeftOut(
-                f"{path} uses modules of the pack's {source} as objects",
-                f"write: from {source}.module import the names",
-            )
-        _add(statement, module, path, found)
-        return
-    if any(alias.name == "*" for alias in statement.names):
-        raise LeftOut(f"{path} imports * from {source}", "name what it takes")
-    if own not in found.modules:
-        _take(folder, own, roots, found, above)
-    elif own in above:
-        raise LeftOut(
-            "its modules import each other in a ring: " + " → ".join([*above, own]), "break the ring"
+            if self.found.names.get(bound) != ("", source):
+                self._bind(bound, "", source)
+                base = ast.parse(f"{bound} = {action_shim.NAME}.Action").body[0]
+                self.found.statements.append((base, ""))
+
+    def _import_from_pack(
+        self, statement: ast.ImportFrom, own: str, path: str, above: tuple[str, ...]
+    ) -> None:
+        """Add the statements of one of the pack's own files in place of the import."""
+        source = statement.module
+        if any(alias.name == "*" for alias in statement.names):
+            raise LeftOut(f"{path} imports * from {source}", "name what it takes")
+        if own not in self.found.modules or own in above:
+            self.take(own, above)
+        for alias in statement.names:
+            if alias.name not in self.found.names:
+                raise LeftOut(
+                    f"{path} imports {alias.name} from {source}, which does not define it",
+                    "correct the import",
+                )
+            if alias.asname and alias.asname != alias.name:
+                self._add(ast.parse(f"{alias.asname} = {alias.name}").body[0], "", path)
+
+    def _pack_file(self, module: str) -> str | None:
+        """The pack's file that ``module`` names, looked up where StackStorm has its path."""
+        file = module.replace(".", "/") + ".py"
+        places = (posixpath.join(root, file) for root in self._roots)
+        return next((place for place in places if place in self._folder.files), None)
+
+    def _add(self, statement: ast.stmt, module: str, path: str) -> None:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            return
+        for name, meaning in _binds(statement):
+            self._bind(name, path, meaning)
+        simple = isinstance(
+            statement, ast.ClassDef | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign
         )
-    for alias in statement.names:
-        if alias.name not in found.names:
+        self.found.nested = self.found.nested or not simple
+        self.found.statements.append((statement, module))
+        if isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names):
+            raise LeftOut(f"{path} imports * from {statement.module}", "name what it takes")
+        if any(isinstance(node, ast.Global) for node in ast.walk(statement)):
+            raise LeftOut(f"{path} changes globals", "keep the value in an attribute of the class")
+
+    def _bind(self, name: str, path: str, meaning: str) -> None:
+        known, known_meaning = self.found.names.get(name, (path, meaning))
+        if known != path and (known_meaning != meaning or not meaning):
             raise LeftOut(
-                f"{path} imports {alias.name} from {source}, which does not define it", "correct the import"
+                f"{name} is defined in {known or action_shim.NAME} and in {path}",
+                "rename one of them in the pack",
             )
-        if alias.asname and alias.asname != alias.name:
-            _add(ast.parse(f"{alias.asname} = {alias.name}").body[0], "", path, found)
-
-
-def _add(statement: ast.stmt, module: str, path: str, found: ActionSource) -> None:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        return
-    for name, meaning in _binds(statement):
-        _bind(name, path, meaning, found)
-    simple = isinstance(statement, ast.ClassDef | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign)
-    found.nested = found.nested or not simple
-    found.statements.append((statement, module))
-    if isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names):
-        raise LeftOut(f"{path} imports * from {statement.module}", "name what it takes")
-    if any(isinstance(node, ast.Global) for node in ast.walk(statement)):
-        raise LeftOut(f"{path} changes globals", "keep the value in an attribute of the class")
-
-
-def _bind(name: str, path: str, meaning: str, found: ActionSource) -> None:
-    known, known_meaning = found.names.get(name, (path, meaning))
-    if known != path and (known_meaning != meaning or not meaning):
-        raise LeftOut(
-            f"{name} is defined in {known or action_shim.NAME} and in {path}",
-            "rename one of them in the pack",
-        )
-    found.names[name] = path, meaning
+        self.found.names[name] = path, meaning
 
 
 def _binds(statement: ast.stmt) -> Iterator[tuple[str, str]]:
@@ -233,21 +243,6 @@ def _refuse_stackstorm_import(module: str, path: str) -> None:
             f"{path} imports {module}, a part of StackStorm itself",
             "do the same with functory's call, emit, state or secret",
         )
-
-
-def _pack_module(folder: Folder, module: str, roots: Sequence[str]) -> str | None:
-    """The pack's file that ``module`` names, looked up where StackStorm has its path."""
-    relative = module.replace(".", "/")
-    places = [posixpath.join(root, relative + ending) for root in roots for ending in (".py", "/__init__.py")]
-    return next(
-        (place for place in places if place in folder.files and not place.endswith("/__init__.py")), None
-    )
-
-
-def _is_pack_package(folder: Folder, module: str, roots: Sequence[str]) -> bool:
-    return any(
-        posixpath.join(root, module.replace(".", "/"), "__init__.py") in folder.files for root in roots
-    )
 
 
 def _is_main(statement: ast.stmt) -> bool:

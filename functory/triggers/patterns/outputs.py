@@ -37,11 +37,7 @@ class OutputMatcher:
             try:
                 _expression(pattern) if isinstance(pattern, str) else compile_pattern(pattern)
             except Invalid as error:
-                raise Invalid(
-                    f"the output pattern {name} is wrong",
-                    f"{error.what}: {error.why}".rstrip(": "),
-                    error.try_,
-                ) from None
+                raise Invalid(f"the output pattern {name} is wrong", error.reason, error.try_) from None
         return dict(patterns)
 
     def match(self, patterns: Mapping[str, Any], output: Any) -> list[tuple[str, dict[str, Any]]]:

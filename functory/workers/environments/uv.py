@@ -44,6 +44,8 @@ os.execv(command[0], command)
 # which have the same status.
 _REFUSED = 1
 _PASSING = re.compile(r"error sending request|error decoding response body|timed out|status code 5\d\d")
+# The end of uv's error output that is read.
+_TAIL_BYTES = 65_536
 _LEAST_WAIT = 0.02
 _LOOK_SECONDS = 0.2
 # Checks of the disk take at most this share of the time.
@@ -208,9 +210,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _tail(file: Path, size: int = 65_536) -> str:
+def _tail(file: Path) -> str:
     with file.open("rb") as stream:
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - size))
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
         return stream.read().decode(errors="replace")
 
 

@@ -43,12 +43,16 @@ from functory.workers.execution.leases import Leases, Running
 from functory.workers.execution.poller import Poller
 from functory.workers.execution.redaction import Redactor
 from functory.workers.execution.slots import Slots
+from functory.workers.execution.unavailable_retry import retry_while_unavailable
 from functory.workers.sandbox.checks.startup import check_startup, check_tier
 from functory.workers.sandbox.confinement import syscalls
 from functory.workers.sandbox.protocol.job import Outcome
 from functory.workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
+
+# Longest pause between two tries to claim or to store a result while the database is unavailable.
+MAX_PAUSE_SECONDS = 5.0
 
 
 class Executor:
@@ -161,17 +165,22 @@ class Executor:
 
     def _claim_with_retry(self, ids: Sequence[str]) -> list[Running]:
         """Claim; while the database is unavailable, wait: the message is used up and would be sent again only late."""
-        pause = 0.1
-        while True:
-            try:
-                # An earlier claim whose commit outcome was unknown becomes claimable again.
-                self._attempts.reconcile()
-                return self._leases.add(self._attempts.claim(ids))
-            except Unavailable as error:
-                log.warning("database unavailable, claim waits", executions=len(ids), reason=error.why)
-                if self._draining.wait(pause):
-                    return []
-                pause = min(pause * 2, 5.0)
+
+        def claim() -> list[Claim]:
+            # An earlier claim whose commit outcome was unknown becomes claimable again.
+            self._attempts.reconcile()
+            return self._attempts.claim(ids)
+
+        def log_wait(error: Unavailable) -> None:
+            log.warning("database unavailable, claim waits", executions=len(ids), reason=error.why)
+
+        try:
+            claims = retry_while_unavailable(
+                claim, self._draining, longest_pause=MAX_PAUSE_SECONDS, on_wait=log_wait
+            )
+        except Unavailable:
+            return []
+        return self._leases.add(claims)
 
     def drain(self, grace: float) -> None:
         """Claim nothing more; after ``grace`` seconds, release the executions that still run. Returns at once.
@@ -284,16 +293,16 @@ class Executor:
 
     def _finish(self, claim: Claim, result: AttemptResult) -> None:
         """Store the result; while the database is unavailable, keep it and try again."""
-        pause = 0.1
-        while True:
-            try:
-                following = self._attempts.finish(claim, result)
-                break
-            except Unavailable as error:
-                log.warning("database unavailable, result waits", execution_id=claim.id, reason=error.why)
-                if self._closed.wait(pause):
-                    raise
-                pause = min(pause * 2, 5.0)
+
+        def log_wait(error: Unavailable) -> None:
+            log.warning("database unavailable, result waits", execution_id=claim.id, reason=error.why)
+
+        following = retry_while_unavailable(
+            lambda: self._attempts.finish(claim, result),
+            self._closed,
+            longest_pause=MAX_PAUSE_SECONDS,
+            on_wait=log_wait,
+        )
         function = metrics.function_label(claim.row["function"])
         metrics.execution_attempts.labels(result.outcome).inc()
         metrics.execution_duration.labels(function).observe(result.duration_seconds)

@@ -6,14 +6,12 @@ a granted path and below a watched root.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Sequence
 
-from functory.engine.sources.file_watches import HASH_BYTES, content_id
+from functory.engine.sources.file_watches import HASH_BYTES, content_id, hash_content
 
-_CHUNK = 1024 * 1024
 # Bytes hashed for one execution, in its slot's time; further files are identified by size and time.
 BUDGET = 256 * 1024 * 1024
 
@@ -28,9 +26,9 @@ def collect(
     """
     if not written or not watched:
         return []
-    places = [_real(os.fsencode(path)) for path in granted]
-    roots = [_real(os.fsencode(path)) for path in watched]
-    paths = {_real(path) for path in written if b"\x00" not in path}
+    places = [os.path.realpath(os.fsencode(path)) for path in granted]
+    roots = [os.path.realpath(os.fsencode(path)) for path in watched]
+    paths = {os.path.realpath(path) for path in written if b"\x00" not in path}
     found: list[tuple[bytes, str]] = []
     for path in sorted(paths):
         if _inside(path, places) and _inside(path, roots):
@@ -51,26 +49,12 @@ def _content(path: bytes, most: int) -> tuple[str | None, int]:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             return None, 0
-        sha256 = _hash(descriptor, most) if facts.st_size <= most else None
+        sha256 = hash_content(descriptor, most) if facts.st_size <= most else None
         return content_id(sha256, facts.st_size, facts.st_mtime_ns), facts.st_size if sha256 else 0
     except OSError:
         return None, 0
     finally:
         os.close(descriptor)
-
-
-def _hash(descriptor: int, most: int) -> str | None:
-    digest, rest = hashlib.sha256(), most
-    while chunk := os.read(descriptor, min(_CHUNK, rest + 1)):
-        rest -= len(chunk)
-        if rest < 0:
-            return None
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _real(path: bytes) -> bytes:
-    return os.path.realpath(path)
 
 
 def _inside(path: bytes, folders: Sequence[bytes]) -> bool:

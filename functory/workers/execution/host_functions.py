@@ -221,36 +221,17 @@ class EngineHost:
         return retry_while_unavailable(operation, self._ended, repeatable=repeatable)
 
 
+# The fields of a version that code may see.
+_PUBLIC = (
+    "name", "number", "active", "latest", "state", "sha256", "parameters", "input_schema", "output_schema", "imports",
+    "dependencies", "secrets", "permissions", "grants", "requirements", "environment", "environment_error", "reuse",
+    "compensate", "metadata", "output_patterns", "limits", "warnings", "findings", "author",
+)  # fmt: skip
+
+
 def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
-    """The fields of a version that code may see."""
-    keys = [
-        "name",
-        "number",
-        "active",
-        "latest",
-        "state",
-        "sha256",
-        "parameters",
-        "input_schema",
-        "output_schema",
-        "imports",
-        "dependencies",
-        "secrets",
-        "permissions",
-        "grants",
-        "requirements",
-        "environment",
-        "environment_error",
-        "reuse",
-        "compensate",
-        "metadata",
-        "output_patterns",
-        "limits",
-        "warnings",
-        "findings",
-        "author",
-    ]
-    shown = {key: row[key] for key in keys} | {
+    """A version as code sees it."""
+    shown = {key: row[key] for key in _PUBLIC} | {
         "created_at": row["created_at"].isoformat(),
         "version": row["number"],
     }

@@ -34,29 +34,6 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
     ``packages`` are the folders of the packages that it may import.
     """
     row, limit = claim.row, claim.limits
-    by_name = {(code["name"], code["number"]): key for key, code in claim.codes.items()}
-    active: dict[str, str] = {}
-    for key, code in claim.codes.items():
-        active.setdefault(code["name"], key)
-    codes: dict[str, Code] = {}
-    for key, code in claim.codes.items():
-        names = {
-            d["name"]: by_name.get((d["name"], d["pin"]), "")
-            if d["pin"]
-            else _active_version_key(claim, d["name"], active)
-            for d in code["dependencies"]
-        }
-        imports = code["imports"] if code["declared"].get("imports") else []
-        codes[key] = Code(
-            name=code["name"],
-            version=code["number"],
-            source=code["source"],
-            is_async=code["is_async"],
-            dependencies=names,
-            # A secret that an operator granted is usable by the whole process; the host checks each request.
-            secrets=tuple(sorted({*code["secrets"], *claim.grants.secrets})),
-            imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
-        )
     return Job(
         execution_id=row["id"],
         attempt=row["attempt"],
@@ -67,7 +44,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
         triggered_by=row["event_id"],
         depth=row["depth"],
         entry=f"{claim.version['name']}@{claim.version['number']}",
-        codes=codes,
+        codes=_codes(claim),
         input=row["input"],
         limits=Limits(
             wall_seconds=limit.timeout,
@@ -97,6 +74,31 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
         reuse=claim.version["reuse"],
         seed=int(row["id"].replace("-", ""), 16) & 0x7FFFFFFF,
     )
+
+
+def _codes(claim: Claim) -> dict[str, Code]:
+    """The sources of a claim by their keys, each with the keys of its dependencies."""
+    by_name = {(code["name"], code["number"]): key for key, code in claim.codes.items()}
+    # Of an unpinned dependency the version that is active at the claim, else any that the claim has.
+    active = {code["name"]: key for key, code in reversed(list(claim.codes.items()))}
+    active |= {code["name"]: key for key, code in claim.codes.items() if code["number"] == code.get("active")}
+    codes: dict[str, Code] = {}
+    for key, code in claim.codes.items():
+        imports = code["imports"] if code["declared"].get("imports") else []
+        codes[key] = Code(
+            name=code["name"],
+            version=code["number"],
+            source=code["source"],
+            is_async=code["is_async"],
+            dependencies={
+                d["name"]: by_name.get((d["name"], d["pin"]), "") if d["pin"] else active[d["name"]]
+                for d in code["dependencies"]
+            },
+            # A secret that an operator granted is usable by the whole process; the host checks each request.
+            secrets=tuple(sorted({*code["secrets"], *claim.grants.secrets})),
+            imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
+        )
+    return codes
 
 
 def refuse_claim(claim: Claim, secrets: Secrets, protected_paths: ProtectedPaths) -> AttemptResult | None:
@@ -166,38 +168,12 @@ def error_record(error: FunctoryError) -> dict[str, Any]:
     return {"type": type(error).__name__, "message": str(error)}
 
 
-def _active_version_key(claim: Claim, name: str, active: dict[str, str]) -> str:
-    """The key of an unpinned dependency: its active version at the claim."""
-    numbers = [code for code in claim.codes.values() if code["name"] == name]
-    current = next((code for code in numbers if code["number"] == code["active"]), None)
-    return f"{name}@{current['number']}" if current is not None else active[name]
-
-
 def span_row(span: Span) -> dict[str, Any]:
     """A span as the engine stores it."""
     plain = msgspec.to_builtins(span)
-    return {
-        key: plain[key]
-        for key in (
-            "seq",
-            "parent_seq",
-            "function",
-            "version",
-            "input",
-            "output",
-            "error",
-            "offset_seconds",
-            "duration_seconds",
-        )
-    }
+    return {key: plain[key] for key in plain if not key.endswith("_truncated")}
 
 
 def log_row(entry: Log) -> dict[str, Any]:
     """A log line as the engine stores it."""
-    return {
-        "seq": entry.seq,
-        "stream": entry.stream,
-        "level": entry.level or "info",
-        "text": entry.text,
-        "offset_seconds": entry.offset_seconds,
-    }
+    return msgspec.to_builtins(entry) | {"level": entry.level or "info"}

@@ -12,21 +12,34 @@ from functory.engine.errors import Unavailable, Uncertain
 PAUSE_SECONDS = 0.1
 LONGEST_PAUSE = 2.0
 
+
+def _ignore(_error: Unavailable) -> None: ...
+
+
 T = TypeVar("T")
 
 
 def retry_while_unavailable(
-    operation: Callable[[], T], ended: threading.Event, *, repeatable: bool = True
+    operation: Callable[[], T],
+    ended: threading.Event,
+    *,
+    repeatable: bool = True,
+    longest_pause: float = LONGEST_PAUSE,
+    on_wait: Callable[[Unavailable], None] = _ignore,
 ) -> T:
     """The result of ``operation``, as soon as the database answers. Raises the last error once ``ended`` is set.
 
-    An operation that is not ``repeatable`` is not retried when its commit outcome is unknown.
+    An operation that is not ``repeatable`` is not retried when its commit outcome is unknown. ``on_wait`` is called
+    before each pause, which lasts at most ``longest_pause`` seconds.
     """
     pause = PAUSE_SECONDS
     while True:
         try:
             return operation()
         except Unavailable as error:
-            if (isinstance(error, Uncertain) and not repeatable) or ended.wait(pause):
+            if isinstance(error, Uncertain) and not repeatable:
                 raise
-            pause = min(pause * 2, LONGEST_PAUSE)
+            on_wait(error)
+            if ended.wait(pause):
+                raise
+            pause = min(pause * 2, longest_pause)

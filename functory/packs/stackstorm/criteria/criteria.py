@@ -123,12 +123,11 @@ class Criteria:
     """Compiled criteria. Immutable; may be used from any thread.
 
     ``pattern``: what an event must match to satisfy them, as an event pattern; None when there is none.
-    ``residual``: the criteria that the pattern cannot express; each is evaluated at every event that matches
-    the pattern. ``warnings``: texts for the author.
+    ``warnings``: texts for the author.
     ``required_names``: names other than the payload's that operands or keys need in ``vars``.
     """
 
-    __slots__ = ("_root", "all", "pattern", "required_names", "residual", "source", "warnings")
+    __slots__ = ("_root", "all", "pattern", "required_names", "source", "warnings")
 
     def __init__(
         self, source: Mapping[str, Any], criteria: Sequence[Criterion], root: tuple[str, ...]
@@ -137,7 +136,6 @@ class Criteria:
         self.all = tuple(criteria)
         self._root = root
         self.pattern = pattern_of([found for c in self.all if (found := _accepted(c, root)) is not None])
-        self.residual = tuple(c for c in self.all if _accepted(c, root) is None)
         self.required_names = frozenset(name for c in self.all for name in _reads(c)) - {"trigger"}
         self.warnings = tuple(warning for c in self.all for warning in _warnings(c))
 

@@ -155,18 +155,12 @@ def _inside(operand: Any) -> Callable[[Any], bool]:
     )
 
 
-def _yes(make: Callable[[Any], Callable[[Any], bool]]) -> Callable[[Any], Test]:
+def _plain(make: Callable[[Any], Callable[[Any], bool]], *, holds: bool = True) -> Callable[[Any], Test]:
+    """An operator that needs no time. Without ``holds`` its answer is turned round."""
+
     def made(operand: Any) -> Test:
         ask = make(operand)
-        return lambda value, now: ask(value)
-
-    return made
-
-
-def _no(make: Callable[[Any], Callable[[Any], bool]]) -> Callable[[Any], Test]:
-    def made(operand: Any) -> Test:
-        ask = make(operand)
-        return lambda value, now: not ask(value)
+        return lambda value, now: ask(value) is holds
 
     return made
 
@@ -240,11 +234,11 @@ def _aware(time: datetime) -> datetime:
 
 
 _MAKERS: dict[str, Callable[[Any], Test]] = {
-    "equals": _yes(lambda operand: lambda value: value == operand),
-    "nequals": _no(lambda operand: lambda value: value == operand),
+    "equals": _plain(lambda operand: lambda value: value == operand),
+    "nequals": _plain(lambda operand: lambda value: value == operand, holds=False),
     "iequals": _texts(str.__eq__, ignore_case=True),
-    "contains": _yes(_contains),
-    "ncontains": _no(_contains),
+    "contains": _plain(_contains),
+    "ncontains": _plain(_contains, holds=False),
     "icontains": _texts(str.__contains__, ignore_case=True),
     "incontains": _texts(lambda value, wanted: wanted not in value, ignore_case=True),
     "startswith": _texts(str.startswith),
@@ -258,6 +252,6 @@ _MAKERS: dict[str, Callable[[Any], Test]] = {
     "timediff_gt": _age(less=False),
     "exists": lambda operand: lambda value, now: value is not None,
     "nexists": lambda operand: lambda value, now: value is None,
-    "inside": _yes(_inside),
-    "ninside": _no(_inside),
+    "inside": _plain(_inside),
+    "ninside": _plain(_inside, holds=False),
 }

@@ -8,7 +8,7 @@ move. A file in another file's place is a modification of that one.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from functory.engine.sources.file_watches import KnownFile
 
@@ -134,4 +134,4 @@ def _kept(before: KnownFile, now: KnownFile) -> KnownFile:
     """``now`` with the known hash: a file that cannot be read at present has not lost its content."""
     if now.sha256 is not None or before.sha256 is None:
         return now
-    return KnownFile(now.path, now.size, now.mtime_ns, now.ctime_ns, now.inode, before.sha256, now.problem)
+    return replace(now, sha256=before.sha256)

@@ -5,12 +5,13 @@ Folders that cannot be read (no permission, or just deleted) are left out and co
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from functory.triggers.sources.files.file_facts import FileFacts
+from functory.triggers.sources.files.file_facts import FileFacts, stat_file
 from functory.triggers.sources.files.glob_patterns import GlobFilter
 
 # Deeper trees are loops or attacks; their names would be longer than the kernel takes.
@@ -30,7 +31,11 @@ class DirectoryWalk:
 
     def __iter__(self) -> Iterator[tuple[bytes, FileFacts]]:
         if self.file_name is not None:
-            yield from self._one(self.file_name)
+            os.stat(self.root)
+            with contextlib.suppress(OSError):
+                found = stat_file(os.path.join(self.root, self.file_name), follow=self.follow)
+                if found is not None:
+                    yield self.file_name, found
             return
         # Each open folder is an iterator over its entries and the inodes above it, against links that lead back.
         above = frozenset({_identity(os.stat(self.root))})
@@ -55,15 +60,6 @@ class DirectoryWalk:
         finally:
             for _, entries, _ in stack:
                 entries.close()
-
-    def _one(self, name: bytes) -> Iterator[tuple[bytes, FileFacts]]:
-        os.stat(self.root)
-        try:
-            found = FileFacts.from_stat(os.stat(os.path.join(self.root, name), follow_symlinks=self.follow))
-        except OSError:
-            return
-        if found is not None:
-            yield name, found
 
     def _next(self, folder: bytes, entries: Iterator[os.DirEntry[bytes]]) -> os.DirEntry[bytes] | None:
         try:

@@ -7,14 +7,13 @@ and no open waits (for a pipe that was put in a file's place).
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from dataclasses import dataclass
 
+from functory.engine.sources import file_watches
 from functory.engine.sources.file_watches import KnownFile
 
-_CHUNK = 1024 * 1024
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
@@ -87,7 +86,7 @@ def read_file(root: bytes, path: bytes, most: int, *, follow: bool) -> KnownFile
             return None
         if found.size > most:
             return _seen(path, found)
-        sha256 = _hash(descriptor, most)
+        sha256 = file_watches.hash_content(descriptor, most)
         if FileFacts.from_stat(os.fstat(descriptor)) != found:
             raise FileChanging
         return _seen(path, found, sha256)
@@ -104,17 +103,6 @@ def _is_at(descriptor: int, path: bytes) -> bool:
     except FileNotFoundError:
         # Without /proc it cannot be checked.
         return True
-
-
-def _hash(descriptor: int, most: int) -> str | None:
-    """None for a file that has grown beyond what is read."""
-    digest, left = hashlib.sha256(), most
-    while chunk := os.read(descriptor, min(_CHUNK, left + 1)):
-        left -= len(chunk)
-        if left < 0:
-            return None
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _unread(path: bytes, whole: bytes, follow: bool, error: OSError) -> KnownFile | None:

@@ -111,12 +111,6 @@ class WriteSettling:
         """Time of the next check; None without settling paths."""
         return self._order[0][0] if self._order else None
 
-    def clear(self) -> None:
-        """Remove all paths."""
-        self._entries.clear()
-        self._order.clear()
-        self._inodes.clear()
-
     def _find(self, entry: SettlingPath, path: bytes) -> None:
         self._count(entry.facts, -1)
         try:

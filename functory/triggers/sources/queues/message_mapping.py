@@ -93,13 +93,13 @@ class MessageMapping:
         return f"id:{found}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class MappedMessages:
     """One event for each message, whether the message was accepted, and the problem of the last rejected one."""
 
-    events: list[IncomingEvent]
-    accepted: list[bool]
-    problem: str | None
+    events: list[IncomingEvent] = field(default_factory=list)
+    accepted: list[bool] = field(default_factory=list)
+    problem: str | None = None
 
 
 def map_messages(
@@ -109,8 +109,7 @@ def map_messages(
 
     ``own_exchange`` is the exchange of Functory's own events: taking them would create endless loops.
     """
-    mapped = MappedMessages([], [], None)
-    problem = None
+    mapped = MappedMessages()
     for message in messages:
         try:
             if message.properties.get("exchange") == own_exchange:
@@ -118,12 +117,11 @@ def map_messages(
             mapped.events.append(mapping.to_event(message, max_bytes))
             mapped.accepted.append(True)
         except Invalid as error:
-            why = ": ".join(part for part in (error.what, error.why) if part)
-            problem = ": ".join(part for part in (why, error.try_) if part)
-            mapped.events.append(rejection_event(mapping.queue, message, why, max_bytes))
+            problem = ": ".join(part for part in (error.reason, error.try_) if part)
+            mapped.problem = f"the last message that was rejected: {problem}"
+            mapped.events.append(rejection_event(mapping.queue, message, error.reason, max_bytes))
             mapped.accepted.append(False)
-    summary = None if problem is None else f"the last message that was rejected: {problem}"
-    return MappedMessages(mapped.events, mapped.accepted, summary)
+    return mapped
 
 
 def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_048_576) -> IncomingEvent:
@@ -162,14 +160,14 @@ def decode_body(message: Message) -> Any:
         text = message.body.decode(charset)
     except UnicodeDecodeError as error:
         raise Invalid(f"the body is not {charset}", f"byte {error.start}") from None
-    if is_json:
+    if type_ is not None and not is_json:
+        return text
+    try:
         return json_codec.loads(text)
-    if type_ is None:
-        try:
-            return json_codec.loads(text)
-        except Invalid:
-            return text
-    return text
+    except Invalid:
+        if is_json:
+            raise
+        return text
 
 
 def to_json_value(value: Any, depth: int = 0) -> Any:

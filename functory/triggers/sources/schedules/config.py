@@ -25,9 +25,11 @@ MAX_TIMES = 1000
 MAX_DATA = 65_536
 
 
-def _length(what: str, least: float, most: float) -> BeforeValidator:
+def _length(what: str, least: float) -> BeforeValidator:
     """A length of time, stored as people write it: equal lengths are equal configurations."""
-    return BeforeValidator(lambda given: durations.format_duration(durations.parse(given, what, least, most)))
+    return BeforeValidator(
+        lambda given: durations.format_duration(durations.parse(given, what, least, MAX_SECONDS))
+    )
 
 
 class ScheduleConfig(plugin.SourceConfig):
@@ -39,17 +41,15 @@ class ScheduleConfig(plugin.SourceConfig):
 
     timezone: str = "UTC"
     cron: str | None = None
-    every: Annotated[str, _length("every", 1, MAX_SECONDS)] | None = None
+    every: Annotated[str, _length("every", 1)] | None = None
     at: tuple[str, ...] | None = Field(None, min_length=1, max_length=MAX_TIMES)
     anchor: str | None = None
     start: str | None = None
     end: str | None = None
-    jitter: Annotated[str, _length("jitter", 0, MAX_SECONDS)] | None = None
+    jitter: Annotated[str, _length("jitter", 0)] | None = None
     overlap: OverlapPolicy = "skip"
     catch_up: CatchUp = "latest"
-    catch_up_window: Annotated[
-        str, _length("catch_up_window", MISFIRE_GRACE.total_seconds(), MAX_SECONDS)
-    ] = WINDOW
+    catch_up_window: Annotated[str, _length("catch_up_window", MISFIRE_GRACE.total_seconds())] = WINDOW
     pause_on_failure: bool = False
     data: Any = None
 

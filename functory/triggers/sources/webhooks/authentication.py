@@ -7,7 +7,7 @@ rotated without losing a request: one fitting secret is enough.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -42,6 +42,8 @@ class _SecretAuth(SourceConfig):
 
     # Headers of a known sender that events include.
     kept_headers: ClassVar[tuple[str, ...]] = ()
+    # Headers of a sender's signatures, which no event shows.
+    signature_headers: ClassVar[tuple[str, ...]] = ()
 
     @field_validator("secret", mode="before")
     @classmethod
@@ -55,7 +57,7 @@ class _SecretAuth(SourceConfig):
     @property
     def credential_headers(self) -> frozenset[str]:
         """Headers that carry credentials."""
-        return frozenset()
+        return frozenset(self.signature_headers)
 
 
 class _TimestampedAuth(_SecretAuth):
@@ -75,20 +77,17 @@ class GitHub(_SecretAuth):
 
     type: Literal["github"]
     kept_headers: ClassVar[tuple[str, ...]] = ("x-github-event", "x-github-delivery", "x-github-hook-id")
-
-    @property
-    def credential_headers(self) -> frozenset[str]:
-        return frozenset({"x-hub-signature", "x-hub-signature-256"})
+    signature_headers: ClassVar[tuple[str, ...]] = (
+        "x-hub-signature",
+        "x-hub-signature-256",
+    )
 
 
 class Stripe(_TimestampedAuth):
     """https://docs.stripe.com/webhooks#verify-manually"""
 
     type: Literal["stripe"]
-
-    @property
-    def credential_headers(self) -> frozenset[str]:
-        return frozenset({"stripe-signature"})
+    signature_headers: ClassVar[tuple[str, ...]] = ("stripe-signature",)
 
 
 class Slack(_TimestampedAuth):
@@ -96,10 +95,7 @@ class Slack(_TimestampedAuth):
 
     type: Literal["slack"]
     kept_headers: ClassVar[tuple[str, ...]] = ("x-slack-retry-num", "x-slack-retry-reason")
-
-    @property
-    def credential_headers(self) -> frozenset[str]:
-        return frozenset({"x-slack-signature"})
+    signature_headers: ClassVar[tuple[str, ...]] = ("x-slack-signature",)
 
 
 class Standard(_TimestampedAuth):
@@ -107,10 +103,7 @@ class Standard(_TimestampedAuth):
 
     type: Literal["standard"]
     kept_headers: ClassVar[tuple[str, ...]] = ("webhook-id",)
-
-    @property
-    def credential_headers(self) -> frozenset[str]:
-        return frozenset({"webhook-signature"})
+    signature_headers: ClassVar[tuple[str, ...]] = ("webhook-signature",)
 
 
 class Hmac(_TimestampedAuth):
@@ -204,14 +197,3 @@ class NoAuthentication(SourceConfig):
 Authentication = Annotated[
     GitHub | Stripe | Slack | Standard | Hmac | Token | Basic | NoAuthentication, Field(discriminator="type")
 ]
-
-AUTH_TYPES: Mapping[str, type[SourceConfig]] = {
-    "github": GitHub,
-    "stripe": Stripe,
-    "slack": Slack,
-    "standard": Standard,
-    "hmac": Hmac,
-    "token": Token,
-    "basic": Basic,
-    "none": NoAuthentication,
-}

@@ -173,7 +173,7 @@ class WebhookReceiver:
         keys = [one.get_secret_value() for one in found if isinstance(one, SecretStr)]
         if ready is None or (names and not keys):
             signatures.dummy_verify(request)
-            absent = [f"{one.what}: {one.why}" for one in found if isinstance(one, FunctoryError)]
+            absent = [one.reason for one in found if isinstance(one, FunctoryError)]
             return signatures.VerificationResult(False, "; ".join(absent))
         return signatures.verify(ready.config.auth, keys, request, self._clock.now().timestamp())
 
@@ -196,7 +196,7 @@ class WebhookReceiver:
             body = requests.read_body(media, request.body, payload=isinstance(auth, GitHub | Slack))
             json_codec.encode(body)
         except Invalid as error:
-            return refuse(400, "malformed", f"{error.what}: {error.why}")
+            return refuse(400, "malformed", error.reason)
         answered = handshake_response(auth, body, request)
         if answered is not None:
             return answered
@@ -208,7 +208,7 @@ class WebhookReceiver:
             made = mapping.to_event(variables)
             size = len(json_codec.encode(made.data))
         except FunctoryError as error:
-            return refuse(422, "mapping", f"{error.what}: {error.why}")
+            return refuse(422, "mapping", error.reason)
         if size > self._max_bytes:
             return refuse(
                 413, "too_large", f"the event has {size:,} bytes; at most {self._max_bytes:,} are taken"
@@ -273,6 +273,6 @@ def dry_run(
     except UnsupportedMediaType as error:
         return {"problem": str(error)}
     except Invalid as error:
-        return {"problem": f"{error.what}: {error.why}"}
+        return {"problem": error.reason}
     delivery = made.delivery_id.removeprefix("delivery:") if made.delivery_id is not None else None
     return {"type": made.type, "subject": made.subject, "delivery": delivery, "data": made.data}
