@@ -1,4 +1,4 @@
-"""What a source plug-in is written with.
+"""The public names for source plug-ins.
 
 A plug-in is a subclass of :class:`SourcePlugin`, named by an entry point of the group ``functory.sources``::
 

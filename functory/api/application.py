@@ -23,7 +23,7 @@ def create_app(functory: Functory) -> FastAPI:
 
     @app.get("/healthz", tags=["health"])
     def healthz() -> dict[str, str]:
-        """This process is alive."""
+        """Report that this process is alive."""
         return {"status": "alive"}
 
     @app.get(
@@ -32,7 +32,7 @@ def create_app(functory: Functory) -> FastAPI:
     def readyz(response: Response) -> dict[str, object]:
         """Report readiness: each part with ``ok``, and ``why`` for a part that is not.
 
-        ``degraded`` lists the parts that are away and that work goes on without. They do not make the answer a 503.
+        ``degraded`` lists unavailable parts that the deployment works without. They do not make the answer a 503.
         """
         parts = health.checks()
         away = [name for name, part in parts.items() if not part["ok"]]

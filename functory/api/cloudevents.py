@@ -46,7 +46,7 @@ def mount(
 
     @app.post("/events", tags=["events"], status_code=202)
     async def events(request: Request) -> Response:
-        """Take CloudEvents in. 202 with their ids once they are committed."""
+        """Store CloudEvents. Answers 202 with their ids once they are committed."""
         refused = authorization_error(
             settings, request.headers.getlist("authorization"), request.headers.getlist("host")
         )
@@ -63,7 +63,7 @@ def mount(
             metrics.events_received.labels(mode, "refused").inc()
             raise
         except Unavailable as error:
-            log.warning("events could not be taken in", why=error.what, consequence="answered 503")
+            log.warning("events not stored, answered 503", why=error.what)
             return problem(
                 503,
                 detail="it could not be stored; send it again",
@@ -74,7 +74,7 @@ def mount(
 def authorization_error(
     settings: Settings, authorization: Sequence[str], host: Sequence[str]
 ) -> Response | None:
-    """Why a caller may not send events; None when it may."""
+    """The response to a caller that may not send events; None for one that may."""
     if settings.events_token is None:
         if is_loopback(settings.host) and len(host) == 1 and is_loopback(_without_port(host[0])):
             return None

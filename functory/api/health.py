@@ -48,8 +48,10 @@ class Health:
         migrations.check(self._functory.database)
 
     def _check_sandbox(self) -> CheckResult:
-        """How many living workers confine functions in which tier. None of it keeps the deployment from
-        working: a worker that runs functions without a sandbox is reported here, not refused."""
+        """Count the living workers by confinement tier.
+
+        The check never fails: a worker that runs functions without a sandbox is reported, not refused.
+        """
         alive = worker_registry.alive(self._functory.database, self._functory.settings.lease_seconds)
         tiers = Counter(worker["isolation"] for worker in alive)
         part: CheckResult = {"workers": dict(sorted(tiers.items()))}
@@ -62,7 +64,7 @@ class Health:
 
 
 class _CachedCheck:
-    """A check whose answer is kept for ``fresh`` seconds; while one thread runs it, the others wait for the answer."""
+    """A check whose result is kept for ``cache_seconds``; while one thread runs it, the others wait for the result."""
 
     def __init__(self, check: Callable[[], CheckResult | None], cache_seconds: float = CACHE_SECONDS) -> None:
         self._check = check

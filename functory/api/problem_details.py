@@ -54,11 +54,11 @@ def install(app: FastAPI) -> None:
         faults = [
             {"where": [str(part) for part in fault["loc"]], "what": fault["msg"]} for fault in error.errors()
         ]
-        return problem(422, detail="the request does not have the form that is asked for", errors=faults)
+        return problem(422, detail="the request does not have the required form", errors=faults)
 
     @app.exception_handler(Exception)
     def defect(request: Request, error: Exception) -> JSONResponse:
-        log.error("a request failed", method=request.method, path=request.url.path, exc_info=error)
+        log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
         return problem(500, detail="this is a defect; the server's log has the details")
 
 

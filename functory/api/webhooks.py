@@ -17,7 +17,7 @@ from functory.client import Functory
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.sources.webhooks import Webhooks
 from functory.engine.telemetry import metrics
-from functory.triggers.sources.webhooks import Request as Knock
+from functory.triggers.sources.webhooks import Request as WebhookRequest
 from functory.triggers.sources.webhooks import WebhookReceiver, WebhookResponse
 
 log = structlog.get_logger("functory.api")
@@ -32,7 +32,7 @@ def mount(
     app: FastAPI, functory: Functory, *, body_seconds: float = request_body.READ_TIMEOUT_SECONDS
 ) -> None:
     """Add the route to ``app``. A body must come within ``body_seconds``."""
-    door = WebhookReceiver(
+    receiver = WebhookReceiver(
         Webhooks(functory.database),
         functory.secrets,
         functory.database.clock,
@@ -45,22 +45,22 @@ def mount(
     @app.put("/webhooks/{name}", tags=["webhooks"], status_code=202)
     @app.post("/webhooks/{name}", tags=["webhooks"], status_code=202)
     async def webhook(name: str, request: Request) -> Response:
-        """Take a request in. 202 with the event's id once it is committed."""
+        """Store the event of a request. Answers 202 with its id once it is committed."""
         began = time.perf_counter()
         try:
             raw = await request_body.read(request, functory.settings.max_event_bytes, body_seconds)
-            knock = Knock(
+            received = WebhookRequest(
                 request.method,
                 [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw],
                 request.url.query,
                 raw,
             )
-            answer = await run_in_threadpool(door.receive, name, knock)
+            answer = await run_in_threadpool(receiver.receive, name, received)
         except HTTPException as error:
             _record_metrics(error.status_code, _REASONS.get(error.status_code, "gone"), began)
             raise
         except Unavailable as error:
-            log.warning("a webhook could not be taken in", why=error.what, consequence="answered 503")
+            log.warning("webhook request not stored, answered 503", why=error.what)
             answer = WebhookResponse(
                 503,
                 "unavailable",
@@ -69,8 +69,8 @@ def mount(
             )
         _record_metrics(answer.status, answer.reason, began)
         if answer.webhook_id is not None:
-            # Beside the request, not before its answer: a stranger could measure the wait.
-            task = asyncio.create_task(run_in_threadpool(_store_problem, door, answer))
+            # After the answer: a stranger could measure the time.
+            task = asyncio.create_task(run_in_threadpool(_store_problem, receiver, answer))
             problem_tasks.add(task)
             task.add_done_callback(problem_tasks.discard)
         return _response(answer)
@@ -90,8 +90,8 @@ def _record_metrics(status: int, reason: str, began: float) -> None:
     metrics.webhook_seconds.observe(time.perf_counter() - began)
 
 
-def _store_problem(door: WebhookReceiver, answer: WebhookResponse) -> None:
+def _store_problem(receiver: WebhookReceiver, answer: WebhookResponse) -> None:
     try:
-        door.record_problem(answer)
+        receiver.record_problem(answer)
     except FunctoryError as error:
-        log.warning("a webhook's problem could not be noted", why=error.what)
+        log.warning("webhook problem not stored", why=error.what)

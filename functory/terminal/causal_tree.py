@@ -22,7 +22,7 @@ def draw(
 ) -> None:
     """Print the tree that an event or execution belongs to; only what is below it unless ``whole``.
 
-    ``everything`` also shows the engine's own events that started nothing, which are most of them.
+    ``show_all`` also shows the engine's own events that started nothing, which are most of them.
     Raises :class:`NotFound`.
     """
     found = engine.lineage.tree(id_, whole=whole)
@@ -61,7 +61,7 @@ def as_json(found: Tree) -> dict[str, Any]:
 
 
 def label(node: Node) -> list[StyledText]:
-    """One node on one line."""
+    """The text of a node, for one line."""
     row = node.row
     if node.kind == "event":
         return _event(row)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print ids or names only.")]
 
-# One answer's word, and the colour it has on a terminal.
+# A word in a table, and its colour on a terminal.
 STYLES = {
     "succeeded": "green",
     "ok": "green",
@@ -54,7 +54,7 @@ _UNWRAPPED_WIDTH = 100_000
 
 
 class CommandOutput:
-    """Where a command's answer goes."""
+    """The output of one command: a table, lines, JSON, or ids alone."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json = json
@@ -113,7 +113,7 @@ class CommandOutput:
         self.styled((text, "bold"))
 
     def styled(self, *parts: tuple[str, str]) -> None:
-        """One line of (text, style) parts."""
+        """Print one line of (text, style) parts."""
         if not self.is_terminal:
             self.lines(["".join(escape_control_characters(text) for text, _ in parts).rstrip()])
             return
@@ -147,7 +147,7 @@ class CommandOutput:
             self.lines(f"{number:>4}  {line}".rstrip() for number, line in enumerate(text.split("\n"), 1))
 
     def value(self, value: Any) -> None:
-        """One JSON value: indented for people, on one line in a pipe."""
+        """Print one JSON value: indented on a terminal, on one line in a pipe."""
         import json
 
         from functory.engine.serialization import json_codec
@@ -159,7 +159,7 @@ class CommandOutput:
             self.lines([json_codec.dumps(ready)])
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Lines as they are."""
+        """Print lines unchanged."""
         for line in lines:
             sys.stdout.write(line + "\n")
 
@@ -181,7 +181,7 @@ class CommandOutput:
 
 
 def note(message: str) -> None:
-    """A message to people, on stderr."""
+    """Print a note on stderr."""
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         sys.stderr.write(f"\x1b[2m{escape_control_characters(message)}\x1b[0m\n")
     else:
@@ -189,7 +189,7 @@ def note(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """A warning, on stderr."""
+    """Print a warning on stderr."""
     sys.stderr.write(f"warning: {escape_control_characters(message)}\n")
 
 
@@ -205,12 +205,12 @@ def to_json_value(value: Any) -> Any:
 
 
 def format_time(value: datetime | None) -> str:
-    """A time as people read it: local, to the second."""
+    """Format a time in the local time zone, to the second."""
     return "" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def format_duration(value: float | None) -> str:
-    """A duration as people read it."""
+    """Format a duration in seconds with a unit that suits it."""
     if value is None:
         return ""
     if value < 0.001:

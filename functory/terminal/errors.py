@@ -33,7 +33,7 @@ def print_error(error: BaseException) -> int:
 
 
 def print_execution_error(error: Any) -> None:
-    """An execution that did not succeed: its error with the traceback of the function's own lines."""
+    """Print the error of an execution, with the traceback of the function's own lines."""
     print_message(error.what, error.why, "")
     trace = (error.error or {}).get("traceback")
     if trace:
@@ -43,7 +43,7 @@ def print_execution_error(error: Any) -> None:
 
 
 def print_usage_error(error: Any) -> int:
-    """A command line that cannot be understood."""
+    """Print what is wrong with a command line, or its help. Returns the exit status."""
     message = error.format_message()
     where = error.ctx.command_path if error.ctx is not None else "functory"
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -54,12 +54,12 @@ def print_usage_error(error: Any) -> int:
 
 
 def print_interrupted() -> None:
-    """Ctrl-C."""
+    """Print that Ctrl-C ended the command."""
     print_message("interrupted", "", "")
 
 
 def print_message(what: str, why: str, try_: str) -> None:
-    """The three parts of an error on stderr."""
+    """Print the three parts of an error on stderr."""
     sys.stderr.write(_error_label() + f" {escape_control_characters(what)}\n")
     print_lines(*why.split("\n") if why else ())
     if try_:
@@ -67,7 +67,7 @@ def print_message(what: str, why: str, try_: str) -> None:
 
 
 def print_lines(*lines: str) -> None:
-    """Indented lines on stderr."""
+    """Print indented lines on stderr."""
     for line in lines:
         sys.stderr.write(f"  {escape_control_characters(line)}".rstrip() + "\n")
 

@@ -31,7 +31,7 @@ class Criteria(Protocol):
         ...
 
     def evaluate(self, event: Mapping[str, Any], now: datetime) -> ConditionResult:
-        """Whether the event satisfies the criteria at ``now``. Never raises."""
+        """The result for an event at ``now``. Never raises."""
         ...
 
     def explain(self, event: Mapping[str, Any], now: datetime) -> list[Clause]:

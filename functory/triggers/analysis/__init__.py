@@ -1,1 +1,1 @@
-"""Questions that people ask about triggers; nothing is written."""
+"""Analysis of triggers for people: explain, backtest, cycles, audit. Nothing is written."""

@@ -21,8 +21,8 @@ def explain(
 ) -> list[dict[str, Any]]:
     """One answer for each trigger, those with a recorded decision first.
 
-    ``decision`` is the recorded one (fired, suppressed), or ``no match``; then ``clauses`` says which
-    path was expected to be what, and what was there, against the trigger as it is *now*.
+    ``decision`` is the recorded one (fired, suppressed), or ``no match``; then ``clauses`` compare
+    the event with the current version of the trigger: path, expected value, found value.
     """
     recorded = {row["trigger_id"]: row for row in firings}
     envelope = event_store.envelope(event)
@@ -83,8 +83,10 @@ def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetim
 def explain_match(
     compiled: CompiledTrigger, envelope: Mapping[str, Any], now: datetime
 ) -> tuple[bool, list[Clause]]:
-    """Whether an event matches the pattern, and its clauses; with a composite, those of the parts that it matches, else
-    those of all its parts."""
+    """Match an event and explain the result: whether it matches, and the clauses of the pattern.
+
+    With a composite the clauses are those of the parts that match, else those of all parts.
+    """
     if compiled.composite is None:
         assert compiled.pattern is not None
         return compiled.pattern.matches(envelope), list(compiled.pattern.explain(envelope))

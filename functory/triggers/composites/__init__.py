@@ -29,8 +29,8 @@ it fires with that event if no event of ``of`` followed it until then. Otherwise
 (recorded as ``awaited``); a silence fires once, with an event ``trigger.silent`` of its own, and the next event
 ends it. With a key, each key that has had an event has its own wait.
 
-**An event counts in one buffer**: it waits under the key of the first part that it matches. There it stands for its
-parts that have the same key, for one of them in a firing.
+**An event counts in one buffer**: it waits under the key of the first part that it matches. There it counts for the
+parts with the same key, and for one of them in a firing.
 """
 
 from functory.triggers.composites.definition import MAX_PARTS, Composite, compile_composite

@@ -1,4 +1,4 @@
-"""A trigger's ``composite``: read and checked, its parts with their patterns, and its rule."""
+"""Compiles a trigger's ``composite``: its parts with their patterns, and its rule."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Composite:
 
     @property
     def firing_parts(self) -> tuple[Part, ...]:
-        """The parts whose events can make it fire, without those whose absence it waits for."""
+        """The parts whose events can fire the composite, without those whose absence it waits for."""
         if isinstance(self.rule, Silence):
             return ()
         return self.parts[1:] if isinstance(self.rule, rules.Absence) else self.parts
@@ -64,8 +64,8 @@ class Composite:
         return None if None in types else frozenset().union(*filter(None, types))
 
     def key_and_parts(self, event: Mapping[str, Any], numbers: Sequence[int]) -> tuple[Key, int]:
-        """The key of an event (its envelope) that matches the parts ``numbers`` (ascending), and the bits of those that
-        it stands for. Raises :class:`Invalid` when its evaluation fails."""
+        """The key of an event (its envelope) that matches the parts ``numbers`` (ascending), and the bits of the parts
+        with that key. Raises :class:`Invalid` when the evaluation of a key fails."""
         key = key_of_event(self.parts[numbers[0]].key, event)
         mask = 1 << numbers[0]
         for number in numbers[1:]:
@@ -77,7 +77,7 @@ class Composite:
     def due_at(
         self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
     ) -> datetime | None:
-        """When the match can be decided about: just after its allowance."""
+        """The time at which the match can be decided: just after its allowance."""
         return match.at + timedelta(seconds=self.allowance) + timedelta.resolution
 
     def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:

@@ -35,7 +35,7 @@ class Part:
         return listed_types(self.on)
 
     def matches(self, event: Mapping[str, Any], now: datetime) -> bool:
-        """Whether an event (its envelope) stands for this part; not when the evaluation of the condition fails."""
+        """True if an event (its envelope) matches the part. A condition that cannot be evaluated is no match."""
         if not self.pattern.matches(event):
             return False
         return self.condition is None or self.condition.evaluate(event, now, {}).matched

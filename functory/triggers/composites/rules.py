@@ -63,7 +63,7 @@ class Window:
 
     @property
     def masks(self) -> Counter[int]:
-        """The number of matches of each set of parts."""
+        """Sets of parts, each with the number of matches for it."""
         return Counter(one.parts for _, one in self._line)
 
     def slide(self, at: datetime) -> None:
@@ -289,7 +289,7 @@ def decide(
     span: timedelta,
     most: int,
 ) -> BufferDecision:
-    """Decide about a buffer whose events before ``mark`` are all known. At most ``most`` matches go on waiting.
+    """Decide about a buffer whose events before ``mark`` are all known. At most ``most`` matches keep waiting.
 
     The buffer's memory is ``to``: the mark of its last decision. Undecided matches and late ones are decided together,
     as if they had come in order.
@@ -337,7 +337,7 @@ def _firing(window: Line[WaitingMatch]) -> Firing:
 
 
 def _reach(masks: Mapping[int, int], parts: int) -> int:
-    """To how many different parts the events can be assigned, one each: a maximum matching (by augmenting paths).
+    """The largest number of parts that the events can be assigned to, one each: a maximum bipartite matching.
 
     ``masks`` counts events by the set of parts that they match.
     """

@@ -57,7 +57,7 @@ class Shape:
     outward: bool = False
 
     def work(self, size: int, longest: int) -> int:
-        """Return the characters that an evaluation may look at, at most.
+        """Return the largest number of characters that an evaluation may read.
 
         ``size``: characters of the event; ``longest``: elements of its longest list or object.
         """
@@ -97,7 +97,7 @@ def _shape(expr: Message) -> Shape:
 
 
 def _is_found(expr: Message) -> bool:
-    """Return whether the value is a part of a variable, or a selection of such parts."""
+    """True if the value is a part of a variable, or a selection of such parts."""
     if IDENT in expr:
         return True
     if SELECT in expr:
@@ -112,7 +112,7 @@ def _is_found(expr: Message) -> bool:
 
 
 def _is_filter(macro: Message) -> bool:
-    """Return whether a macro collects the elements of what it walks as they are: result + [element]."""
+    """True if a macro collects the unchanged elements of its list: result + [element]."""
     step = _fields(macro[LOOP_STEP][0])
     if CALL in step and _fields(step[CALL][0])[CALL_FUNCTION][0] == b"_?_:_":
         step = _fields(_fields(step[CALL][0])[CALL_ARGS][1])

@@ -1,1 +1,1 @@
-"""Flow control of a trigger: how many of its matches run, when, and in which order."""
+"""Flow control of a trigger: limits and delays its matches, and sets their order."""

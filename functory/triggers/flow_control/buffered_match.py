@@ -17,7 +17,7 @@ class WaitingMatch:
     """A match that waits.
 
     ``id`` is its event's id, ``at`` the event's own time, ``since`` when it began to wait. ``parts`` has a bit for each
-    part of a composite that the event can stand for; ``size`` is the size of its data in bytes, where that counts.
+    part of a composite that the event matches; ``size`` is the size of its data in bytes, where that counts.
     ``fresh``: no decision has seen it yet.
     """
 
@@ -70,7 +70,7 @@ class SilencePeriod:
 
 @dataclass
 class BufferDecision:
-    """A decision about a buffer. A match that is neither in ``fired`` nor in ``dropped`` goes on waiting.
+    """A decision about a buffer. A match that is neither in ``fired`` nor in ``dropped`` keeps waiting.
 
     ``due_at`` is the time of the next decision if no event comes before (None: never); ``keep_buffer`` keeps an empty
     buffer.
@@ -85,7 +85,7 @@ class BufferDecision:
 
 
 class BufferPolicy(Protocol):
-    """A control whose matches wait. ``delivers_list``: its function gets a list of events, even for one event."""
+    """A control that buffers matches. ``delivers_list``: its function gets a list of events, even for one event."""
 
     kind: ClassVar[str]
 
@@ -95,9 +95,9 @@ class BufferPolicy(Protocol):
     def due_at(
         self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
     ) -> datetime | None:
-        """When a buffer is due, with the new ``match`` in it as one of ``count`` matches of ``size`` bytes."""
+        """The time at which a buffer is due; the new ``match`` is one of its ``count`` matches of ``size`` bytes."""
         ...
 
     def decide(self, state: BufferMemory, waiting: Sequence[WaitingMatch], now: datetime) -> BufferDecision:
-        """Decide about a buffer at ``now``; for composites ``now`` is the time up to which all events are routed."""
+        """Decide about a buffer at ``now``; for composites, the time up to which all events are routed."""
         ...

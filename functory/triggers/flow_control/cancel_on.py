@@ -1,7 +1,7 @@
 """Cancel-on: the events that cancel executions of a trigger.
 
-Inngest's ``cancelOn``: an event, a condition over it and the event that started the execution, and for how long after
-the start it may come. At most five of them.
+A rule has a pattern, a condition over the event and the event that started the execution, and a timeout after the
+start. A trigger has at most five rules. The model is Inngest's ``cancelOn``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXAMPLE = '"cancel_on": [{"on": {"type": ["order.cancelled"]}, "when": "data.id
 
 @dataclass(frozen=True)
 class CancelOn:
-    """One rule. ``timeout``: seconds after its start in which an execution may still be cancelled by it."""
+    """One rule. ``timeout``: seconds after the start of an execution during which the rule can cancel it."""
 
     pattern: Pattern
     condition: Condition | None
@@ -32,7 +32,7 @@ class CancelOn:
 
     @classmethod
     def parse(cls, given: Any) -> tuple[CancelOn, ...]:
-        """A list of rules. Raises :class:`Invalid`."""
+        """Read a list of rules. Raises :class:`Invalid`."""
         if not isinstance(given, list | tuple):
             raise Invalid("wrong cancel_on", "it is a list of rules", _EXAMPLE)
         if not 1 <= len(given) <= MAX_RULES:

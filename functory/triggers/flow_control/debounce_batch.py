@@ -2,16 +2,16 @@
 
 **Debounce** runs once a key has been quiet for ``period``, and at the latest ``timeout`` after its first match. With
 ``keep`` ``last`` the newest event runs (by event id, which is the order in which events were written) and the others
-are recorded as suppressed, ``debounced``; with ``all`` one execution gets all of them. What comes after that opens a
-new wait.
+are recorded as suppressed, ``debounced``; with ``all`` one execution gets all of them. A later match starts a new
+wait.
 
 **Batch** runs as soon as ``max_size`` events or ``max_bytes`` of their data wait, with exactly the first of them in the
-order of their ids, and ``timeout`` after the first began to wait. What is left begins a wait of its own. An event for
-which ``if`` is false, or cannot be worked out, does not wait: it runs at once, in a list of one.
+order of their ids, and ``timeout`` after the first began to wait. The remaining events start a new wait. An event for
+which ``if`` is false, or cannot be evaluated, does not wait: it runs at once, in a list of one.
 
-Both go by the time at which events are routed, not by the events' own. The semantics and limits are Inngest's
-(its documentation of debounce and batching, 2026) but for two: batches go together with concurrency keys, priority,
-idempotency and rate limits here, and a timeout may be as long as ten minutes.
+Both use the time at which events are routed, not the events' own times. The semantics and limits are Inngest's (its
+documentation of debounce and batching, 2026) with two differences: batches can be combined with concurrency keys,
+priority, idempotency and rate limits, and a timeout may be as long as ten minutes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Debounce:
     def due_at(
         self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
     ) -> datetime | None:
-        """``min(now + period, opened + timeout)``, and at once when too many wait."""
+        """``min(now + period, opened + timeout)``; ``now`` when too many matches wait."""
         if count > MAX_DEBOUNCED or (self.delivers_list and (count >= MAX_EVENTS or size >= MAX_BYTES)):
             return now
         return self._deadline(state, now)
@@ -107,13 +107,13 @@ class Batch:
         return True
 
     def accepts(self, event: Mapping[str, Any], now: datetime) -> bool:
-        """True when an event waits for others; else it runs alone."""
+        """True when an event waits for others. Otherwise it runs alone."""
         return self.condition is None or self.condition.evaluate(event, now, {}).matched
 
     def due_at(
         self, state: BufferMemory, count: int, size: int, match: WaitingMatch, now: datetime
     ) -> datetime | None:
-        """At once when the batch is full, else when its first match has waited ``timeout`` seconds."""
+        """``now`` when the batch is full, else the time at which its first match has waited ``timeout`` seconds."""
         if count >= self.max_size or size >= self.max_bytes:
             return now
         return state.opened_at + timedelta(seconds=self.timeout)

@@ -6,7 +6,7 @@ combinations of controls that contradict each other:
 - ``debounce`` with ``batch``: both decide how long a match waits for others;
 - a composite with ``debounce`` or ``batch``, for the same reason;
 - ``singleton`` with ``overlap``: both decide what happens while an execution of the same key is open;
-- ``cancel_on`` with ``batch`` or a composite: an execution of several events has not one that it was started by.
+- ``cancel_on`` with ``batch`` or a composite: several events start such an execution, not one.
 
 Every other pair combines. Idempotency and the rate limit apply to each event before it waits for others. The later
 controls (singleton, overlap, throttle, concurrency, priority, expiry) apply to the deciding event.
@@ -35,8 +35,12 @@ INCOMPATIBLE: Mapping[frozenset[str], str] = {
     frozenset(
         {"singleton", "overlap"}
     ): "both decide what happens while an execution of the same key is open",
-    frozenset({"cancel_on", "batch"}): "an execution of several events has not one event that started it",
-    frozenset({"cancel_on", "composite"}): "an execution of several events has not one event that started it",
+    frozenset(
+        {"cancel_on", "batch"}
+    ): "several events start such an execution, and cancel_on compares with one",
+    frozenset(
+        {"cancel_on", "composite"}
+    ): "several events start such an execution, and cancel_on compares with one",
 }
 
 
@@ -92,7 +96,7 @@ CONTROLS = tuple(_READERS)
 
 
 def compile_flow(given: Mapping[str, Any] | None, *, composite: bool) -> Flow:
-    """Read the ``flow`` of a definition; ``composite`` says that the trigger is one. Raises :class:`Invalid`."""
+    """Read the ``flow`` of a definition. ``composite``: the trigger is a composite. Raises :class:`Invalid`."""
     if given is None:
         return NO_FLOW
     found = fields.check_object(given, "flow", CONTROLS, '"flow": {"concurrency": {"limit": 1}}')

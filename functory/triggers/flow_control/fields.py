@@ -38,7 +38,7 @@ def integer(given: Any, what: str, low: int, high: int) -> int:
 
 
 def choice(given: Any, what: str, known: Collection[str]) -> str:
-    """One of some words. Raises :class:`Invalid`."""
+    """One of the ``known`` words. Raises :class:`Invalid`."""
     if not isinstance(given, str) or given not in known:
         raise Invalid(f"wrong {what} {_shown(given)}", "it is one of " + ", ".join(known))
     return given

@@ -1,8 +1,8 @@
-"""The controls that count: throttle, rate limit, concurrency, singleton, overlap, idempotency, priority.
+"""Controls that limit matches and executions: throttle, rate limit, concurrency, overlap, idempotency, priority.
 
-Each is read from its part of a trigger's ``flow`` and asked for one match, with ``variables`` (``event``, ``data``) for
-its expressions. The names, the limits and the meanings are Inngest's (its documentation of flow control, 2026), the
-overlap policies Temporal's (schedule.proto); where ours differ it is said here.
+Each is read from its part of a trigger's ``flow`` and evaluated for one match, with ``variables`` (``event``, ``data``)
+for its expressions. Names, limits and meanings are Inngest's (its documentation of flow control, 2026), overlap
+policies are Temporal's (schedule.proto). Differences are described here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Rate:
 
     @classmethod
     def parse(cls, given: Any, what: str) -> Rate:
-        """Raises :class:`Invalid`."""
+        """Read the control ``what``. Raises :class:`Invalid`."""
         example = f'"{what}": {{"limit": 3, "period": "1m", "key": "data.customer"}}'
         found = fields.check_object(given, what, ("limit", "period", "burst", "key"), example)
         return cls(
@@ -75,10 +75,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Concurrency:
-    """Of all executions with this key in this scope, ``limit`` run at a time; those that wait for a retry do not count.
+    """At most ``limit`` executions with this key in this scope run at once. Those that wait for a retry do not count.
 
-    ``trigger``: of this trigger. ``function``: of all triggers that limit this function. ``global``: of all that use
-    this key; each stops at its own number. With a limit of 1 they start in the order of their events.
+    The scope ``trigger`` is this trigger, ``function`` all triggers that limit this function, ``global`` all triggers
+    that use this key; each trigger applies its own limit. With a limit of 1 executions start in the order of events.
     """
 
     limit: int
@@ -87,7 +87,7 @@ class Concurrency:
 
     @classmethod
     def parse(cls, given: Any) -> tuple[Concurrency, ...]:
-        """One limit, or a list of two. Raises :class:`Invalid`."""
+        """Read one limit, or a list of two. Raises :class:`Invalid`."""
         example = '"concurrency": {"limit": 5, "key": "data.customer"}'
         listed = list(given) if isinstance(given, list | tuple) else [given]
         if not 1 <= len(listed) <= 2:
@@ -123,7 +123,7 @@ class OverlapRule:
 
     @classmethod
     def parse_overlap(cls, given: Any) -> OverlapRule:
-        """From ``overlap``: a policy, or an object with a policy and a key. Raises :class:`Invalid`."""
+        """Read ``overlap``: a policy, or an object with a policy and a key. Raises :class:`Invalid`."""
         example = '"overlap": "skip", or {"policy": "buffer_one", "key": "data.customer"}'
         found = {"policy": given} if isinstance(given, str) else given
         found = fields.check_object(found, "overlap", ("policy", "key"), example)
@@ -133,14 +133,14 @@ class OverlapRule:
 
     @classmethod
     def parse_singleton(cls, given: Any) -> OverlapRule:
-        """From ``singleton``: ``mode`` skip or cancel. Raises :class:`Invalid`."""
+        """Read ``singleton``: ``mode`` skip or cancel. Raises :class:`Invalid`."""
         example = '"singleton": {"key": "data.customer", "mode": "skip"}'
         found = fields.check_object(given, "singleton", ("key", "mode"), example)
         mode = fields.choice(fields.needed(found, "mode", "singleton", example), "mode of singleton", _MODES)
         return cls(_MODES[mode], fields.compile_key(found, "singleton"), "singleton")
 
     def evaluate(self, variables: Variables) -> Overlap | None:
-        """What it says of one match; None where any number may run. Raises :class:`Invalid`."""
+        """The overlap for one match; None when any number of executions may run. Raises :class:`Invalid`."""
         if self.policy == "allow_all":
             return None
         policy = _scheduled(variables["data"]) if self.policy == "schedule" else self.policy
@@ -148,21 +148,21 @@ class OverlapRule:
 
 
 def _scheduled(data: Any) -> OverlapPolicy:
-    """The policy that the event of a schedule carries. ``allow_all`` where there is none."""
+    """The policy in the event of a schedule; ``allow_all`` without one."""
     found = data.get("overlap") if isinstance(data, Mapping) else None
     return next((policy for policy in get_args(OverlapPolicy) if policy == found), "allow_all")
 
 
 @dataclass(frozen=True)
 class Idempotency:
-    """One firing a key within ``window`` seconds from the one that was let through."""
+    """An idempotency key: one firing with the same key within ``window`` seconds of the first."""
 
     key: ValueExpression
     window: float
 
     @classmethod
     def parse(cls, given: Any) -> Idempotency:
-        """Raises :class:`Invalid`."""
+        """Read ``idempotency``. Raises :class:`Invalid`."""
         example = '"idempotency": {"key": "data.order_id", "window": "24h"}'
         found = fields.check_object(given, "idempotency", ("key", "window"), example)
         text = fields.needed(found, "key", "idempotency", example)
@@ -176,20 +176,20 @@ class Idempotency:
 
 @dataclass(frozen=True)
 class Priority:
-    """Seconds by which an execution goes before those that came at the same time; negative ones: after."""
+    """Seconds by which an execution moves forward in the queue; a negative number moves it back."""
 
     run: ValueExpression
 
     @classmethod
     def parse(cls, given: Any) -> Priority:
-        """Raises :class:`Invalid`."""
+        """Read ``priority``. Raises :class:`Invalid`."""
         example = '"priority": {"run": "data.plan == \'paid\' ? 120 : 0"}'
         found = fields.check_object(given, "priority", ("run",), example)
         text = fields.needed(found, "run", "priority", example)
         return cls(compile_value(text, "the priority", example="data.urgent ? 120 : 0"))
 
     def evaluate(self, variables: Variables) -> float:
-        """The seconds for one match, from -600 to 600: what is beyond is taken as that. Raises :class:`Invalid`."""
+        """The seconds for one match, bounded to -600 and 600. Raises :class:`Invalid`."""
         found = self.run.evaluate(variables)
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise Invalid("the priority is not a number for this event", f"it is a {type(found).__name__}")

@@ -1,7 +1,7 @@
-"""The index: finds which of very many patterns match an event, at the cost of those that nearly do.
+"""The index: finds the patterns that match an event among very many, at a cost that depends on the candidates.
 
-The router keeps its triggers in an index and asks it once an event. ``functory.triggers.patterns`` answers the same
-for one pattern, and both always agree::
+The router keeps its triggers in an index and queries it once an event. ``functory.triggers.patterns`` matches one
+pattern, and both always agree::
 
     index = Index()
     index.add("reorder", compile_pattern({"type": ["order.placed"], "stock": [{"numeric": ["<", 5]}]}))

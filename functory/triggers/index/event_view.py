@@ -1,9 +1,9 @@
-"""What is known of one event while it is matched, and of one value while it is met again.
+"""Views of one event while it is matched, and a cache of answers for values that come again.
 
-``Facts`` maps paths to ``Answers``, which map requirements to whether they hold; both work an entry out when
-it is first asked for. Members of the event that no candidate names are never touched. Most paths that tell
-little apart have few values (types, states, regions), so their answers are kept from event to event
-(``Recall``): asking again is one dictionary access, however the requirement is made.
+``EventView`` maps paths to ``Answers``, which map requirements to whether they hold; both compute an entry when it is
+first needed. Members of the event that no candidate names are never read. Most paths that separate few events have few
+values (types, states, regions), so their answers are kept from event to event (``AnswerCache``): a repeated test is one
+dictionary access, whatever the requirement is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functory.triggers.patterns.predicates import MAX_SAFE_INTEGER
 
 MISSING = object()
 
-# Above this, names are looked at one by one instead of remembered: an attacker makes up new ones.
+# Above this number, names are checked one by one and not remembered: an attacker may invent new ones.
 MAX_NAMES = 20_000
 # Bounds of AnswerCache: values a path, characters a text, and answers in all (about 100 bytes each).
 MAX_VALUES = 1000
@@ -27,8 +27,7 @@ MAX_ANSWERS = 100_000
 
 
 class NeedsFlattening(Exception):
-    """The event has what only flattening shows: a name with dots, nested arrays, types that JSON parsers
-    do not make."""
+    """The event must be flattened: it has names with dots, nested arrays, or types that JSON parsers do not make."""
 
 
 class MemberNames:
@@ -40,7 +39,7 @@ class MemberNames:
         self.known: set[str] = set()
 
     def check(self, members: Iterable[Any]) -> None:
-        """Raise Unusual if a name holds a dot (it may be a path of its own) or is not text."""
+        """Raise NeedsFlattening if a name holds a dot (it may be a path of its own) or is not text."""
         for name in members:
             if type(name) is not str or "." in name:
                 raise NeedsFlattening
@@ -49,7 +48,7 @@ class MemberNames:
 
 
 def scalars(array: list[Any]) -> list[Any] | None:
-    """Return the values of an array, None for an empty one. Raises Unusual when elements are not scalars."""
+    """Return the values of an array, None for an empty one. Raises NeedsFlattening when elements are not scalars."""
     return [_scalar(value) for value in array] or None
 
 
@@ -224,7 +223,7 @@ class EventView(dict[Path, Answers]):
 
 
 class FlatEventView(dict[Path, Answers]):
-    """The same over a flattened event."""
+    """Path to the answers for its values, of a flattened event."""
 
     __slots__ = ("_flat",)
 

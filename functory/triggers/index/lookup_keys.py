@@ -30,7 +30,7 @@ ABSENT: Probe = ("absent",)
 
 
 class LookupKey(NamedTuple):
-    """A key of one probe; ``exact`` when being found there is all that was asked."""
+    """A key of one probe; ``exact``: an event found under it satisfies the requirement."""
 
     probe: Probe
     key: Hashable
@@ -110,12 +110,12 @@ def fold(text: str) -> str:
 
 
 def foldable(text: str) -> bool:
-    """Return whether every spelling of ``text`` in another case folds to the same."""
+    """True if every spelling of ``text`` in another case folds to the same text."""
     return text.isascii() or all(fold(c) == fold(c.lower()) == fold(c.upper()) for c in text)
 
 
 def text_key(probe: Probe) -> Callable[[str], Any] | None:
-    """Return what computes the key of a text under this probe; None for a probe that takes no texts."""
+    """Return the function that computes the key of a text; None for a probe that takes no texts."""
     kind, *sizes = probe
     size: int = sizes[-1] if sizes else 0  # type: ignore[assignment]
     if kind == "prefix":
@@ -140,7 +140,7 @@ def text_key(probe: Probe) -> Callable[[str], Any] | None:
 
 
 def number_key(probe: Probe) -> Callable[[float], float] | None:
-    """Return what computes the key of a number under this probe; None for a probe that takes no numbers."""
+    """Return the function that computes the key of a number; None for a probe that takes no numbers."""
     if probe[0] != "grid":
         return None
     step = 2.0 ** probe[1]  # type: ignore[operator]

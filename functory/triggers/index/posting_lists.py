@@ -25,7 +25,7 @@ PostingList = list[Posting]
 
 
 class ProbeIndex(NamedTuple):
-    """All buckets of one probe, and what computes their keys from a value."""
+    """All buckets of one probe, and the function that computes their keys from a value."""
 
     key: Callable[[Any], Any]
     postings: dict[Hashable, PostingList]
@@ -45,7 +45,7 @@ class PostingLists:
 
     @property
     def empty(self) -> bool:
-        """Whether no entry is left."""
+        """True if no entry is left."""
         return not (self.equal or self.texts or self.numbers or self.present or self.absent)
 
     def add(self, probe: Probe, key: Hashable, entry: Posting) -> None:

@@ -27,7 +27,7 @@ CACHE_SIZE = 50_000
 
 
 class Selectivity:
-    """Counts what the branches in an index ask for, and ranks requirements by it."""
+    """Counts the lookup keys of all branches in an index, and ranks requirements by them."""
 
     def __init__(self) -> None:
         self._branches = 0

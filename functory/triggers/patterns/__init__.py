@@ -1,13 +1,13 @@
-"""Event patterns: the question "does this event concern that trigger?" as data.
+"""Event patterns: they select the events that a trigger reacts to.
 
 A pattern is a JSON object in the EventBridge pattern language: the same shape as the event, with a
 list of accepted values at each leaf::
 
     {"type": ["order.placed"], "data": {"stock": [{"numeric": ["<", 5]}], "sku": [{"prefix": "A-"}]}}
 
-Names are ANDed, the elements of a list are ORed, ``$or`` takes whole alternatives. The trigger's save
-path compiles a pattern (and shows what is wrong with it), the router matches events against it, and
-``functory event why`` asks it to explain itself::
+All names must match, one element of each list must match, and ``$or`` takes whole alternatives. Saving a trigger
+compiles its pattern and reports errors in it. The router matches events against it, and ``functory event why``
+explains the result::
 
     pattern = compile_pattern({"type": ["order.placed"]})
     flat = flatten(event)          # once an event
@@ -15,13 +15,13 @@ path compiles a pattern (and shows what is wrong with it), the router matches ev
     pattern.explain(flat)          # clause by clause: path, expected, found, matched
 
 Everything here is pure: no clock, no file, no database. Hostile events and patterns (very deep, very
-long, huge numbers, broken Unicode) are refused or answered, never a crash.
+long, huge numbers, broken Unicode) are refused or matched; they never crash the process.
 
-The language was settled against event-ruler 2.0.1, the open implementation of EventBridge's matcher
-(https://github.com/aws/event-ruler); ``tests/data/pattern_vectors.json`` holds its answers. Three
-oddities of it are left out: case-insensitive operators work beyond U+FFFF, ``0.0.0.0/0`` does not take
-IPv6 texts, and an empty member name counts at every level. Of a member name that an event repeats, the
-last value counts, since that is what JSON parsers hand over. An integer that no double holds, such as
+The language is that of event-ruler 2.0.1, the open implementation of EventBridge's matcher
+(https://github.com/aws/event-ruler); ``tests/data/pattern_vectors.json`` holds its results. There are three
+differences: case-insensitive operators work beyond U+FFFF, ``0.0.0.0/0`` does not match IPv6 texts, and an empty
+member name counts at every level. When an event repeats a member name, the last value counts, because JSON parsers
+return only that one. An integer that no double holds, such as
 9007199254740993, equals only itself and lies in no range.
 """
 

@@ -1,4 +1,4 @@
-"""Whether values chosen for several paths can come from the same elements of the event's arrays.
+"""Checks that the values chosen for several paths can come from the same elements of the event's arrays.
 
 ``{"items": {"sku": ["A"], "stock": [0]}}`` must not match ``{"items": [{"sku": "A", "stock": 9}, {"sku": "B",
 "stock": 0}]}``: both values are there, but no single item has both. The rule: choose one value for each path
@@ -9,7 +9,7 @@ must have no value that agrees with what was chosen before it.
 Arrays nest as a tree, so the search fixes the element of an outermost array, drops what disagrees and goes on
 inside; paths that share no array are searched apart from each other. For events as people write them that is
 linear in the number of values. Events whose names imitate nesting (``{"a.b": [...], "a": {"b": [...]}}``) can
-make it exponential, so a search has a budget and raises Exhausted beyond it.
+make it exponential, so a search has a budget and raises BudgetExceeded beyond it.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ MAX_LEVELS = 200
 
 
 class RequiredPath(NamedTuple):
-    """A path that must have a value: its rank in the order of paths, and where its fitting values lie."""
+    """A path that must have a value: its rank in the order of paths, and the positions of the values that fit."""
 
     rank: int
     positions: list[ArrayPosition]
 
 
 class ForbiddenValue(NamedTuple):
-    """A value that must not agree with what paths of lower rank chose: its path's rank, and where it lies."""
+    """A value that must not agree with the values chosen for paths of lower rank: its path's rank, and its position."""
 
     rank: int
     position: ArrayPosition
 
 
 class BudgetExceeded(Exception):
-    """The event's arrays admit more combinations than anyone will try."""
+    """A search would try too many combinations of array elements."""
 
 
 class Search:
-    """One search with its budget; ``possible`` may be asked several times."""
+    """One search with its budget; ``possible`` may be called several times."""
 
     def __init__(self) -> None:
         self.left = BUDGET
 
     def possible(self, needs: list[RequiredPath], bans: list[ForbiddenValue], level: int = 0) -> bool:
-        """Return whether every need can choose a place such that no ban agrees with them.
+        """Return True if each need has a position such that no ban agrees with them.
 
-        Raises Exhausted when the budget is spent.
+        Raises :class:`BudgetExceeded`.
         """
         self.left -= sum(len(need.positions) for need in needs) + len(bans)
         if self.left < 0 or level > MAX_LEVELS:
@@ -127,7 +127,7 @@ def _split(
 def _parts(
     needs: list[RequiredPath], bans: list[ForbiddenValue]
 ) -> list[tuple[list[RequiredPath], list[ForbiddenValue]]]:
-    """Divide the search into parts that share no outermost array, hence nothing."""
+    """Divide the search into independent parts: no two share an outermost array."""
     parts: list[tuple[set[int], list[RequiredPath], list[ForbiddenValue]]] = []
     for need in needs:
         arrays, together = {place[0][0] for place in need.positions if place}, [need]

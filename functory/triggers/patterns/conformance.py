@@ -1,4 +1,4 @@
-"""Run a file of pattern test vectors: ours, or those of anyone who wants to check a rule set against us.
+"""Runs a file of pattern test vectors, such as ``tests/data/pattern_vectors.json``.
 
 The file is a JSON object with ``cases`` (id, pattern, event, match) and ``invalid`` (id, pattern that must be
 refused); ``pattern`` and ``event`` are JSON texts, so that spellings of numbers survive. A case marked

@@ -1,4 +1,4 @@
-"""An event as patterns see it: every path with the values that it reaches.
+"""Flattens an event for patterns: each path with all its values.
 
 ``{"data": {"items": [{"sku": "A"}, {"sku": "B"}]}}`` becomes ``{"data.items.sku": ["A", "B"]}``. An event is
 flattened once and then matched against any number of patterns. Member names are joined with dots, so a name
@@ -12,7 +12,7 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 
-# A pattern may not name a longer path, so nothing below one is worth keeping. Without a bound, one long name
+# A pattern may not name a longer path, so values below one are dropped. Without a bound, one long name
 # above 100,000 leaves would be copied 100,000 times.
 MAX_PATH = 512
 # Deeper arrays are entered but not told apart. No event of ours nests more than three.
@@ -42,8 +42,8 @@ class FlatEvent:
     """A flattened event.
 
     ``values``: path to the list of its leaves: str, int, float, None, TRUE or FALSE. Never an empty list.
-    ``placed``: only the leaves that lie in an object that lies in an array, each with its ``Place``; they are
-    at the end of the same path's list in ``values``. Empty for most events.
+    ``in_arrays``: only the leaves of objects in arrays, each with its position; they are at the end of the same path's
+    list in ``values``. Empty for most events.
     """
 
     __slots__ = ("in_arrays", "values")
@@ -55,14 +55,14 @@ class FlatEvent:
         self.in_arrays = placed
 
     def values_with_positions(self, path: str) -> list[tuple[Any, ArrayPosition]]:
-        """Return every value of ``path`` with its place; ``()`` is the place of a value outside of arrays."""
+        """Return every value of ``path`` with its position; ``()`` for a value outside of arrays."""
         placed = self.in_arrays.get(path, [])
         everything = self.values.get(path, [])
         return [(value, ()) for value in everything[: len(everything) - len(placed)]] + placed
 
 
 def flatten(event: Mapping[str, Any] | FlatEvent) -> FlatEvent:
-    """Flatten one event (a JSON object; a ``Flat`` is returned as it is).
+    """Flatten one event (a JSON object; a :class:`FlatEvent` is returned unchanged).
 
     An empty object or array has no value, so its path is absent. A scalar directly in an array is not tied to
     the position of that array: ``{"a": [1, 3], "b": [4, 2]}`` combines a = 1 with b = 2. Raises Invalid when
@@ -120,7 +120,7 @@ def flatten(event: Mapping[str, Any] | FlatEvent) -> FlatEvent:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` in the plain types that the rest relies on. Raises Invalid for what JSON lacks."""
+    """Convert subclasses of JSON's types to the plain types. Raises Invalid for other types."""
     kind = type(value)
     if kind is bool:
         return TRUE if value else FALSE

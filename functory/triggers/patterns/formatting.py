@@ -1,4 +1,4 @@
-"""Values as short text for people: in error messages and explanations."""
+"""Formats values as short text for error messages and explanations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IP addresses in texts: what counts as one, and as which number.
+"""Parses IP addresses and networks in texts.
 
 IPv4 octets are decimal and may have leading zeros (``010.0.0.1`` is ``10.0.0.1``); an IPv6 text has no dots
 and no zone, so ``::ffff:1.2.3.4`` and ``fe80::1%eth0`` are ordinary texts. This is event-ruler's reading.
@@ -46,8 +46,8 @@ def _parse(text: str) -> Address | None:
 def parse_network(text: str) -> tuple[int, int, int]:
     """Return (family, mask bits, masked number) of ``net/bits``; host bits are allowed and ignored.
 
-    A single address is no network: /32 and /128 are refused, a plain text matches an address in every
-    spelling. Raises ValueError with the reason.
+    /32 and /128 are refused: a plain text already matches an address in every spelling. Raises ValueError with the
+    reason.
     """
     net, slash, mask = text.partition("/")
     if not slash or "/" in mask:

@@ -36,7 +36,7 @@ LEAF_MEND = 'write a list of accepted values, such as ["a", 5] or [{"prefix": "a
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What is asked of one path: some value satisfies a predicate, or (``or_absent``) there is no value."""
+    """The test of one path: one value satisfies a predicate, or (``or_absent``) there is no value."""
 
     predicates: tuple[Predicate, ...]
     or_absent: bool
@@ -56,7 +56,7 @@ Branches = list[dict[str, Leaf]]
 
 
 def parse(pattern: Any) -> Parsed:
-    """Parse a whole pattern. Raises Invalid, naming the place in the pattern and the mend."""
+    """Parse a whole pattern. Raises Invalid with the place in the pattern, and the correction."""
     warnings: list[str] = []
     return Parsed(_object(pattern, (), "", [{}], warnings), warnings)
 
@@ -70,7 +70,7 @@ def _object(source: Any, place: Place, prefix: str, branches: Branches, warnings
             'write an object, such as {"type": ["order.placed"]}',
         )
     if not source:
-        raise _wrong(place, "an empty object asks nothing", 'name a member, or use [{"exists": true}]')
+        raise _wrong(place, "an empty object tests nothing", 'name a member, or use [{"exists": true}]')
     if len(place) >= MAX_DEPTH:
         raise _wrong(
             place, f"objects are nested more than {MAX_DEPTH} deep", "test a member nearer to the top"
@@ -217,7 +217,9 @@ def _affix(kind: str) -> Callable[[Any, Place], Predicate]:
         name, text = _single(operand, place, f"the operand of {kind}")
         if name != "equals-ignore-case":
             raise _wrong(
-                place, f'{kind} knows no "{name}"', f'write {{"{kind}": {{"equals-ignore-case": "text"}}}}'
+                place,
+                f'{kind} does not take "{name}"',
+                f'write {{"{kind}": {{"equals-ignore-case": "text"}}}}',
             )
         return predicate(f"{kind}-ignore-case", _text(text, (*place, name)))
 
@@ -310,7 +312,9 @@ def _anything_but(operand: Any, place: Place) -> Predicate:
         name, inner = _single(operand, place, "the operand of anything-but")
         if name not in ("prefix", "suffix", "equals-ignore-case", "wildcard"):
             raise _wrong(
-                place, f'anything-but knows no "{name}"', "use prefix, suffix, equals-ignore-case or wildcard"
+                place,
+                f'anything-but does not take "{name}"',
+                "use prefix, suffix, equals-ignore-case or wildcard",
             )
         return _anything_but_kind(name, inner, (*place, name))
     listed = isinstance(operand, list | tuple)
@@ -357,5 +361,7 @@ def _wrong(place: Place, why: str, try_: str) -> Invalid:
 
 def _too_many(place: Place) -> Invalid:
     return _wrong(
-        place, f"its $or multiply to more than {MAX_BRANCHES} branches", "split it into several triggers"
+        place,
+        f"the alternatives of $or multiply to more than {MAX_BRANCHES} branches",
+        "split it into several triggers",
     )

@@ -1,6 +1,6 @@
-"""Paths of an event, split at their dots once and shared by everything that asks for the same one.
+"""Interned paths of an event: each is split at its dots once, and equal paths are one object.
 
-A path is interned: equal means identical, so that memos keyed by paths compare pointers instead of texts.
+So caches that are keyed by paths compare pointers instead of texts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 
 class Path:
-    """Where a value may lie: member ``name`` of the object at ``parent`` (None for the event itself)."""
+    """The path of a value: member ``name`` of the object at ``parent`` (None for the event itself)."""
 
     __slots__ = ("__weakref__", "name", "parent", "text")
 
@@ -31,7 +31,7 @@ _interning = threading.Lock()
 
 
 def intern_path(text: str) -> Path:
-    """Return the one path of this text: member names joined with dots."""
+    """Return the interned path of this text: member names joined with dots."""
     with _interning:
         found = _interned.get(text)
         if found is not None:

@@ -19,7 +19,7 @@ from functory.triggers.patterns.predicates import Predicate, Test
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One line of an explanation: what was asked at ``path``, what was there, whether that is a match."""
+    """One line of an explanation: the test at ``path``, the value found, and the result."""
 
     path: str
     expected: str
@@ -29,11 +29,11 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Requirement:
-    """What a branch asks of one path: a value that satisfies a predicate, or (``or_absent``) no value.
+    """The test of a branch at one path: a value satisfies a predicate, or (``or_absent``) there is no value.
 
-    ``{"exists": false}`` alone has no predicates. Made by ``requirement`` only; equal means identical, so
-    that an index can evaluate what many patterns ask once an event and keep the answer under its identity.
-    ``test`` says whether one value satisfies a predicate.
+    ``{"exists": false}`` alone has no predicates. Made by ``requirement`` only: equal requirements are
+    one object. So an index evaluates a requirement of many patterns once an event, and keeps the result under its
+    identity. ``test`` is True for a value that satisfies a predicate.
     """
 
     at: Path
@@ -42,7 +42,7 @@ class Requirement:
     test: Test = field(repr=False)
 
     def any_matches(self, values: Sequence[Any]) -> bool:
-        """Return whether one of the values of the path satisfies a predicate."""
+        """Return True if one of the values of the path satisfies a predicate."""
         return self.test(values[0]) if len(values) == 1 else any(map(self.test, values))
 
     @property
@@ -52,7 +52,7 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """What is asked, for people."""
+        """The test, as text for people."""
         shown = [predicate.text for predicate in self.predicates[:5]]
         if len(self.predicates) > 5:
             shown[-1] = f"… ({len(self.predicates)} values)"
@@ -64,7 +64,7 @@ _interning = threading.Lock()
 
 
 def requirement(path_: str, leaf: Leaf) -> Requirement:
-    """Return the one requirement that asks ``leaf`` of this path."""
+    """Return the interned requirement: the test ``leaf`` at this path."""
     key = (path_, leaf.predicates, leaf.or_absent)
     with _interning:
         known = _interned.get(key)
@@ -86,7 +86,7 @@ class Branch:
         self.requirements = tuple(sorted((requirement(p, leaf) for p, leaf in leaves.items()), key=_cost))
 
     def matches(self, flat: FlatEvent) -> bool:
-        """Return whether every requirement holds, from the same elements of the event's arrays."""
+        """Return True if every requirement holds, with values from the same elements of the event's arrays."""
         get, placed = flat.values.get, flat.in_arrays
         for needed in self.requirements:
             name = needed.at.text
@@ -101,7 +101,7 @@ class Branch:
         return not placed or self.is_array_consistent(flat)
 
     def is_array_consistent(self, flat: FlatEvent) -> bool:
-        """Decide the requirements whose values lie in arrays; the others are known to hold."""
+        """Check the requirements whose values lie in arrays; the others are known to hold."""
         needs: list[RequiredPath] = []
         bans: list[ForbiddenValue] = []
         either: list[tuple[RequiredPath, list[ForbiddenValue]]] = []
@@ -127,7 +127,7 @@ def _possible(
     bans: list[ForbiddenValue],
     either: list[tuple[RequiredPath, list[ForbiddenValue]]],
 ) -> bool:
-    """Search, with every way of reading the requirements that a value or absence would satisfy."""
+    """Search with each combination of value and absence, for the requirements that accept both."""
     search = Search()
     try:
         for absent in product((False, True), repeat=len(either)):
@@ -137,7 +137,7 @@ def _possible(
             if search.possible(needs + chosen, bans + banned):
                 return True
     except BudgetExceeded:
-        # Only an event built for it gets here; without an answer in time, not matching is the safe one.
+        # Only a hostile event gets here. No match is the safe result.
         return False
     return False
 
@@ -145,7 +145,7 @@ def _possible(
 class Pattern:
     """A compiled pattern. Immutable and safe to share between threads.
 
-    ``source``: the mapping it was made from, not to be changed. ``branches``: its alternatives; the pattern
+    ``source``: the mapping that it was made from; do not change it. ``branches``: its alternatives; the pattern
     matches when one does. ``warnings``: sentences for the author, such as a path that is tested twice.
     """
 
@@ -162,15 +162,15 @@ class Pattern:
         return f"Pattern({self.source!r})"
 
     def matches(self, event: Mapping[str, Any] | FlatEvent) -> bool:
-        """Return whether the event matches. Flatten an event once when many patterns look at it."""
+        """Return True if the event matches. Flatten an event once to match it against many patterns."""
         flat = event if type(event) is FlatEvent else flatten(event)
         return any(branch.matches(flat) for branch in self.branches)
 
     def explain(self, event: Mapping[str, Any] | FlatEvent) -> list[Clause]:
         """Return why the event matches or not, a clause for each path, in the order of paths.
 
-        The event matches exactly if every clause is matched. Of a pattern with ``$or`` they are those of the
-        branch that matches, or of the one that lacks least, after a clause that says which of how many it is.
+        The event matches exactly if every clause is matched. With ``$or``, they are those of the branch that
+        matches, or of the nearest one, after a clause with the number of that branch.
         """
         flat = flatten(event)
         answers = [self._explain(branch, flat) for branch in self.branches]
@@ -179,7 +179,7 @@ class Pattern:
         if len(answers) == 1:
             return clauses
         matched = all(clause.matched for clause in clauses)
-        found = f"alternative {nearest + 1}" if matched else f"none; alternative {nearest + 1} lacks least"
+        found = f"alternative {nearest + 1}" if matched else f"none; alternative {nearest + 1} is nearest"
         return [Clause("$or", f"one of {len(answers)} alternatives", found, matched), *clauses]
 
     def _explain(self, branch: Branch, flat: FlatEvent) -> list[Clause]:

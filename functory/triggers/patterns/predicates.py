@@ -1,7 +1,7 @@
-"""What a pattern may ask of one value: the kinds of predicate.
+"""Predicates: the tests that a pattern can apply to one value.
 
-A predicate is interned: two patterns that ask the same get the same object, so an index can evaluate it once
-an event and keep the answer under its identity. ``kind`` and ``operands`` say all there is to know about it:
+A predicate is interned: patterns with the same test share one object. So an index evaluates it once an event, and
+keeps the result under its identity. ``kind`` and ``operands`` define a predicate:
 
 ====================================  ===========================================================
 kind                                  operands
@@ -17,7 +17,7 @@ numeric                               (low, low included, high, high included)
 cidr                                  (family, mask bits, masked number)
 exists                                ()
 anything-but                          the refused values: all str, or all numbers
-anything-but-KIND                     the refused operands, each as KIND would have it
+anything-but-KIND                     the refused operands, each in the form of KIND
                                       (KIND: prefix, suffix, equals-ignore-case, wildcard)
 ====================================  ===========================================================
 """
@@ -45,7 +45,7 @@ MAX_SAFE_INTEGER = 2**53
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Predicate:
-    """One question about one value. Made by ``predicate`` only; equal means identical."""
+    """One test of one value. Made by ``predicate`` only: equal predicates are one object."""
 
     kind: str
     operands: tuple[Hashable, ...]
@@ -58,7 +58,7 @@ _interning = threading.Lock()
 
 
 def predicate(kind: str, *operands: Any) -> Predicate:
-    """Return the one predicate of this kind with these operands (see the table above)."""
+    """Return the interned predicate of this kind with these operands (see the table above)."""
     with _interning:
         known = _interned.get((kind, operands))
         if known is None:
@@ -138,7 +138,7 @@ def _wildcard(*literals: str) -> tuple[Test, str]:
     def test(v: Any) -> bool:
         if type(v) is not str or len(v) < shortest or not v.startswith(head) or not v.endswith(tail):
             return False
-        # The first place that fits leaves the most room for the rest, so there is nothing to go back to.
+        # The first fitting position leaves the most room for the rest, so no backtracking is needed.
         start, end = len(head), len(v) - len(tail)
         for literal in middle:
             start = v.find(literal, start, end)
@@ -155,7 +155,7 @@ def _escape(literal: str) -> str:
 
 
 def is_exact_double(number: int | float) -> bool:
-    """Return whether a double holds ``number`` as it is written, so that it takes part in ranges.
+    """Return True if a double holds ``number`` exactly; only such a number can lie in a range.
 
     event-ruler's rule: the decimal text equals the shortest text of the double. 9007199254740993 does not,
     nor do infinities and NaN; such a number only equals itself.

@@ -1,1 +1,1 @@
-"""Decides what each event starts, and what is released once time or a slot allows it."""
+"""Decides which triggers each event fires, and releases waiting matches and executions."""

@@ -121,7 +121,7 @@ class ConcurrencyRelease:
 def _rule_matches(
     compiled: CompiledTrigger, cancellation: DueCancellation, started: EarlierMatch, now: datetime
 ) -> bool:
-    """Whether the rule of a cancellation holds for something that an earlier event started."""
+    """True if the rule of a cancellation applies to a match or execution that an earlier event started."""
     if cancellation.rule >= len(compiled.flow.cancel_on):
         return False
     rule, event = compiled.flow.cancel_on[cancellation.rule], cancellation.event

@@ -38,7 +38,7 @@ class SourceConfig(BaseModel):
 
 
 class SourceContext(Protocol):
-    """What ``run`` works with: the configuration, the cursor, and the way to write events."""
+    """The context of ``run``: the configuration, the cursor, and the methods that write events."""
 
     name: str
     config: Any  # an instance of the plug-in's Config

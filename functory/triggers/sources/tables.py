@@ -25,7 +25,7 @@ Column = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class TableConfig(plugin.SourceConfig):
-    """What ``functory watch table`` takes."""
+    """The configuration of a table source (``functory watch table``)."""
 
     table: str = Field(
         min_length=1, max_length=300, description='the table as in SQL: shop.orders, shop."Order Items"'
@@ -66,7 +66,7 @@ class TableConfig(plugin.SourceConfig):
         return self
 
     def feed(self) -> TableCapture:
-        """The trigger that the engine installs."""
+        """The trigger on the table, as the engine installs it."""
         return TableCapture(
             self.table, self.events, self.columns, self.exclude, self.key, self.max_bytes, self.wake
         )

@@ -86,14 +86,14 @@ class Policy:
             raise Refused(
                 f"no environment may hold {', '.join(denied)}",
                 "packages_deny names it",
-                "use another package, or ask who runs this engine",
+                "use another package, or ask the operator of this engine",
             )
         strange = sorted(set(names) - self.allow) if self.allow is not None else []
         if strange:
             raise Refused(
                 f"{', '.join(strange)} may not be installed",
                 "only what packages_allow names may be, dependencies included",
-                "use another package, or ask who runs this engine",
+                "use another package, or ask the operator of this engine",
             )
         if len(set(names)) > self.count:
             raise Refused(

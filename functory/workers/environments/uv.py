@@ -99,9 +99,9 @@ class Uv:
         message = reason or f"uv ended with status {status}"
         if status != _REFUSED or _PASSING.search(reason):
             raise Unavailable(
-                "the packages cannot be had now", message, "try it again when the index can be reached"
+                "the packages cannot be installed now", message, "try it again when the index can be reached"
             )
-        raise Conflict("the packages cannot be had", message)
+        raise Conflict("the packages cannot be installed", message)
 
     def clean(self, text: str, folder: Path | None = None) -> str:
         """uv's output for storing and showing: without escapes, credentials, the index URL and local paths."""
@@ -190,7 +190,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float, monitor: Callable[[]
         now = time.monotonic()
         if now - began > seconds:
             raise Unavailable(
-                "the packages cannot be had in time",
+                "the packages cannot be installed in time",
                 f"uv was still at work after {seconds:g} s",
                 "try it again",
             )

@@ -68,7 +68,7 @@ class Operand:
 
 
 def is_dynamic(operand: Any) -> bool:
-    """Whether the operand is a template."""
+    """True if the operand is a template."""
     return isinstance(operand, str) and _OPENED.search(operand) is not None
 
 

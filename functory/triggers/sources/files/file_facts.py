@@ -69,8 +69,8 @@ def stat_file(path: bytes, *, follow: bool) -> FileFacts | None:
 def read_file(root: bytes, path: bytes, most: int, *, follow: bool) -> KnownFile | None:
     """The file ``path`` below ``root`` (without links), with its content's hash if it has at most ``most`` bytes.
 
-    None when it is gone; one that cannot be read has its ``problem``. Raises :class:`Unsettled` when it changes
-    meanwhile, OSError when not even its facts can be had.
+    None when it is gone; one that cannot be read has its ``problem``. Raises :class:`FileChanging` when it
+    changes meanwhile, OSError when its facts cannot be read.
     """
     whole = os.path.join(root, path)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
@@ -97,7 +97,7 @@ def read_file(root: bytes, path: bytes, most: int, *, follow: bool) -> KnownFile
 
 
 def _is_at(descriptor: int, path: bytes) -> bool:
-    """Whether the open file is the one at ``path``: a folder on the way may have become a link meanwhile."""
+    """True if the open file is the one at ``path``: a folder above it may have become a link meanwhile."""
     try:
         return os.readlink(b"/proc/self/fd/%d" % descriptor) == path
     except FileNotFoundError:

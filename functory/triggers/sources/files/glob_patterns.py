@@ -1,6 +1,6 @@
-"""Which files a watch is about: glob patterns over paths below its root.
+"""Glob patterns: they select the files of a watch by their paths below its root.
 
-A pattern without a slash is about names, at any depth (``*.csv``); one with a slash is about the path from the root
+A pattern without a slash applies to names, at any depth (``*.csv``); one with a slash to the path from the root
 (``in/*.csv``), where ``**`` stands for any number of folders (``.git/**``). ``*``, ``?`` and ``[…]`` never match a
 slash, and do match a leading dot. A pattern that ends with ``/**`` leaves its folder out of the scan as well.
 """
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-# What editors, browsers and version control leave while they work, and Functory's own home.
+# Temporary files of editors, browsers and version control, and Functory's own home.
 DEFAULT_IGNORE = (
     "**/.git/**", "**/.functory/**", "**/__pycache__/**",
     ".*.tmp", "*~", ".*.sw?", ".#*", "#*#", "*.part", "*.crdownload", ".DS_Store",
@@ -31,14 +31,14 @@ class GlobFilter:
         self._everything = "*" in patterns or "**" in patterns
 
     def includes(self, path: str) -> bool:
-        """Whether the file is one of the watch's."""
+        """True if the watch includes the file."""
         parts = path.split("/")
         if not self._everything and not any(glob.matches(parts) for glob in self._patterns):
             return False
         return not any(glob.matches(parts) for glob in self._ignore)
 
     def excludes_folder(self, folder: str) -> bool:
-        """Whether nothing below the folder can be one of the watch's."""
+        """True if the watch includes no file below the folder."""
         parts = folder.split("/")
         return any(glob.matches_all_below(parts) for glob in self._ignore)
 
@@ -56,13 +56,13 @@ class _Glob:
         return self._reach(parts)[-1]
 
     def matches_all_below(self, parts: Sequence[str]) -> bool:
-        """Whether every path below the folder ``parts`` matches: the pattern does, or would without its last ``**``."""
+        """True if every path below the folder ``parts`` matches: the folder matches with or without the last ``**``."""
         if self._anywhere or self._parts[-1] is not None or len(self._parts) < 2:
             return False
         return any(self._reach(parts)[-2:])
 
     def _reach(self, parts: Sequence[str]) -> list[bool]:
-        """For every number of the pattern's parts, from none to all, whether they match ``parts`` as a whole.
+        """Match the first *n* parts of the pattern against the whole of ``parts``, for each *n* from 0.
 
         One row of the table of pattern and path at a time: the cost is their product, whatever they are.
         """

@@ -1,4 +1,4 @@
-"""When a watch looks for itself: at its start, in every interval, and when it may have missed something. Pure."""
+"""Schedules the scans of a watch: at its start, in every interval, and when notifications may be missing. Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class RescanSchedule:
         return self.reason
 
     def request(self, reason: str, now: float) -> None:
-        """A scan is wanted: at once after an ``overflow``, else soon."""
+        """Request a scan: at once after an ``overflow``, else soon."""
         wanted = now if reason == "overflow" else max(now + _SOON, self._rest_until)
         if wanted < self.due:
             self.due, self.reason = wanted, reason
 
     def finish(self, began: float, now: float) -> None:
-        """A scan has ended that began then."""
+        """Note the end of a scan that began at ``began``."""
         self._rest_until = now + _PAUSES * (now - began)
         if self.due != math.inf and self.reason != "overflow":
             self.due = max(self.due, self._rest_until)

@@ -15,7 +15,7 @@ Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class QueueConfig(SourceConfig):
-    """What ``functory source add queue`` takes."""
+    """The configuration of a queue source (``functory source add queue``)."""
 
     url_secret: str | None = Field(
         None, min_length=1, max_length=200, description="name of a stored secret that holds the broker's URL"

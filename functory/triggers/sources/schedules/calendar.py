@@ -1,8 +1,8 @@
-"""When a schedule fires: the times of its calendar, and when they are due.
+"""Computes the times of a schedule's calendar, and when each of them is due.
 
-A *time* is one entry of the calendar; it names the tick and is unique. It is *due* at that time, or up to
-``jitter`` later. The delay follows from the schedule and the time alone, so that any number of tickers, and the
-preview, compute the same one; it is less than the gap to the next time, so that ticks keep their order.
+A *time* is one entry of the calendar. It is unique and names the tick. It is *due* at that time, or up to ``jitter``
+later. The delay depends on the schedule and the time alone, so all tickers and the preview compute the same delay.
+It is less than the gap to the next time, so ticks keep their order.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Calendar:
             time = following
 
     def local(self, time: datetime) -> datetime:
-        """A time as the clocks of the schedule's zone show it."""
+        """Convert a time to the schedule's time zone."""
         return time.astimezone(self.zone)
 
     def _all(self, after: datetime) -> Iterator[datetime]:

@@ -26,14 +26,14 @@ MAX_DATA = 65_536
 
 
 def _length(what: str, least: float) -> BeforeValidator:
-    """A length of time, stored as people write it: equal lengths are equal configurations."""
+    """A validator that stores a duration in one spelling: equal durations are equal configurations."""
     return BeforeValidator(
         lambda given: durations.format_duration(durations.parse(given, what, least, MAX_SECONDS))
     )
 
 
 class ScheduleConfig(plugin.SourceConfig):
-    """What ``functory schedule add`` stores. Exactly one of ``cron``, ``every`` and ``at`` is given.
+    """The configuration that ``functory schedule add`` stores. Exactly one of ``cron``, ``every`` and ``at`` is given.
 
     ``data`` is any JSON value that its events carry. ``overlap`` applies to triggers with the flow control
     ``{"overlap": "schedule"}``.
@@ -87,7 +87,7 @@ class ScheduleConfig(plugin.SourceConfig):
         except Invalid as error:
             raise ValueError(f"it is not JSON: {error.why or error.what}") from None
         if len(encoded) > MAX_DATA:
-            raise ValueError(f"{len(encoded):,} bytes; at most {MAX_DATA:,} are taken")
+            raise ValueError(f"it has {len(encoded):,} bytes; at most {MAX_DATA:,} are allowed")
         # Read back: the stored form, without tuples or keys that are no text.
         return json_codec.loads(encoded)
 
@@ -96,7 +96,7 @@ class ScheduleConfig(plugin.SourceConfig):
         given = [name for name in ("cron", "every", "at") if getattr(self, name) is not None]
         if len(given) != 1:
             said = " and ".join(given) + " are given" if given else "none is given"
-            raise ValueError(f"exactly one of cron, every and at says when; {said}")
+            raise ValueError(f"exactly one of cron, every and at is needed; {said}")
         if self.anchor is not None and self.every is None:
             raise ValueError("anchor belongs to every: it is the time from which the interval is counted")
         if self.at is not None and (self.start is not None or self.end is not None):

@@ -1,4 +1,4 @@
-"""Cron expressions: cronsim reads them; aliases and error messages are added here.
+"""Parses cron expressions with cronsim; adds aliases and error messages.
 
 Five fields (minute, hour, day of month, month, day of week) have Debian's semantics: a job at fixed times of
 the day runs once a day, right after a gap of daylight saving and in the first of two equal hours; one with a star
@@ -51,7 +51,7 @@ def normalize(text: str) -> str:
 
 
 def times(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
-    """The times in UTC that are later than ``after``, strictly growing; an end is 50 years without any."""
+    """The times in UTC later than ``after``, in order. They end when no time follows within 50 years."""
     last = after
     for found in CronSim(text, after.astimezone(zone)):
         at = found.astimezone(UTC)
@@ -67,20 +67,20 @@ def _alias(given: str) -> str:
         return known
     if given.lower() == "@reboot":
         raise ValueError(
-            "@reboot is no time: a schedule does not know when machines start; "
-            "let a trigger listen to an event that your machine's start emits"
+            "@reboot is not supported: a schedule does not know when a machine starts; "
+            "emit an event when it starts, and write a trigger for that event"
         )
     raise ValueError(f"there is no alias {given}; known are {', '.join(sorted(ALIASES))}")
 
 
 def _refuse_foreign(fields: list[str]) -> None:
-    """Refuse words of other crons; the error says what to write instead."""
+    """Refuse the syntax of other cron programs; the error names the alternative."""
     if re.fullmatch(r"(CRON_)?TZ=.*", fields[0], re.IGNORECASE):
-        raise ValueError("a zone does not stand in the expression; say it as timezone")
+        raise ValueError("an expression has no time zone; set timezone instead")
     if any("H" in field.upper().replace("THU", "") for field in fields):
-        raise ValueError("H (Jenkins' hash) is not taken; name a time, and spread the load with jitter")
+        raise ValueError("H (Jenkins' hash) is not supported; name a time, and spread the load with jitter")
     if "?" in "".join(fields):
-        raise ValueError("? (of Quartz) is not taken; write *")
+        raise ValueError("? (of Quartz) is not supported; write *")
     if len(fields) not in (5, 6):
         raise ValueError(
             f"it has {len(fields)} fields; there are five (minute hour day month weekday), or six with seconds first"
@@ -110,7 +110,7 @@ _HINTS = {
 
 
 def _is_real_day(field: str) -> bool:
-    """Whether the field alone is valid: then the given months lack the day."""
+    """True if the field alone is valid: then the given months do not have the day."""
     try:
         CronSim(f"0 0 {field} * *", _SOMETIME)
     except (CronSimError, AssertionError, ValueError):

@@ -1,9 +1,9 @@
 """Decides about one due schedule: which times become events, which are missed, and when the next one is due.
 
-A tick that is up to :data:`GRACE` late is on time: schedulers are not exact. A downtime delayed later
-ones, and the schedule's catch-up policy decides about them: ``all`` are fired, only the ``latest`` (when none after it
-is on time), or ``none``. Ticks beyond the catch-up window are not fired. Ticks that are not fired are counted.
-(Temporal has the window, its default and its least value; Kestra the three policies.)
+A tick that is up to :data:`MISFIRE_GRACE` late is on time: schedulers are not exact. Later ticks were delayed by a
+downtime, and the schedule's catch-up policy decides about them: ``all`` are fired, only the ``latest`` (when none after
+it is on time), or ``none``. Ticks beyond the catch-up window are not fired. Ticks that are not fired are counted. (The
+window, its default and its least value are Temporal's; the three policies are Kestra's.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TickDecision:
     """The decision about the due times of one schedule.
 
     ``missed`` counts, by reason (``window``, ``policy``), the times without an event. ``last`` is the latest decided
-    time; ``next`` and ``due`` are the first undecided one, None when the schedule is over.
+    time; ``next_time`` and ``next_due`` are the first undecided one, None when the schedule is over.
     """
 
     ticks: tuple[DueTick, ...]
@@ -61,7 +61,7 @@ def decide_ticks(
 ) -> TickDecision:
     """Decide about the times from ``fire_at`` on that are due at ``now``, at most ``limit`` of them.
 
-    Where there are more, ``due`` of the answer is not after ``now``: the next round goes on from there.
+    When there are more, ``next_due`` is not after ``now``: the next round continues there.
     """
     dues = calendar.due_times(key, fire_at - MICROSECOND)
     taken: list[DueTick] = []

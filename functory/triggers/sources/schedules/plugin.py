@@ -18,8 +18,8 @@ from functory.triggers.sources.schedules.timestamps import format_timestamp
 class ScheduleSource(SourcePlugin):
     """Events at times of a calendar.
 
-    A new schedule, one whose times are changed, and one that is resumed begin with the present: times before it
-    give no events. A change of anything else keeps what is due. The natural key of a tick is its time.
+    A schedule that is new, resumed, or has changed times starts at the present: earlier times give no events. Any
+    other change keeps the due times. The natural key of a tick is its time.
     """
 
     kind = "schedule"
@@ -89,7 +89,7 @@ def make_tick(
 
 
 def require_future_time(config: ScheduleConfig, now: datetime) -> None:
-    """Raise :class:`Invalid` when no time is left."""
+    """Raise :class:`Invalid` when the schedule has no time after ``now``."""
     if config.calendar.next(now) is not None:
         return
     if config.at is not None:

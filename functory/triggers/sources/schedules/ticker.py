@@ -1,11 +1,11 @@
-"""Schedules become events: any number of tickers may run, each tick is written once.
+"""The ticker: writes the events of due schedules. Any number of tickers may run; each tick is written once.
 
 A round reads the first due time, which is one entry of an index. When it has come, one transaction locks due schedules
 (others skip them), decides with :func:`functory.triggers.sources.schedules.misfire.decide_ticks`, and writes ticks and
 next times. A ticker that is killed has written all of it or nothing, and another one goes on.
 
-A clock that is put back brings no tick twice: the next times stay as they are. A clock that is put forward is a
-downtime, and the schedules' catch-up policy decides about the times in between.
+When the clock is put back, no tick is written twice: the next times do not change. When it is put forward, the times
+in between are treated as missed in a downtime, by the schedules' catch-up policy.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Ticker(Service):
                 except Unavailable:
                     raise
                 except FunctoryError as error:
-                    # One that cannot be read must not stop the others.
+                    # A schedule that cannot be read must not stop the others.
                     log.warning("schedule cannot be read", schedule=row["name"], why=str(error))
                     schedules.postpone(tx, row)
                     done.problems[row["source_id"]] = str(error)
@@ -165,7 +165,7 @@ class Ticker(Service):
         return config
 
     def _pause_failed(self) -> None:
-        """Pause the schedules that ask for it and whose execution has failed for good."""
+        """Pause schedules with ``pause_on_failure`` whose execution has failed for good."""
         self._next_failure_check = self._database.clock.monotonic() + FAILURE_CHECK_SECONDS
         with self._database.read() as tx:
             least = schedules.watched_from(tx)

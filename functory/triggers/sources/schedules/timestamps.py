@@ -1,4 +1,4 @@
-"""Times as people write them: ISO 8601, with an offset or as the clocks of a zone show them."""
+"""Parses and formats timestamps: ISO 8601, with an offset or in the local time of a zone."""
 
 from __future__ import annotations
 

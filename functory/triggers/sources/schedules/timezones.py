@@ -1,4 +1,4 @@
-"""Time zones by their IANA names, with a hint for other spellings."""
+"""Finds time zones by their IANA names; an error suggests similar names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OFFSET = re.compile(r"(UTC|GMT)?[+-]\d{1,2}(:?\d\d)?")
 
 @cache
 def get_timezone(name: str) -> tzinfo:
-    """The zone ``Area/City`` or ``UTC``. Raises ValueError that names close ones."""
+    """The zone ``Area/City`` or ``UTC``. Raises ValueError with similar names."""
     if name in ("UTC", "Etc/UTC"):
         # Arithmetic with it is several times as fast, and cronsim knows it.
         return UTC
@@ -42,7 +42,7 @@ def _why(name: str) -> str:
 
 
 def _close(name: str) -> list[str]:
-    """At most three names that were probably meant."""
+    """At most three similar names."""
     known = {known.casefold(): known for known in sorted(available_timezones() - _NO_ZONES)}
     wanted = name.strip().replace(" ", "_").casefold()[:64]
     if wanted in known:

@@ -274,7 +274,7 @@ def test_without_its_index_an_environment_that_is_there_works(
     again = Site(one.world, one.home, index.url)
     assert again.run("import spam; print(spam.VERSION)", key) == "1.0"
     assert again.save("spam")["environment"] == key
-    with pytest.raises(Unavailable, match="packages cannot be had now"):
+    with pytest.raises(Unavailable, match="packages cannot be installed now"):
         two.environments.ensure(key)
     missing = again.save("spam<9")
     assert missing["environment_error"] and "<package_index>" in missing["environment_error"]
@@ -866,6 +866,6 @@ def test_an_execution_whose_packages_are_away_is_tried_again(engine: Functory, i
     remove(engine.environments.ensure(row["environment"]).parent)
     remove(engine.settings.home / "environments" / "cache")
     index.stop()
-    with pytest.raises(ExecutionFailed, match="packages cannot be had now") as ended:
+    with pytest.raises(ExecutionFailed, match="packages cannot be installed now") as ended:
         engine.call("use")
     assert (ended.value.state, ended.value.error["type"]) == ("dead", "EnvironmentUnavailable")

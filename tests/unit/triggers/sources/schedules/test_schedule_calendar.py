@@ -88,7 +88,7 @@ def test_aliases_stand_for_expressions(text: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("@reboot", "does not know when machines start"),
+        ("@reboot", "does not know when a machine starts"),
         ("@fortnightly", "known are @annually"),
         ("H 4 * * *", "spread the load with jitter"),
         ("H(0-29) 4 * * *", "spread the load with jitter"),
@@ -105,8 +105,8 @@ def test_aliases_stand_for_expressions(text: str, meant: str) -> None:
         ("0 0 ? * 1", "write *"),
         ("* * * *", "it has 4 fields"),
         ("0 0 0 1 1 * 2027", "it has 7 fields"),
-        ("TZ=Europe/Berlin 0 7 * * *", "say it as timezone"),
-        ("CRON_TZ=Europe/Berlin 0 7 * * *", "say it as timezone"),
+        ("TZ=Europe/Berlin 0 7 * * *", "set timezone instead"),
+        ("CRON_TZ=Europe/Berlin 0 7 * * *", "set timezone instead"),
         ("*/0 * * * *", "minute field '*/0'"),
         ("5-1 * * * *", "minute field '5-1'"),
         ("", "it is empty"),
@@ -151,7 +151,7 @@ def test_a_wrong_zone_gets_a_hint(zone: object, said: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "exactly one of cron, every and at says when; none is given"),
+        ({}, "exactly one of cron, every and at is needed; none is given"),
         ({"cron": "@daily", "every": "1h"}, "cron and every are given"),
         ({"every": "0.5s"}, "from 1s"),
         ({"every": "soon"}, "a number with a unit"),
