@@ -21,7 +21,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import execution
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.store import new_row
+from functory.engine.executions.start import new_row
 from functory.engine.functions.registry import Functions
 from functory.engine.settings import load_settings
 from tests.services.installation import Missing, find

@@ -2,7 +2,7 @@
 
 The states and their transitions (each is one transaction; any other is refused)::
 
-    ∅ → queued                    router, API, a running parent           (store.start, triggers/launch)
+    ∅ → queued                    router, API, a running parent           (start, triggers/launch)
     queued → running              a worker                                (claims.claim)
     running → succeeded, failed, timed_out, queued again, dead            (completion.finish; decided in retry)
     running → queued              a worker that shuts down                (leases.release)
@@ -16,8 +16,7 @@ A finished execution is never reopened; :meth:`Executions.replay` makes a new on
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,95 +24,28 @@ import sqlalchemy as sa
 from functory.engine.database import prune_watermarks
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, attempt, execution, log, span
-from functory.engine.errors import Conflict, ExecutionFailed, NotFound, Refused, WaitTimeout
+from functory.engine.errors import Conflict, ExecutionFailed, NotFound, WaitTimeout
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.events.store import as_id
-from functory.engine.executions import cancellation, root_budget
+from functory.engine.executions import cancellation, start
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.flow_control import concurrency
-from functory.engine.functions import limits, versions
+from functory.engine.functions import versions
 from functory.engine.serialization import json_schema
 from functory.engine.settings import Settings
 
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
-# Built once: they run with every start.
-_KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
+# Built once: it runs with every start.
 _STARTED = sa.select(execution).where(execution.c.id == sa.bindparam("id", type_=Id))
-_STEP = sa.select(execution).where(
-    execution.c.parent_id == sa.bindparam("parent", type_=Id),
-    execution.c.step_key == sa.bindparam("key"),
-    execution.c.state.in_((*OPEN, "succeeded")),
-)
 
 # A wait for more executions than this polls them at most this often, in seconds.
 BULK_WAIT_SIZE = 16
 BULK_WAIT_POLL_SECONDS = 0.02
 
 _RACED = "another execution has just taken this key"
-
-
-def new_row(
-    tx: Tx,
-    version: Mapping[str, Any],
-    input_: Mapping[str, Any],
-    *,
-    cause: str,
-    root_id: str | None,
-    depth: int,
-    chain: Sequence[Mapping[str, Any]],
-    trigger_id: str | None = None,
-    event_id: str | None = None,
-    parent_id: str | None = None,
-    replay_of: str | None = None,
-    idempotency_key: str | None = None,
-    step_key: str | None = None,
-    delay: float = 0.0,
-    priority: int | None = None,
-    dispatched: bool = False,
-    id_: str | None = None,
-) -> dict[str, Any]:
-    """The row of a queued execution of ``version``, ready to insert. Without ``root_id`` it is its own root.
-
-    ``delay`` is in seconds.
-    """
-    limit = limits.parse(version["limits"])
-    id_ = id_ or tx.new_id()
-    return {
-        "id": id_,
-        "function": version["name"],
-        "version": version["number"],
-        "version_id": version["id"],
-        "cause": cause,
-        "trigger_id": trigger_id,
-        "event_id": event_id,
-        "parent_id": parent_id,
-        "replay_of": replay_of,
-        "root_id": root_id or id_,
-        "depth": depth,
-        "chain": list(chain),
-        "idempotency_key": idempotency_key,
-        "step_key": step_key,
-        "input": dict(input_),
-        "state": "queued",
-        "attempt": 0,
-        "failures": 0,
-        "released": 0,
-        "max_attempts": limit.attempts(),
-        "retries": limit.retries,
-        "fence": 0,
-        "priority": limit.priority if priority is None else priority,
-        "run_at": tx.now + timedelta(seconds=delay),
-        "queue_at": tx.now + timedelta(seconds=delay),
-        "waiting_for_slot": False,
-        "has_concurrency": False,
-        "expires_at": tx.now + timedelta(seconds=limit.expires) if limit.expires else None,
-        "dispatched_at": tx.now if dispatched else None,
-        "dispatch_count": 0,
-        "created_at": tx.now,
-    }
 
 
 class Executions:
@@ -158,35 +90,21 @@ class Executions:
 
         def work(tx: Tx) -> dict[str, Any]:
             causation.check_fence(tx, parent)
-            known = _by_key(tx, idempotency_key, function) or _of_step(tx, parent, step_key)
+            known = start.find_by_key(tx, idempotency_key, function) or start.find_step(tx, parent, step_key)
             if known is None and find_by_id:
                 known = tx.first(_STARTED, {"id": id_})
             if known is not None:
                 return known
             found = versions.load(tx, function, version)
             if found is None:
-                raise (
-                    versions.missing_error(tx, function, version)
-                    if version or not _inactive(tx, function)
-                    else (
-                        Conflict(
-                            f"function {function} has no active version",
-                            try_=f"functory function activate {function} N",
-                        )
-                    )
-                )
-            if found["state"] != "enabled":
-                raise Conflict(
-                    f"function {function} is {found['state']}",
-                    "no executions are started",
-                    f"functory function activate {function} {found['number']}",
-                )
+                raise start.missing_version_error(tx, function, version)
+            start.check_enabled(found)
             input_ = make_input(found) if callable(make_input) else make_input
             event_store.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
             json_schema.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
             if parent is not None:
-                self._guard(tx, parent, function)
-            new = new_row(
+                start.take_budget(tx, parent, function, self._settings)
+            new = start.new_row(
                 tx,
                 found,
                 input_,
@@ -217,22 +135,6 @@ class Executions:
             # The other one is committed now, so the second read finds it.
             find_by_id = id_ is not None
             return self._database.group_commit(work)
-
-    def _guard(self, tx: Tx, parent: Cause, function: str) -> None:
-        if parent.depth + 1 > self._settings.max_depth:
-            raise Refused(
-                f"the call of {function} was stopped: depth",
-                f"limit {self._settings.max_depth}; root {parent.root_id}",
-                f"functory execution tree {parent.execution_id}",
-            )
-        used, maximum = root_budget.lock(tx, {parent.root_id}, self._settings.root_budget)[parent.root_id]
-        if used >= maximum:
-            raise Refused(
-                f"the call of {function} was stopped: budget",
-                f"root {parent.root_id} has caused {used} executions; limit {maximum}",
-                f"functory execution tree {parent.execution_id}",
-            )
-        root_budget.spend(tx, {parent.root_id: 1})
 
     def get(self, id_: str) -> dict[str, Any]:
         """One execution row. Raises :class:`NotFound`."""
@@ -350,16 +252,11 @@ class Executions:
                 raise NotFound(
                     f"function {old['function']!r} has no active version", try_="functory function list"
                 )
-            if version["state"] != "enabled":
-                raise Conflict(
-                    f"function {version['name']} is {version['state']}",
-                    "no executions are started",
-                    f"functory function activate {version['name']} {version['number']}",
-                )
+            start.check_enabled(version)
             json_schema.check(
                 version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}"
             )
-            new = new_row(
+            new = start.new_row(
                 tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=old["id"]
             )
             tx.insert(execution, [new])
@@ -381,29 +278,3 @@ def result_or_raise(finished: Mapping[str, Any]) -> Any:
         error=error,
         execution_id=finished["id"],
     )
-
-
-def _by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
-    """The execution that was started with this key. Raises :class:`Conflict` if it runs another function."""
-    if key is None:
-        return None
-    known = tx.first(_KEYED, {"key": key})
-    if known is not None and known["function"] != function:
-        raise Conflict(
-            "the idempotency_key was used for another function",
-            f"it started {known['function']}, execution {known['id']}",
-            "take another key",
-        )
-    return known
-
-
-def _of_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, Any] | None:
-    """The open or succeeded execution of a durable call, made by any attempt of the parent."""
-    if parent is None or step_key is None:
-        return None
-    return tx.first(_STEP, {"parent": parent.execution_id, "key": step_key})
-
-
-def _inactive(tx: Tx, function: str) -> bool:
-    latest = versions.load_latest(tx, function)
-    return latest is not None and latest["active"] is None

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.executions import cancellation, root_budget
-from functory.engine.executions import store as execution_store
+from functory.engine.executions.start import new_row
 from functory.engine.flow_control import concurrency, overlap
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, SlotRequest
 from functory.engine.flow_control.controls import NO_CONTROLS
@@ -175,7 +175,7 @@ def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
         "subject": event["subject"],
         "event": event["id"],
     }
-    return execution_store.new_row(
+    return new_row(
         tx,
         item.version,
         item.input,

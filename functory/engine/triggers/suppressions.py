@@ -27,7 +27,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
-from functory.engine.executions import store as execution_store
+from functory.engine.executions.start import new_row
 from functory.engine.functions import versions
 from functory.engine.triggers.admission import InputTemplate, Suppress, SuppressedMatch
 
@@ -188,7 +188,7 @@ class Suppressions:
                     f"event {event_id} was replayed for {trigger_name} already",
                     "a suppressed match is replayed once",
                 )
-            new = execution_store.new_row(
+            new = new_row(
                 tx,
                 target,
                 input_,

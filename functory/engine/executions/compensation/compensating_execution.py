@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import execution, span
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound
-from functory.engine.executions import store as execution_store
+from functory.engine.executions.start import new_row
 from functory.engine.functions import arguments, dependencies, versions
 from functory.engine.serialization import json_schema
 
@@ -29,7 +29,7 @@ def start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
         )
     input_ = _input(tx, saga, row, version)
     json_schema.check(version["input_schema"], input_, f"input of {name} v{version['number']}")
-    new = execution_store.new_row(
+    new = new_row(
         tx,
         version,
         input_,

@@ -1,0 +1,150 @@
+"""The start of an execution: what is checked before, and the row that is written.
+
+:meth:`functory.engine.executions.store.Executions.start` puts the parts together. Triggers, replays and compensations
+write the same row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from functory.engine.database.connection import Tx
+from functory.engine.database.schema import Id, execution
+from functory.engine.errors import Conflict, FunctoryError, Refused
+from functory.engine.events.causation import Cause
+from functory.engine.executions import root_budget
+from functory.engine.executions.cancellation import OPEN
+from functory.engine.functions import limits, versions
+from functory.engine.settings import Settings
+
+# Built once: they run with every start.
+_KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
+_STEP = sa.select(execution).where(
+    execution.c.parent_id == sa.bindparam("parent", type_=Id),
+    execution.c.step_key == sa.bindparam("key"),
+    execution.c.state.in_((*OPEN, "succeeded")),
+)
+
+
+def new_row(
+    tx: Tx,
+    version: Mapping[str, Any],
+    input_: Mapping[str, Any],
+    *,
+    cause: str,
+    root_id: str | None,
+    depth: int,
+    chain: Sequence[Mapping[str, Any]],
+    trigger_id: str | None = None,
+    event_id: str | None = None,
+    parent_id: str | None = None,
+    replay_of: str | None = None,
+    idempotency_key: str | None = None,
+    step_key: str | None = None,
+    delay: float = 0.0,
+    priority: int | None = None,
+    dispatched: bool = False,
+    id_: str | None = None,
+) -> dict[str, Any]:
+    """The row of a queued execution of ``version``, ready to insert. Without ``root_id`` it is its own root.
+
+    ``delay`` is in seconds.
+    """
+    limit = limits.parse(version["limits"])
+    id_ = id_ or tx.new_id()
+    return {
+        "id": id_,
+        "function": version["name"],
+        "version": version["number"],
+        "version_id": version["id"],
+        "cause": cause,
+        "trigger_id": trigger_id,
+        "event_id": event_id,
+        "parent_id": parent_id,
+        "replay_of": replay_of,
+        "root_id": root_id or id_,
+        "depth": depth,
+        "chain": list(chain),
+        "idempotency_key": idempotency_key,
+        "step_key": step_key,
+        "input": dict(input_),
+        "state": "queued",
+        "attempt": 0,
+        "failures": 0,
+        "released": 0,
+        "max_attempts": limit.attempts(),
+        "retries": limit.retries,
+        "fence": 0,
+        "priority": limit.priority if priority is None else priority,
+        "run_at": tx.now + timedelta(seconds=delay),
+        "queue_at": tx.now + timedelta(seconds=delay),
+        "waiting_for_slot": False,
+        "has_concurrency": False,
+        "expires_at": tx.now + timedelta(seconds=limit.expires) if limit.expires else None,
+        "dispatched_at": tx.now if dispatched else None,
+        "dispatch_count": 0,
+        "created_at": tx.now,
+    }
+
+
+def find_by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
+    """The execution that was started with this key. Raises :class:`Conflict` if it runs another function."""
+    if key is None:
+        return None
+    known = tx.first(_KEYED, {"key": key})
+    if known is not None and known["function"] != function:
+        raise Conflict(
+            "the idempotency_key was used for another function",
+            f"it started {known['function']}, execution {known['id']}",
+            "take another key",
+        )
+    return known
+
+
+def find_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, Any] | None:
+    """The open or succeeded execution of a durable call, made by any attempt of the parent."""
+    if parent is None or step_key is None:
+        return None
+    return tx.first(_STEP, {"parent": parent.execution_id, "key": step_key})
+
+
+def missing_version_error(tx: Tx, function: str, version: int | None) -> FunctoryError:
+    """The error for a function without this version, or without an active one."""
+    latest = versions.load_latest(tx, function) if version is None else None
+    if latest is not None and latest["active"] is None:
+        return Conflict(
+            f"function {function} has no active version", try_=f"functory function activate {function} N"
+        )
+    return versions.missing_error(tx, function, version)
+
+
+def check_enabled(version: Mapping[str, Any]) -> None:
+    """Raise :class:`Conflict` when the function of a version row starts no executions."""
+    if version["state"] != "enabled":
+        raise Conflict(
+            f"function {version['name']} is {version['state']}",
+            "no executions are started",
+            f"functory function activate {version['name']} {version['number']}",
+        )
+
+
+def take_budget(tx: Tx, parent: Cause, function: str, settings: Settings) -> None:
+    """Take one execution from the budget of the parent's root. Raises :class:`Refused`, also for its depth."""
+    if parent.depth + 1 > settings.max_depth:
+        raise Refused(
+            f"the call of {function} was stopped: depth",
+            f"limit {settings.max_depth}; root {parent.root_id}",
+            f"functory execution tree {parent.execution_id}",
+        )
+    used, maximum = root_budget.lock(tx, {parent.root_id}, settings.root_budget)[parent.root_id]
+    if used >= maximum:
+        raise Refused(
+            f"the call of {function} was stopped: budget",
+            f"root {parent.root_id} has caused {used} executions; limit {maximum}",
+            f"functory execution tree {parent.execution_id}",
+        )
+    root_budget.spend(tx, {parent.root_id: 1})
