@@ -68,6 +68,11 @@ class Resolve(Protocol):
 NO_PACKAGES = Resolved()
 
 
+def resolve_packages(resolve: Resolve | None, needs: PackageNeeds, renew: bool) -> Resolved:
+    """The resolved packages; :data:`NO_PACKAGES` without a resolver or without needs."""
+    return resolve(needs, renew=renew) if resolve is not None and needs else NO_PACKAGES
+
+
 def environment_key(lock: str, python: str, platform: str) -> str:
     """The key of a lock for a Python (``3.11``) and a platform (``linux-x86_64``): 64 hexadecimal digits."""
     return hashlib.sha256("\0".join((python, platform, lock)).encode()).hexdigest()

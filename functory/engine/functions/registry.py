@@ -8,12 +8,10 @@ packages. A version whose packages cannot be installed is saved with the reason,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database import counters
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import function, function_version
@@ -21,11 +19,11 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict
 from functory.engine.events import causation
 from functory.engine.events.causation import Cause
+from functory.engine.functions import activation, environments, function_events, versions
 from functory.engine.functions import dependents as dependent_rows
-from functory.engine.functions import environments, function_events, privilege_escalation, versions
-from functory.engine.functions.analysis import findings
-from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve, Resolved
-from functory.engine.functions.source import declaration, parser
+from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve
+from functory.engine.functions.save import SaveRequest, Saves
+from functory.engine.functions.source import parser
 from functory.engine.functions.source.declaration import Inspect
 from functory.engine.settings import Settings
 
@@ -41,10 +39,8 @@ class Functions:
         resolve: Resolve | None = None,
     ) -> None:
         self._database = database
-        self._inspect = inspect
         self._resolve = resolve
-        self._protected_paths = ProtectedPaths(settings) if settings is not None else None
-        self._refused = findings.check_kinds(settings.refuse_findings if settings is not None else ())
+        self._saves = Saves(database, inspect, settings, resolve)
 
     def save(
         self,
@@ -70,7 +66,9 @@ class Functions:
         The same requirements get the same packages as before, unless ``renew``.
         """
         parsed = parser.parse(text, name)
-        return self._write(parsed, declared, None, author, expected_version, activate, cause, renew)
+        return self._saves.save(
+            SaveRequest(parsed, declared, None, author, expected_version, activate, renew, cause)
+        )
 
     def update(
         self,
@@ -90,8 +88,10 @@ class Functions:
         """
         text = changes.pop("source", None)
         base = self.get(name)
-        parsed = parser.parse(text, name) if text is not None else None
-        return self._write(parsed or name, changes, base, author, expected_version, activate, cause, renew)
+        source = parser.parse(text, name) if text is not None else name
+        return self._saves.save(
+            SaveRequest(source, changes, base, author, expected_version, activate, renew, cause)
+        )
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
         """A version with its function's ``name``, ``state``, ``active`` and ``latest``; the active one
@@ -151,11 +151,11 @@ class Functions:
             causation.check_fence(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
-            _check_expected(row, expected_version)
+            activation.check_expected(row, expected_version)
             version = versions.load(tx, name, number)
             if version is None:
                 raise versions.missing_error(tx, name, number)
-            self._activate_version(tx, row, version, author, cause)
+            activation.activate_version(tx, row, version, author, cause)
         return self.get(name, number)
 
     def rollback(self, name: str, *, author: str = "", cause: Cause | None = None) -> dict[str, Any]:
@@ -212,7 +212,9 @@ class Functions:
         version = self.get(name, number)
         if self._resolve is None or version["environment"] or (version["environment_error"] and not again):
             return version
-        resolved = self._resolve_packages(PackageNeeds.from_declaration({}, version), False)
+        resolved = environments.resolve_packages(
+            self._resolve, PackageNeeds.from_declaration({}, version), False
+        )
         if resolved == NO_PACKAGES and not version["environment_error"]:
             return version
         with self._database.write() as tx:
@@ -223,154 +225,6 @@ class Functions:
         """The functions and triggers that use ``name``, as text."""
         with self._database.read() as tx:
             return dependent_rows.dependents(tx, name)
-
-    def _write(
-        self,
-        parsed: parser.Source | str,
-        declared: Mapping[str, Any],
-        known: Mapping[str, Any] | None,
-        author: str,
-        expected_version: int | None,
-        activate: bool,
-        cause: Cause | None,
-        renew: bool,
-    ) -> dict[str, Any]:
-        """Store the next version; ``known`` is the base of a partial change."""
-        declared = declaration.parse(declared)
-        if self._protected_paths is not None:
-            for mode, paths in declared.get("grants.files", {}).items():
-                for path in paths:
-                    self._protected_paths.check(mode, path)
-        name = parsed if isinstance(parsed, str) else parsed.name
-        partial = known is not None
-        # Packages are installed and type hints inspected before the transaction, so that no lock waits for them. A
-        # source that is stored already is not inspected again.
-        needs = PackageNeeds.from_declaration(declared, known)
-        resolved = self._resolve_packages(needs, renew)
-        signature = None
-        if (
-            isinstance(parsed, parser.Source)
-            and self._inspect is not None
-            and not self._already_inspected(parsed, resolved)
-        ):
-            signature = self._inspect(parsed.text, parsed.name, packages=resolved.packages)
-        review = findings.review(
-            declaration.version_content(parsed, declared, dict(known) if known else None, None, None)
-        )
-        with self._database.write() as tx:
-            causation.check_fence(tx, cause)
-            counters.bump(tx, counters.FUNCTIONS)
-            row = tx.first(sa.select(function).where(function.c.name == name))
-            alive = row is not None and row["state"] != "deleted"
-            _check_expected(row if alive else None, expected_version)
-            base = (versions.load(tx, name, None) or versions.load_latest(tx, name)) if alive else None
-            if partial and base is None:
-                raise versions.missing_error(tx, name, None)
-            content = declaration.version_content(
-                parsed, declared, base if partial else None, versions.same_source(tx, parsed), signature
-            )
-            if self._resolve is not None and needs != PackageNeeds.from_declaration({}, content):
-                raise _changed_meanwhile("its packages changed")
-            warnings = content.pop("warnings")
-            content["dependencies"] = dependent_rows.resolve_dependencies(tx, name, content["dependencies"])
-            unresolved = [d["name"] for d in content["dependencies"] if not d["resolved"]]
-            warnings = [*warnings, *(f"the dependency {d} does not exist yet" for d in unresolved)]
-            warnings += dependent_rows.compensation_problems(tx, name, content["compensate"])
-            sha256 = declaration.digest(content)
-            twin = base if base and (base["sha256"], base["active"]) == (sha256, base["number"]) else None
-            if twin is None and alive and (needs or not activate):
-                latest = versions.load_latest(tx, name)
-                # A version whose packages failed to install is retried in place: its content is not new.
-                if latest and latest["sha256"] == sha256 and (latest["environment_error"] or not activate):
-                    twin = latest
-            if (
-                row is not None
-                and twin is not None
-                and not environments.packages_changed(twin, resolved, renew)
-            ):
-                if self._resolve is not None and not twin["environment"]:
-                    twin = environments.set_environment(tx, twin, resolved, author)
-                if activate and resolved.error is None and twin["active"] != twin["number"]:
-                    twin = self._activate_version(tx, row, twin, author, cause)
-                return twin | {"created": False}
-            number = (row["latest"] if row else 0) + 1
-            made = content | {"name": name, "number": number, "sha256": sha256}
-            privilege_escalation.check(tx, cause, made, active=activate)
-            review = findings.review(content, review)
-            findings.check_allowed(name, review.findings, self._refused)
-            activate = activate and resolved.error is None
-            active = number if activate else row["active"] if row else None
-            values = {
-                "state": "enabled" if activate or not alive else row["state"] if row else "enabled",
-                "active": active,
-                "latest": number,
-                "updated_at": tx.now,
-            }
-            if row is None:
-                function_id = tx.new_id()
-                tx.insert(function, [{"id": function_id, "name": name, "created_at": tx.now, **values}])
-            else:
-                function_id = row["id"]
-                tx.execute(sa.update(function).where(function.c.id == function_id).values(**values))
-            version = content | {
-                "id": tx.new_id(),
-                "function_id": function_id,
-                "number": number,
-                "sha256": sha256,
-                "warnings": warnings,
-                "findings": review.as_json(),
-                "environment": resolved.environment,
-                "environment_error": resolved.error,
-                "author": author,
-                "created_at": tx.now,
-                "cause_execution_id": cause.execution_id if cause else None,
-            }
-            tx.insert(function_version, [version])
-            content["environment"] = resolved.environment
-            watched = (*declaration.CONTENT, "environment")
-            changed = [key for key in watched if base is None or base[key] != content[key]]
-            data = function_events.version_data(version | {"name": name}) | {
-                "previous_version": base["number"] if base else None,
-                "changed": changed,
-                "author": author,
-                "active": active == number,
-                "warnings": warnings,
-                "findings": findings.count_by_kind(version["findings"]),
-                "environment_error": resolved.error,
-            }
-            type_ = "function.updated" if alive else "function.created"
-            function_events.append(tx, type_, name, data, cause)
-        return self.get(name, number) | {"created": True}
-
-    def _resolve_packages(self, needs: PackageNeeds, renew: bool) -> Resolved:
-        return self._resolve(needs, renew=renew) if self._resolve is not None and needs else NO_PACKAGES
-
-    def _already_inspected(self, parsed: parser.Source, resolved: Resolved) -> bool:
-        """True when this source was inspected before with the same packages."""
-        with self._database.read() as tx:
-            same = versions.same_source(tx, parsed)
-        return same is not None and same["environment"] == resolved.environment
-
-    @staticmethod
-    def _activate_version(
-        tx: Tx, row: Mapping[str, Any], version: dict[str, Any], author: str, cause: Cause | None
-    ) -> dict[str, Any]:
-        """Make ``version`` the active one of function ``row``. Returns its new row."""
-        name, number = version["name"], version["number"]
-        if row["active"] == number and row["state"] == "enabled":
-            return version
-        # The dependencies of an inactive version may have changed: check for cycles again.
-        dependent_rows.resolve_dependencies(tx, name, version["dependencies"])
-        privilege_escalation.check(tx, cause, version)
-        environments.check_ready(version)
-        tx.execute(
-            sa.update(function)
-            .where(function.c.id == row["id"])
-            .values(active=number, state="enabled", updated_at=tx.now)
-        )
-        data = function_events.version_data(version) | {"previous_version": row["active"], "author": author}
-        function_events.append(tx, "function.activated", name, data, cause)
-        return version | {"active": number, "state": "enabled"}
 
     def _set_state(self, name: str, state: str, type_: str, author: str, cause: Cause | None) -> None:
         with self._database.write() as tx:
@@ -390,21 +244,3 @@ class Functions:
         if row is None:
             raise versions.missing_error(tx, name, None)
         return row
-
-
-def _check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:
-    if expected is None:
-        return
-    active = row["active"] if row else None
-    if (active or 0) != expected:
-        raise _changed_meanwhile(
-            f"you expected version {expected}, active is {active if active is not None else 'none'}"
-        )
-
-
-def _changed_meanwhile(why: str) -> Conflict:
-    return Conflict(
-        "the function was changed meanwhile",
-        why,
-        "look at the newer version, then save again on top of it",
-    )
