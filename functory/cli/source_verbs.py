@@ -133,14 +133,3 @@ def draw_source(out: CommandOutput, fields: Row) -> None:
     )
     for warning in warnings:
         console.warn(warning)
-
-
-def print_saved(out: CommandOutput, noun: str, row: Row, data: Row, *more: str) -> None:
-    """Print the answer to a save: ``data`` as JSON, the name, or whether it has a new version, with ``more`` lines."""
-    if out.json:
-        out.value({**data, "created": row["created"]})
-    elif out.quiet:
-        out.lines([row["name"]])
-    else:
-        called = f"{noun} {row['name']} v{row['version']}"
-        out.lines([f"saved {called}" if row["created"] else f"{called} is unchanged", *more])

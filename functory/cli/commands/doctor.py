@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from functory.cli import session
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
+
+if TYPE_CHECKING:
+    from functory.engine.database.connection import Database
 
 # Below this much free space a warning; SQLite and PostgreSQL both fail badly on a full disk.
 MIN_FREE_BYTES = 1_000_000_000
@@ -247,20 +251,29 @@ def _secrets(settings: Any) -> list[CheckResult]:
     ]
 
 
-def _sources(settings: Any) -> list[CheckResult]:
-    from functory.cli.output import source_health
+@contextlib.contextmanager
+def _stored_data(settings: Any) -> Iterator[Database | None]:
+    """Open the database. Yields None without one, and for one of another schema, which ``_database`` reports."""
     from functory.engine.database import migrations
     from functory.engine.database.connection import Database
 
     if settings.database_url is None and not (settings.home / "functory.db").exists():
-        return []
+        yield None
+        return
     database = Database(settings.database, pool_size=1)
     try:
-        if not migrations.is_compatible(database):
-            return []
-        enabled, troubles = source_health.find_problems(database, embedded=settings.embedded)
+        yield database if migrations.is_compatible(database) else None
     finally:
         database.close()
+
+
+def _sources(settings: Any) -> list[CheckResult]:
+    from functory.cli.output import source_health
+
+    with _stored_data(settings) as database:
+        if database is None:
+            return []
+        enabled, troubles = source_health.find_problems(database, embedded=settings.embedded)
     if not troubles:
         return [CheckResult("sources", "ok", f"{enabled} enabled")] if enabled else []
     return [CheckResult("sources", "warn", what, advice) for what, advice in troubles]
@@ -268,41 +281,29 @@ def _sources(settings: Any) -> list[CheckResult]:
 
 def _webhooks(settings: Any) -> list[CheckResult]:
     from functory.engine.access.secrets import Secrets
-    from functory.engine.database import migrations
-    from functory.engine.database.connection import Database
     from functory.engine.sources.store import Sources
 
-    if settings.database_url is None and not (settings.home / "functory.db").exists():
-        return []
-    database = Database(settings.database, pool_size=1)
-    try:
-        if not migrations.is_compatible(database):
+    found: list[tuple[str, str]] = []
+    with _stored_data(settings) as database:
+        if database is None:
             return []
         rows = [row for row in Sources(database).list("webhook") if row["state"] == "enabled"]
-        findings = []
         for row in rows:
             auth = row["config"]["auth"]
             if auth["type"] == "none":
-                findings.append(
-                    CheckResult(
-                        "webhooks",
-                        "warn",
-                        f"{row['name']} asks for no proof: anybody who knows its address can write events",
+                found.append(
+                    (
+                        f"{row['name']} has no authentication: anybody who knows its address can write events",
                         f"functory webhook add {row['name']} --auth token --secret NAME",
                     )
                 )
-            findings += [
-                CheckResult(
-                    "webhooks",
-                    "warn",
-                    f"{row['name']} needs the secret {name}, which is not set",
-                    f"functory secret set {name}",
-                )
+            found += [
+                (f"{row['name']} needs the secret {name}, which is not set", f"functory secret set {name}")
                 for name in Secrets(database, settings).missing(list(auth.get("secret", ())))
             ]
-    finally:
-        database.close()
-    return findings or ([CheckResult("webhooks", "ok", f"{len(rows)} enabled")] if rows else [])
+    if not found:
+        return [CheckResult("webhooks", "ok", f"{len(rows)} enabled")] if rows else []
+    return [CheckResult("webhooks", "warn", what, advice) for what, advice in found]
 
 
 def _disk(settings: Any) -> list[CheckResult]:

@@ -18,6 +18,10 @@ app = command_group("Executions of functions: results, logs, lineage.")
 
 Id = Annotated[str, typer.Argument(help="Id of the execution.", metavar="ID", show_default=False)]
 
+Latest = Annotated[
+    bool, typer.Option("--latest", help="Run the active version instead of the version that ran.")
+]
+
 _POLL_SECONDS = 0.2
 
 
@@ -269,9 +273,7 @@ def cancel(id_: Id, json: AsJson = False) -> None:
 @app.command(epilog="Example: functory execution replay ID --latest")
 def replay(
     id_: Id,
-    latest: Annotated[
-        bool, typer.Option("--latest", help="Run the active version instead of the version that ran.")
-    ] = False,
+    latest: Latest = False,
     wait: Wait = True,
     timeout: Timeout = None,
     json: AsJson = False,
@@ -284,9 +286,7 @@ def replay(
 @app.command(epilog="Example: functory execution retry ID --latest")
 def retry(
     id_: Id,
-    latest: Annotated[
-        bool, typer.Option("--latest", help="Run the active version instead of the version that ran.")
-    ] = False,
+    latest: Latest = False,
     wait: Wait = True,
     timeout: Timeout = None,
     json: AsJson = False,

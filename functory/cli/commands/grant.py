@@ -33,6 +33,8 @@ Value = Annotated[
     ),
 ]
 
+Reason = Annotated[str, typer.Option(help="Reason, stored in the audit log.", show_default=False)]
+
 
 @app.command(
     epilog="Example: functory grant allow fetch@3 host api.example.com --reason 'asked for in ticket 7'"
@@ -41,7 +43,7 @@ def allow(
     name: Reference,
     kind: Kind,
     value: Value = "",
-    reason: Annotated[str, typer.Option(help="Reason, stored in the audit log.", show_default=False)] = "",
+    reason: Reason = "",
     json: AsJson = False,
 ) -> None:
     """Allow one version of a function to use something. A changed function needs a new approval."""
@@ -61,7 +63,7 @@ def revoke(
     name: Reference,
     kind: Kind,
     value: Value = "",
-    reason: Annotated[str, typer.Option(help="Reason, stored in the audit log.", show_default=False)] = "",
+    reason: Reason = "",
     json: AsJson = False,
 ) -> None:
     """Withdraw an approval. Running executions keep the grants that they started with."""
@@ -76,12 +78,12 @@ def revoke(
         console.warn(
             f"{_version(entry)} still has {_grant_text(entry)}: its author's declaration takes effect"
         )
-    if not entry["removed"]:
-        _print_result(
-            f"{_version(entry)} was not allowed {_grant_text(entry)}; nothing was changed", entry, json
-        )
-    else:
-        _print_result(f"{_version(entry)} may no longer use {_grant_text(entry)}", entry, json)
+    done = (
+        f"may no longer use {_grant_text(entry)}"
+        if entry["removed"]
+        else f"was not allowed to use {_grant_text(entry)}; nothing was changed"
+    )
+    _print_result(f"{_version(entry)} {done}", entry, json)
 
 
 @app.command("list", epilog="Example: functory grant list fetch")

@@ -10,7 +10,8 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import ExpectedVersion, Yes, command_group, confirm, option
 from functory.cli.input import values
-from functory.cli.source_verbs import SourceNoun, print_saved, source_verbs
+from functory.cli.output.saved import print_saved
+from functory.cli.source_verbs import SourceNoun, source_verbs
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -23,6 +24,9 @@ Name = Annotated[str, typer.Argument(help="Name of the schedule.", show_default=
 
 _OVERLAPS = "skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all"
 
+Count = Annotated[
+    int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of times to print.")
+]
 Overlap = Annotated[str | None, option(f"If the previous execution still runs: {_OVERLAPS}.", "--overlap")]
 
 
@@ -70,7 +74,6 @@ def add(
 ) -> None:
     """Save a schedule. An existing schedule is replaced; its times start from now."""
     from functory.cli.output import dependency_tree
-    from functory.engine.functions import dependencies
 
     fields = {
         "cron": cron,
@@ -97,9 +100,7 @@ def add(
         )
         times = engine.schedules.next(name, 3)
         if function is not None:
-            target, pin = dependencies.parse_reference(function)
-            if not dependency_tree.dependency_exists(engine, {"name": target, "pin": pin}):
-                console.warn(f"the function {function} does not exist yet: nothing runs until it does")
+            dependency_tree.warn_if_missing(engine, function, "nothing runs until it does")
     more = [f"it is paused; to go on: functory schedule resume {name}"] if row["state"] == "paused" else []
     more.append(f"next: {', then '.join(time['local_time'] for time in times)}")
     print_saved(CommandOutput(json=json, quiet=quiet), "schedule", row, _NOUN.as_json(row), *more)
@@ -108,9 +109,7 @@ def add(
 @app.command("next", epilog="Example: functory schedule next nightly -n 5")
 def next_(
     name: Name,
-    count: Annotated[
-        int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of times to print.")
-    ] = 10,
+    count: Count = 10,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -129,9 +128,7 @@ def next_(
 @app.command(epilog="Example: functory schedule ticks nightly -n 20")
 def ticks(
     name: Name,
-    count: Annotated[
-        int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of times to print.")
-    ] = 20,
+    count: Count = 20,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -10,7 +10,8 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
-from functory.cli.source_verbs import draw_source, print_saved
+from functory.cli.output.saved import print_saved
+from functory.cli.source_verbs import draw_source
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 app = command_group("Sources of events of every kind, plug-ins included.")

@@ -10,7 +10,8 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import command_group, option
 from functory.cli.input import values
-from functory.cli.source_verbs import SourceNoun, print_saved, source_verbs
+from functory.cli.output.saved import print_saved
+from functory.cli.source_verbs import SourceNoun, source_verbs
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from functory.engine.errors import NotFound
+from functory.engine.functions import dependencies
+from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
 def build_tree(
     engine: Functory, row: Mapping[str, Any], pin: int | None = None, ancestors: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The tree below a version: ``name``, ``version`` (None: it does not exist), ``pin``, ``needs``.
+    """Return the tree below a version: ``name``, ``version`` (None: it does not exist), ``pin``, ``needs``.
 
-    ``above`` are the names on the way here: a ring, which only an old version can be part of, is cut.
+    ``ancestors`` are the names above it: a cycle, which only an old version can be part of, is cut.
     """
     found: list[dict[str, Any]] = []
     for needed in row["dependencies"]:
@@ -33,7 +35,7 @@ def build_tree(
 
 
 def walk(node: Mapping[str, Any], depth: int = 0) -> list[tuple[int, Mapping[str, Any]]]:
-    """Yield (depth, node) of the whole tree, parents first."""
+    """Return (depth, node) of the whole tree, parents first."""
     return [(depth, node), *(pair for below in node["needs"] for pair in walk(below, depth + 1))]
 
 
@@ -44,6 +46,13 @@ def dependency_exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
     except NotFound:
         return False
     return True
+
+
+def warn_if_missing(engine: Functory, function: str, consequence: str) -> None:
+    """Warn when the function that a trigger or a schedule runs does not exist yet."""
+    name, pin = dependencies.parse_reference(function)
+    if not dependency_exists(engine, {"name": name, "pin": pin}):
+        console.warn(f"the function {function} does not exist yet: {consequence}")
 
 
 def print_tree(top: Mapping[str, Any], users: Sequence[str], out: CommandOutput) -> None:

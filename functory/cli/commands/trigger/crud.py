@@ -13,6 +13,7 @@ from functory.cli.command_group import ExpectedVersion, Yes, command_group, conf
 from functory.cli.commands.trigger import debug
 from functory.cli.commands.trigger import guards as guard_commands
 from functory.cli.input import values
+from functory.cli.output.saved import print_saved
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -122,7 +123,6 @@ def add(
     from functory.cli.input import flow_control as controls
     from functory.cli.output import dependency_tree
     from functory.engine.errors import Invalid
-    from functory.engine.functions import dependencies
 
     fields = _read_file(file) if file is not None else {}
     named = {
@@ -164,22 +164,10 @@ def add(
     fields.pop("name", None)
     with session.engine() as engine:
         row = _save(engine, chosen, fields, expected_version, shadow)
-        target = row["definition"]["function"]
-        target_name, pin = dependencies.parse_reference(target)
-        if not dependency_tree.dependency_exists(engine, {"name": target_name, "pin": pin}):
-            console.warn(f"the function {target} does not exist yet: the trigger is suppressed until it does")
-    out = CommandOutput(json=json, quiet=quiet)
-    if json:
-        out.value(json_fields.trigger(row) | {"created": row["created"]})
-    elif quiet:
-        out.lines([row["name"]])
-    else:
-        said = (
-            "saved trigger {name} v{version}"
-            if row["created"]
-            else "trigger {name} v{version} is the same already; nothing was saved"
+        dependency_tree.warn_if_missing(
+            engine, row["definition"]["function"], "the trigger is suppressed until it does"
         )
-        out.styled((said.format_map(row), ""))
+    print_saved(CommandOutput(json=json, quiet=quiet), "trigger", row, json_fields.trigger(row))
 
 
 @app.command("list", epilog="Example: functory trigger list")
