@@ -105,6 +105,10 @@ def run(arguments: Sequence[str]) -> int:
     except UsageError as error:
         return errors.print_usage_error(error)
     except Exception as error:
+        if isinstance(advice := getattr(error, "try_", None), str):
+            from functory.cli.output import hints
+
+            error.try_ = hints.for_command_line(advice)  # type: ignore[attr-defined]
         return errors.print_error(error)
     if status == errors.EXIT_INTERRUPTED:
         # Typer has caught Ctrl-C itself and says nothing.

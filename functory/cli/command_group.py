@@ -60,6 +60,8 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Invalid("not confirmed", "there is no terminal to ask at", "add --yes")
+        raise Invalid(
+            "not confirmed", "the command asks first, and there is no terminal to ask in", "add --yes"
+        )
     if not typer.confirm(question, err=True):
         raise typer.Abort

@@ -33,7 +33,9 @@ _CLI = "functory.cli.commands"
 
 SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
     "Start": (
-        CommandEntry("demo", f"{_CLI}.demo", "demo", "watch events travel, in a temporary folder"),
+        CommandEntry(
+            "demo", f"{_CLI}.demo", "demo", "show how events become executions, in a temporary folder"
+        ),
         CommandEntry("dev", f"{_CLI}.dev", "dev", "run all roles in one process, for development"),
         CommandEntry(
             "run", f"{_CLI}.function.crud", "app", "run a stored function and print its result", verb="run"
@@ -45,7 +47,7 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
             "trigger", f"{_CLI}.trigger.crud", "app", "rules that turn events into executions", ("tr",)
         ),
         CommandEntry("event", f"{_CLI}.event", "app", "everything that happened", ("ev",)),
-        CommandEntry("schedule", f"{_CLI}.schedule", "app", "events at times"),
+        CommandEntry("schedule", f"{_CLI}.schedule", "app", "events at given times"),
         CommandEntry("watch", f"{_CLI}.watch", "app", "events of files and of database tables"),
         CommandEntry("webhook", f"{_CLI}.webhook", "app", "events that other systems send over HTTP"),
         CommandEntry("source", f"{_CLI}.source", "app", "all sources of events, also queues and plug-ins"),
@@ -72,11 +74,14 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry("router", f"{_CLI}.router", "router", "turns events into executions"),
         CommandEntry("worker", f"{_CLI}.worker", "worker", "runs executions (a Celery worker)"),
         CommandEntry(
-            "scheduler", f"{_CLI}.scheduler", "scheduler", "schedules, due work, lost work, retention"
+            "scheduler",
+            f"{_CLI}.scheduler",
+            "scheduler",
+            "fires schedules, finds lost executions, deletes old rows",
         ),
         CommandEntry("watcher", f"{_CLI}.watcher", "watcher", "listens to files, queues and plug-ins"),
     ),
-    "Look": (
+    "Checks": (
         CommandEntry("status", f"{_CLI}.status", "status", "open work, workers, counts"),
         CommandEntry("doctor", f"{_CLI}.doctor", "doctor", "check this installation and say what to repair"),
         CommandEntry("verify", f"{_CLI}.verify", "verify", "check that nothing was lost or done twice"),

@@ -84,7 +84,7 @@ def source_verbs(app: typer.Typer, noun: SourceNoun) -> None:
         with session.engine() as engine:
             row = noun.find(engine, name)
             engine.sources.pause(row["kind"], name, note=note, author=engine.author)
-        say(f"{name} is paused; to go on: functory {noun.name} resume {name}")
+        say(f"{name} is paused; to resume it: functory {noun.name} resume {name}")
 
     def resume(name: str = name_argument) -> None:
         with session.engine() as engine:

@@ -67,7 +67,7 @@ def test_one_run_its_reactions_and_everything_that_can_be_asked_about_them(shell
     store_chain(shell)
     done = shell.run("run", "total", "--input", "text=1,2")
     assert json.loads(done.stdout) == {"sum": 3, "count": 2}
-    assert "stdout: adding 1,2" in done.stderr and "it set off more" in done.stderr
+    assert "stdout: adding 1,2" in done.stderr and "it caused more" in done.stderr
 
     listed = shell.json("execution", "list")
     assert [row["function"] for row in listed] == ["report", "report", "total"]
@@ -157,7 +157,7 @@ def test_a_failed_run_shows_the_lines_of_the_function_and_ends_with_1(shell: She
     assert 'File "<functory:parse@1>", line 2, in parse' in failed.stderr
     assert shell.json("run", "parse", "-i", "text=one", status=1)["state"] == "failed"
     id_ = shell.out("execution", "list", "--state", "failed", "-n", "1", "-q")
-    assert "no retries were asked for" in shell.out("execution", "why", id_)
+    assert "it has no retries" in shell.out("execution", "why", id_)
     assert "ValueError" in shell.out("execution", "show", id_)
 
 
@@ -260,7 +260,7 @@ def test_state_is_kept_for_a_function(shell: Shell) -> None:
         "function": "parse", "key": "seen", "value": [1, 2], "version": 1,
     }  # fmt: skip
     assert "not" not in shell.out("state", "delete", "parse", "seen")
-    assert "keeps nothing under 'seen'" in shell.run("state", "get", "parse", "seen", status=3).stderr
+    assert "has no value under the key 'seen'" in shell.run("state", "get", "parse", "seen", status=3).stderr
 
 
 def test_vectors_are_counted_on_one_line(shell: Shell) -> None:

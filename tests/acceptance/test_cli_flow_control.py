@@ -57,7 +57,7 @@ def test_what_is_given_as_options_is_shown_again_in_words(shell: Shell) -> None:
         (["--overlap", "sometimes"], "wrong overlap policy 'sometimes'"),
         (["--singleton", "wait"], "wrong mode of singleton 'wait'"),
         (["--concurrency", "1", "--key", "data.("], "the key of concurrency"),
-        (["--key", "data.sku"], "--key without a control"),
+        (["--key", "data.sku"], "--key needs another option"),
         (["--flow", '{"debounced": {}}'], "unknown fields of flow: debounced"),
         (["--composite", '{"all": []}'], "has both 'on' and 'composite'"),
     ],

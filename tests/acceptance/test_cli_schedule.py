@@ -84,7 +84,7 @@ def test_ticks_by_hand_and_of_the_past(shell: Shell) -> None:
 
 def test_a_pause_has_a_note_and_its_end_says_what_has_passed(shell: Shell) -> None:
     shell.run("schedule", "add", "often", "--every", "1s")
-    assert "to go on: functory schedule resume often" in shell.out(
+    assert "to resume it: functory schedule resume often" in shell.out(
         "schedule", "pause", "often", "--note", "stocktaking"
     )
     assert "stocktaking" in shell.out("schedule", "list")

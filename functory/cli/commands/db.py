@@ -69,7 +69,7 @@ def status(json: AsJson = False) -> int:
             told_bytes = "" if size["bytes"] is None else f", {_bytes(size['bytes'])}"
             out.styled((f"{size['table']:<10}", "bold"), (f"{size['rows']:>12,} rows{told_bytes}", ""))
         if sizes and not _has_retention():
-            note("everything is kept for ever; functory db prune --dry-run --older 30d says what could go")
+            note("nothing is ever deleted; to see what could be: functory db prune --dry-run --older 30d")
     return 0 if works else 5
 
 
@@ -92,7 +92,7 @@ def backup(
     rows = sum(made.rows.values())
     out.styled((f"{file}: {rows:,} rows of {made.created}, {_bytes(made.bytes)}, schema {made.schema}", ""))
     note(
-        "the key that seals secrets is not in it: keep FUNCTORY_SECRET_KEY, or the file secret.key of the home folder"
+        "the backup does not contain the key of the secrets: keep FUNCTORY_SECRET_KEY, or the file secret.key"
     )
 
 
@@ -151,7 +151,7 @@ def restore(
         )
     else:
         rows = sum(done.manifest.rows.values())
-        out.styled((f"{name} is as it was at {done.manifest.created}: {rows:,} rows", ""))
+        out.styled((f"{name} is restored to its state of {done.manifest.created}: {rows:,} rows", ""))
         words = {"lost": "ran and is queued again", "dead": "ran its last attempt and is dead"}
         for what, count in done.recovered.items():
             if count and what != "queued":
@@ -163,9 +163,7 @@ def restore(
                 out.styled((f"  {example}", ""))
         if not broken:
             out.styled((f"{len(done.invariants)} invariants hold", "green"))
-        note(
-            "secrets need the key that sealed them: FUNCTORY_SECRET_KEY, or the file secret.key of the home folder"
-        )
+        note("secrets need the key that encrypted them: FUNCTORY_SECRET_KEY, or the file secret.key")
     return 1 if broken else 0
 
 
@@ -209,7 +207,7 @@ def prune(
     )
     if limits == pruning.RetentionLimits():
         raise Invalid(
-            "nothing says what is old", "without settings everything is kept", "functory db prune --older 30d"
+            "no age is given", "keep_days and keep_log_days are not set", "functory db prune --older 30d"
         )
     kept: dict[str, int] = {}
     with _open_database(settings) as database:
@@ -227,15 +225,17 @@ def prune(
     if json:
         out.value({"dry_run": dry_run, "rows": dict(going), "kept": kept})
         return
-    out.styled((f"{going.pop('trees', 0):,} trees {'would go' if dry_run else 'are gone'}", ""))
+    out.styled(
+        (f"{going.pop('trees', 0):,} causal trees {'would be deleted' if dry_run else 'are deleted'}", "")
+    )
     if going:
         out.table(
             [{"table": name, "rows": count} for name, count in going.items()],
-            {"table": "table", "rows": "rows"},
+            {"table": "TABLE", "rows": "ROWS"},
         )
     for reason, count in kept.items():
         if reason != "it is young":
-            out.styled((f"{count:,} old trees are kept: {reason}", "yellow"))
+            out.styled((f"{count:,} old causal trees are kept: {reason}", "yellow"))
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def _events(database: Any) -> list[CheckResult]:
         quarantined, standing = routing_queue.count_quarantined(tx), verifier.last_results(tx)
     if quarantined:
         advice = (
-            "functory event list --state quarantined; when the reason is mended: functory event release --all"
+            "functory event list --state quarantined; when the cause is fixed: functory event release --all"
         )
         findings.append(
             CheckResult(
@@ -132,7 +132,7 @@ def _database(settings: Any) -> list[CheckResult]:
     if settings.database_url is None and not (settings.home / "functory.db").exists():
         return [
             CheckResult(
-                "database", "ok", f"none yet; the first command makes {settings.home / 'functory.db'}"
+                "database", "ok", f"none yet; the first command creates {settings.home / 'functory.db'}"
             )
         ]
     database = Database(settings.database, pool_size=1)
@@ -160,7 +160,9 @@ def _database(settings: Any) -> list[CheckResult]:
         findings.append(CheckResult("workers", "ok", f"{len(alive)} alive"))
     elif settings.embedded:
         findings.append(
-            CheckResult("workers", "ok", "none alive; commands that wait run their own (or: functory dev)")
+            CheckResult(
+                "workers", "ok", "none alive; commands that wait start one of their own (or: functory dev)"
+            )
         )
     else:
         findings.append(CheckResult("workers", "warn", "none alive: nothing will run", "functory worker"))
@@ -198,7 +200,7 @@ def _sandbox(settings: Any) -> list[CheckResult]:
                 CheckResult(
                     "sandbox",
                     "warn",
-                    "OFF, because unsafe_no_sandbox says so: functions can do whatever the worker can",
+                    "OFF, because FUNCTORY_UNSAFE_NO_SANDBOX is set: functions can do everything that the worker can",
                     "run only functions that you trust"
                     if found.best == "none"
                     else f"unset FUNCTORY_UNSAFE_NO_SANDBOX: this machine offers tier {found.best}",
@@ -236,14 +238,14 @@ def _secrets(settings: Any) -> list[CheckResult]:
 
     file = settings.home / "secret.key"
     if settings.secret_key is None and settings.embedded and not file.exists():
-        return [CheckResult("secrets", "ok", f"no key yet; the first secret makes {file}")]
+        return [CheckResult("secrets", "ok", f"no key yet; the first secret creates {file}")]
     if settings.secret_key is None and not file.exists():
         return [
             CheckResult("secrets", "warn", "no key: no secret can be set or used", "set FUNCTORY_SECRET_KEY")
         ]
     Secrets(Database(settings.database), settings).check_key()
     if settings.secret_key is None and file.stat().st_mode & 0o077:
-        return [CheckResult("secrets", "warn", f"others may read {file}", f"chmod 600 {file}")]
+        return [CheckResult("secrets", "warn", f"other users can read {file}", f"chmod 600 {file}")]
     return [
         CheckResult(
             "secrets", "ok", "the key is FUNCTORY_SECRET_KEY" if settings.secret_key else f"the key is {file}"

@@ -35,12 +35,12 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     ]
     columns = {
         "short": "KEY",
-        "asked": "ASKED FOR",
+        "asked": "REQUIREMENTS",
         "count": "PACKAGES",
         "python": "PYTHON",
         "size": "ON THIS DISK",
         "users": "USED BY",
-        "created_at": "MADE",
+        "created_at": "CREATED",
     }
     CommandOutput(json=json, quiet=quiet).table(
         shown, columns, key="key", data=rows, empty="no function needs packages yet"
@@ -69,12 +69,12 @@ def show(
     out.record(
         {
             "key": row["key"],
-            "asked for": ", ".join(row["requirements"]),
+            "requirements": ", ".join(row["requirements"]),
             "python": f"{row['python']} on {row['platform']}",
             "used by": ", ".join(row["used_by"]) or None,
             "folder": row["path"] if row["built"] else None,
             "on this disk": _megabytes(row["bytes"]) or "not built here yet",
-            "made": console.format_time(row["created_at"]),
+            "created": console.format_time(row["created_at"]),
         }
     )
     out.title("packages")

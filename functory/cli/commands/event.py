@@ -231,8 +231,8 @@ def release(
 
     if (id_ is None) is not all_ or (type_ is not None and not all_):
         raise Invalid(
-            "which event?",
-            "an id, or --all, which --type narrows",
+            "it is not clear which events to release",
+            "give one id, or --all; --type works only with --all",
             "functory event list --state quarantined",
         )
     with session.engine() as engine:

@@ -141,7 +141,9 @@ def logs(
             time.sleep(_POLL_SECONDS)
     if not seen and not json:
         console.note(
-            "it has printed nothing" if finished else "nothing yet: lines are stored when an attempt ends"
+            "the execution has printed nothing"
+            if finished
+            else "nothing yet: lines are stored when an attempt ends"
         )
 
 
@@ -168,7 +170,7 @@ def spans(id_: Id, json: AsJson = False) -> None:
         {"what": "CALL", "at": "AT", "took": "TOOK", "in": "INPUT", "out": "OUTPUT"},
         key="key",
         data=[json_fields.without_execution_id(row) for row in rows],
-        empty="it called no dependencies",
+        empty="the execution called no dependencies",
     )
 
 
@@ -309,7 +311,7 @@ def compensate(
     from functory.engine.errors import Invalid
 
     if reason and not skip:
-        raise Invalid("--reason goes with --skip", "what is tried again needs none")
+        raise Invalid("--reason needs --skip", "only a skipped step has a reason", "leave out --reason")
     with session.engine() as engine:
         compensation.retry_or_skip(engine, id_, skip, reason, CommandOutput(json=json))
 

@@ -76,7 +76,7 @@ def revoke(
         )
     if entry["declared"]:
         console.warn(
-            f"{_version(entry)} still has {_grant_text(entry)}: its author's declaration takes effect"
+            f"{_version(entry)} still has {_grant_text(entry)}: the author declared it, which is enough for this kind"
         )
     done = (
         f"may no longer use {_grant_text(entry)}"
@@ -115,9 +115,7 @@ def list_(
         "author": "BY",
         "reason": "REASON",
     }
-    CommandOutput(json=json, quiet=quiet).table(
-        shown, columns, key="grant", data=rows, empty="no grants: these functions only compute"
-    )
+    CommandOutput(json=json, quiet=quiet).table(shown, columns, key="grant", data=rows, empty="no grants")
 
 
 def _version(entry: Mapping[str, Any]) -> str:

@@ -141,4 +141,4 @@ def _draw(out: CommandOutput, pack: Pack, dry_run: bool) -> None:
     counts = ", ".join(f"{pack.count(outcome)} {outcome}" for outcome in ("imported", "paused", "left out"))
     out.styled((f"{pack.ref} {pack.version}: {counts}", "bold"))
     if dry_run:
-        console.note("nothing was saved; without --dry-run it is")
+        console.note("nothing was saved, because of --dry-run")

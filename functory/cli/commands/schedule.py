@@ -101,7 +101,9 @@ def add(
         times = engine.schedules.next(name, 3)
         if function is not None:
             dependency_tree.warn_if_missing(engine, function, "nothing runs until it does")
-    more = [f"it is paused; to go on: functory schedule resume {name}"] if row["state"] == "paused" else []
+    more = (
+        [f"it is paused; to resume it: functory schedule resume {name}"] if row["state"] == "paused" else []
+    )
     more.append(f"next: {', then '.join(time['local_time'] for time in times)}")
     print_saved(CommandOutput(json=json, quiet=quiet), "schedule", row, _NOUN.as_json(row), *more)
 
@@ -121,7 +123,7 @@ def next_(
         {"local_time": "LOCAL", "utc": "UTC", "due_utc": "DUE"},
         key="utc",
         data=times,
-        empty=f"{name} is over: all its times are past",
+        empty=f"{name} has no more times: all are in the past",
     )
 
 
@@ -214,7 +216,7 @@ def resume(name: Name) -> None:
         since, passed = engine.schedules.resume(name)
         times = engine.schedules.next(name, 1)
     out = CommandOutput()
-    following = f"; next: {times[0]['local_time']}" if times else "; all its times are past"
+    following = f"; next: {times[0]['local_time']}" if times else "; all its times are in the past"
     out.styled((f"schedule {name} is enabled{following}", ""))
     if since is not None and passed:
         count = f"{passed} times" if passed > 1 else "one time"
@@ -265,7 +267,7 @@ def _draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
             "note": row["note"],
             "problem": row["problem"],
             "when": row["when"],
-            "zone": row["timezone"],
+            "time zone": row["timezone"],
             "between": " and ".join(config[bound] for bound in ("start", "end") if bound in config) or None,
             "jitter": config.get("jitter"),
             "function": row["function"],
@@ -273,10 +275,10 @@ def _draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
             "data": config.get("data"),
             "overlap": config["overlap"],
             "catch up": f"{config['catch_up']}, within {config['catch_up_window']}",
-            "on failure": "it is paused" if config["pause_on_failure"] else None,
+            "on failure": "the schedule is paused" if config["pause_on_failure"] else None,
             "last": row["last_at"],
             "missed": row["missed"] or None,
-            "next": "\n".join(row["next_local"]) or "never; all its times are past",
+            "next": "\n".join(row["next_local"]) or "never: all its times are in the past",
         }
     )
 
@@ -297,7 +299,7 @@ _NOUN = SourceNoun(
         "name": "NAME",
         "state": "STATE",
         "when": "WHEN",
-        "timezone": "ZONE",
+        "timezone": "TIME ZONE",
         "function": "FUNCTION",
         "next_at": "NEXT",
         "last_at": "LAST",

@@ -26,7 +26,8 @@ def get(function: Function, key: Key, json: AsJson = False) -> None:
         found = engine.state.get(function, key)
     if found is None:
         raise NotFound(
-            f"{function} keeps nothing under {key!r}", try_=f"functory state set {function} {key} VALUE"
+            f"{function} has no value under the key {key!r}",
+            try_=f"functory state set {function} {key} VALUE",
         )
     CommandOutput().value(
         {"function": function, "key": key, "value": found[0], "version": found[1]} if json else found[0]
@@ -57,7 +58,7 @@ def set_(
     with session.engine() as engine:
         engine.functions.get(function)
         version = engine.state.set(function, key, read, expected_version=expected_version)
-    CommandOutput().styled((f"{function} keeps {key}, version {version}", ""))
+    CommandOutput().styled((f"saved {key} of {function}, version {version}", ""))
 
 
 @app.command(epilog="Example: functory state delete counter total")
@@ -67,5 +68,5 @@ def delete(function: Function, key: Key) -> None:
 
     with session.engine() as engine:
         if not engine.state.delete(function, key):
-            raise NotFound(f"{function} keeps nothing under {key!r}")
-    CommandOutput().styled((f"{function} has forgotten {key}", ""))
+            raise NotFound(f"{function} has no value under the key {key!r}")
+    CommandOutput().styled((f"{key} of {function} is deleted", ""))

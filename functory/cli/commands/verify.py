@@ -31,7 +31,7 @@ def verify(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Longest time that open work may wait without progress; 0 if no work is open.",
+            help="Maximum time that open work may wait without progress. With 0, all work must be finished.",
         ),
     ] = None,
     deep: Annotated[
@@ -107,6 +107,4 @@ def _draw(out: CommandOutput, results: list[Any], again: dict[str, Any] | None) 
         for example in again["examples"]:
             out.styled((f"        {example}", ""))
     if any(one.count for one in results) or (again and again["missing"]):
-        console.note(
-            "what each says and what to do: docs/reference/invariants.md; functory execution show ID, event show ID"
-        )
+        console.note("what each invariant means, and what to do: docs/reference/invariants.md")

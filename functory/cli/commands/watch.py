@@ -100,7 +100,7 @@ def add(
     out = CommandOutput(json=json, quiet=quiet)
     print_saved(out, "watch", row, _NOUN.as_json(row), row["config"]["path"])
     if row["created"] and not json and not quiet:
-        console.note("it is watched while functory dev or functory watcher runs")
+        console.note("changes become events while functory dev or functory watcher runs")
 
 
 @app.command(epilog="Example: functory watch table orders --table shop.orders --exclude card")
@@ -177,7 +177,7 @@ def rescan(
 
     with session.engine() as engine:
         file_watches.rescan(engine.database, name, content=content)
-    CommandOutput().styled((f"watch {name} looks at everything again", ""))
+    CommandOutput().styled((f"watch {name} compares all files again", ""))
 
 
 def _find(engine: Functory, name: str) -> dict[str, Any]:

@@ -112,8 +112,8 @@ def add(
     config |= {field: value for field, value in fields.items() if value is not None}
     if "auth" not in config:
         raise Invalid(
-            "the webhook does not say how its senders prove who they are",
-            "without it anybody could write events",
+            "the webhook has no authentication",
+            "everyone who knows the address could write events",
             "--auth github --secret NAME; see functory webhook add --help",
         )
     with session.engine() as engine:
@@ -187,7 +187,7 @@ def _parse_rate(text: str) -> dict[str, Any]:
 
     limit, slash, period = text.partition("/")
     if not limit.isdecimal() or len(limit) > 9 or not slash:
-        raise Invalid(f"wrong --rate {text!r}", "it is a number and a time", "--rate 100/1m")
+        raise Invalid(f"wrong --rate {text!r}", "a rate is a number and a time", "--rate 100/1m")
     return {"limit": int(limit), "period": period}
 
 
@@ -234,7 +234,7 @@ def _send(
     try:
         answer = httpx.post(address, content=body, headers=[*headers, *proof], timeout=30)
     except httpx.InvalidURL as error:
-        raise Invalid(f"{address} is no address", str(error)) from None
+        raise Invalid(f"{address} is not a valid address", str(error)) from None
     except httpx.HTTPError as error:
         raise Unavailable(
             f"{address} does not answer", str(error) or type(error).__name__, "functory server"

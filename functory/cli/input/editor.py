@@ -16,7 +16,7 @@ def edit_text(text: str) -> str | None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise Invalid(
-            "no editor is known",
+            "no editor is set",
             "neither VISUAL nor EDITOR is set",
             "EDITOR=nano functory function edit NAME",
         )
@@ -30,7 +30,7 @@ def edit_text(text: str) -> str | None:
             raise Invalid(
                 f"the editor {editor} cannot be started",
                 error.strerror or str(error),
-                "set EDITOR to one that exists",
+                "set EDITOR to an installed editor",
             ) from None
         if left != 0:
             raise Invalid(f"the editor {editor} failed", f"exit status {left}; nothing was saved")

@@ -31,7 +31,7 @@ def from_options(
     made: dict[str, Any] = {}
     if debounce is not None:
         made["debounce"] = _split(
-            debounce, "--debounce", ("period", "timeout"), 1, "10s, or 10s/5m at the most"
+            debounce, "--debounce", ("period", "timeout"), 1, "10s, or 10s/5m to wait 5 minutes at most"
         )
     if throttle is not None:
         made["throttle"] = _parse_rate(throttle, "--throttle")
@@ -39,7 +39,11 @@ def from_options(
         made["rate_limit"] = _parse_rate(rate_limit, "--rate-limit")
     if batch is not None:
         parts = _split(
-            batch, "--batch", ("max_size", "timeout"), 2, "100/60s: 100 events, or those of 60 seconds"
+            batch,
+            "--batch",
+            ("max_size", "timeout"),
+            2,
+            "100/60s for 100 events, or all events of 60 seconds",
         )
         made["batch"] = parts | {"max_size": _parse_number(parts["max_size"], "--batch")}
     if concurrency is not None:
@@ -51,8 +55,8 @@ def from_options(
     if key is not None:
         if not made:
             raise Invalid(
-                "--key without a control",
-                "it is the key of the controls that are given beside it",
+                "--key needs another option",
+                "it is the key of a control, such as --concurrency, --throttle or --batch",
                 "--concurrency 1 --key data.customer",
             )
         if overlap is not None:
@@ -84,7 +88,9 @@ def _parse_rate(text: str, option: str) -> dict[str, Any]:
 def _split(text: str, option: str, names: tuple[str, ...], least: int, example: str) -> dict[str, Any]:
     values = text.split("/")
     if not least <= len(values) <= len(names) or not all(values):
-        raise Invalid(f"wrong {option} {text!r}", f"it is {'/'.join(names).upper()}", f"{option} {example}")
+        raise Invalid(
+            f"wrong {option} {text!r}", f"its form is {'/'.join(names).upper()}", f"{option} {example}"
+        )
     return dict(zip(names, values, strict=False))
 
 

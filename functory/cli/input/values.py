@@ -29,7 +29,9 @@ def read_text(path: str) -> str:
     except OSError as error:
         raise Invalid(f"{name} cannot be read", error.strerror or str(error), "check the path") from None
     except UnicodeDecodeError as error:
-        raise Invalid(f"{name} is not UTF-8 text", f"byte {error.start}", "save it as UTF-8") from None
+        raise Invalid(
+            f"{name} is not UTF-8 text", f"the byte at position {error.start} is wrong", "save it as UTF-8"
+        ) from None
 
 
 def read_json(argument: str, what: str) -> Any:
@@ -68,7 +70,7 @@ def parse_pairs(arguments: Iterable[str], option: str) -> dict[str, Any]:
         if name in found:
             raise Invalid(
                 f"{option} {name} is given twice",
-                "the second would hide the first",
+                "the second value would replace the first",
                 f"a list: {option} '{name}=[…]'",
             )
         found[name] = parse_value(text)

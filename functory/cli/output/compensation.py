@@ -35,7 +35,7 @@ def as_json(step: Mapping[str, Any]) -> dict[str, Any]:
 
 def draw(out: CommandOutput, id_: str, plan: Sequence[Mapping[str, Any]]) -> None:
     """The steps of a failed execution with their states."""
-    out.title("undone, from the newest step on")
+    out.title("compensated steps, the newest first")
     for step in plan:
         by = f" by {step['compensate']}" if step["compensate"] else ""
         out.styled(
@@ -46,7 +46,9 @@ def draw(out: CommandOutput, id_: str, plan: Sequence[Mapping[str, Any]]) -> Non
             (f"  {step['problem']}" if step["problem"] else "", "yellow"),
         )
     if any(step["state"] == "failed" for step in plan):
-        console.note(f"to go on: functory execution compensate {id_}, or with --skip")
+        console.note(
+            f"to try the failed step again: functory execution compensate {id_}; to skip it: add --skip"
+        )
 
 
 def retry_or_skip(engine: Functory, id_: str, skip: bool, reason: str, out: CommandOutput) -> None:

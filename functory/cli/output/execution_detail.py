@@ -59,7 +59,9 @@ def draw(
             "versions": ", ".join(row["versions"] or ()) or None,
             "input": console.short_json(row["input"], 10_000),
             "result": console.short_json(row["result"], 10_000) if row["state"] == "succeeded" else None,
-            "result is": "a repr: the value is not JSON" if row["result_kind"] == "repr" else None,
+            "result is": "a text (repr), because the value is not JSON"
+            if row["result_kind"] == "repr"
+            else None,
             "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
             "worker": row["worker_id"] if open_ else None,
             "log": f"{log_lines} lines: functory execution logs {row['id']}" if log_lines else None,
@@ -83,11 +85,11 @@ def _slot_request_text(request: Mapping[str, Any]) -> str:
     from functory.engine.flow_control.concurrency import UNLIMITED
 
     room = (
-        f"{request['running']} of {request['capacity']} run"
+        f"{request['running']} of {request['capacity']} in use"
         if request["capacity"] < UNLIMITED
-        else "no limit any more"
+        else "no longer limited"
     )
-    return f"a slot of {request['group']} ({room}, {request['ahead']} before it)"
+    return f"a slot of {request['group']} ({room}, {request['ahead']} ahead of it)"
 
 
 def _print_attempt(out: CommandOutput, attempt: Mapping[str, Any]) -> None:

@@ -20,16 +20,16 @@ REMEDIES = {
     "shadow": "functory trigger promote {trigger}",
     "trigger_paused": "functory trigger resume {trigger}",
     "function_unavailable": "save or activate the function, or change {trigger}",
-    "input_error": "mend the input template; functory trigger show {trigger}",
-    "condition_error": "mend the condition; functory trigger show {trigger}",
-    "idempotent": "that is what its idempotency key is for; functory trigger debug {trigger}",
-    "rate_limited": "raise its rate_limit, or use a throttle, which lets the excess wait",
-    "singleton": "functory trigger debug {trigger} says which one is open",
-    "overlap": "functory trigger debug {trigger} says which one is open",
-    "debounced": "a later event ran in its place; flow debounce with keep: all runs for all of them",
-    "undone": "what it would have started was to be undone at once: run the failed execution again",
+    "input_error": "correct the input template: functory trigger show {trigger}",
+    "condition_error": "correct the condition: functory trigger show {trigger}",
+    "idempotent": "the same idempotency key has fired before; functory trigger debug {trigger} shows the keys",
+    "rate_limited": "raise its rate_limit, or use a throttle, with which further executions wait",
+    "singleton": "functory trigger debug {trigger} shows the execution that is not finished",
+    "overlap": "functory trigger debug {trigger} shows the execution that is not finished",
+    "debounced": "a later event replaced it; a debounce with keep: all gets all events",
+    "undone": "the execution that caused the event failed, and its effects are compensated: run it again",
     "late": "raise the allowance of {trigger}, if its events come late",
-    "unmatched": "its others did not come within the time; functory trigger show {trigger}",
+    "unmatched": "the other events of its composite did not come in time: functory trigger show {trigger}",
 }
 
 
@@ -60,7 +60,9 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     event, firing, parent = found["event"], found["firing"], found["parent"]
     if row["cause"] == "trigger" and event is not None:
         trigger = (
-            f"{firing['trigger'] or row['trigger_id']} v{firing['trigger_version']}" if firing else "(gone)"
+            f"{firing['trigger'] or row['trigger_id']} v{firing['trigger_version']}"
+            if firing
+            else "(deleted)"
         )
         said = [f"{name} was started by the trigger {trigger}."]
         if found.get("events"):
@@ -90,7 +92,7 @@ def _compensation_origin(name: str, found: Mapping[str, Any], parent: Mapping[st
     failed = f"{parent['function']} v{parent['version']} (execution {parent['id']}, {parent['state']})"
     step = found.get("undoes")
     if step is None:
-        return [f"{name} was to undo a step of {failed}; it has been tried again since."]
+        return [f"{name} was to compensate a step of {failed}; the compensation has been tried again since."]
     return [f"{name} undoes {step['function']} (execution {step['step_id']}), a step of {failed}."]
 
 
@@ -101,7 +103,7 @@ def _compensation_progress(row: Mapping[str, Any], plan: Sequence[Mapping[str, A
         return []
     counts = Counter(step["state"] for step in steps)
     listed = ", ".join(f"{counts[state]} {state}" for state in STEP_STATES if counts[state])
-    said = [f"Of what it had done, {len(steps)} steps are undone, the newest first: {listed}."]
+    said = [f"{len(steps)} steps are compensated, the newest first: {listed}."]
     stuck = next((step for step in steps if step["state"] == "failed"), None)
     if stuck is not None:
         said += [
@@ -152,14 +154,14 @@ def _state(
         ]
     tries = f"{row['attempt']} of at most {row['max_attempts']} attempts were made"
     if state == "dead":
-        said = f"It is dead: it ended again and again without a result ({error}); {tries}."
+        said = f"It is dead: each attempt ended without a result ({error}); {tries}."
     else:
-        asked = f"its {row['retries']} retries are used up" if row["retries"] else "no retries were asked for"
+        asked = f"its {row['retries']} retries are used up" if row["retries"] else "it has no retries"
         said = f"It {state.replace('_', ' ')}: {error}; {asked}."
     return [
         said,
         f"To see the traceback: functory execution show {row['id']}",
-        f"To run it again with the mended function: functory execution retry {row['id']} --latest",
+        f"To run it again with the corrected function: functory execution retry {row['id']} --latest",
     ]
 
 

@@ -38,7 +38,7 @@ def print_result(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -
         took = console.format_duration(json_fields.duration(row))
         console.note(f"{row['function']} v{row['version']} succeeded in {took}   execution {row['id']}")
         if followed:
-            console.note(f"it set off more: functory execution tree {row['id']}")
+            console.note(f"it caused more: functory execution tree {row['id']}")
 
 
 def wait(engine: Functory, id_: str, timeout: float | None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def wait_for_descendants(engine: Functory, row: Mapping[str, Any]) -> bool:
         try:
             engine.settle(_DESCENDANTS_TIMEOUT, root_id=row["root_id"])
         except WaitTimeout as error:
-            console.note(f"left with open work: {error.why}")
+            console.note(f"not everything that it caused has finished: {error.why}")
     newest = engine.executions.list(root_id=row["root_id"], limit=1)
     return bool(newest) and newest[0]["id"] > row["id"]
 
@@ -83,4 +83,4 @@ def warn_without_workers(engine: Functory, consequence: str) -> None:
 
     if not worker_registry.alive(engine.database, engine.settings.lease_seconds):
         start = "functory dev" if engine.settings.embedded else "functory worker"
-        console.note(f"no worker is alive: {consequence} until one is (try: {start})")
+        console.note(f"no worker is alive: {consequence} until one starts (try: {start})")

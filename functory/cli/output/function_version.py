@@ -49,12 +49,12 @@ def draw(
             )
             or None,
             "used by": ", ".join(used_by) or None,
-            "undone by": row["compensate"],
+            "compensated by": row["compensate"],
             "secrets": ", ".join(s + (" (not set)" if s in missing_secrets else "") for s in row["secrets"])
             or None,
             "permissions": ", ".join(row["permissions"]) or None,
             "may use": "\n".join(granted) or None,
-            "waits for": "\n".join(pending) or None,
+            "waits for approval": "\n".join(pending) or None,
             "metadata": row["metadata"] or None,
             "limits": row["limits"] or None,
             "patterns": row["output_patterns"] or None,

@@ -27,7 +27,9 @@ def draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
             "input": definition["input"],
             "passes": None if definition["input"] is not None else f"the {definition['pass']}",
             "guards": definition["guards"] or None,
-            "is undone": "when what caused the event fails" if definition.get("compensate") else None,
+            "compensated": "when the execution that caused the event fails"
+            if definition.get("compensate")
+            else None,
             **_flow_control_lines(definition),
             "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
             "last": row.get("last_at"),

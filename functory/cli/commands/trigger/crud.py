@@ -40,7 +40,7 @@ def add(
     function: Annotated[str | None, option("Function to run: name or name@3.")] = None,
     when: Annotated[str | None, option("CEL condition over the event, such as data.stock < 3.")] = None,
     criteria: Annotated[
-        str | None, option("StackStorm criteria over the data, as JSON; they must hold too.")
+        str | None, option("StackStorm criteria over the data, as JSON, in addition to --when.")
     ] = None,
     input_: Annotated[str | None, option("Input template: JSON with {{ … }} expressions.", "--input")] = None,
     guards: Annotated[
@@ -253,7 +253,7 @@ def pause(
     """Pause a trigger: its firings are suppressed and recorded until it is resumed."""
     with session.engine() as engine:
         engine.triggers.pause(name, note=note, author=engine.author)
-    CommandOutput().styled((f"trigger {name} is paused; to go on: functory trigger resume {name}", ""))
+    CommandOutput().styled((f"trigger {name} is paused; to resume it: functory trigger resume {name}", ""))
 
 
 @app.command(epilog="Example: functory trigger resume reorder")

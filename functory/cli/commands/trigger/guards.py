@@ -37,7 +37,7 @@ def replay(
     event: Annotated[str, typer.Argument(help="Id of the event.", show_default=False)],
     json: AsJson = False,
 ) -> None:
-    """Fire a trigger once for an event for which it was suppressed. The execution gets its place in the lineage."""
+    """Fire a trigger once for an event for which it was suppressed. The execution gets its place in the causal tree."""
     with session.engine() as engine:
         handle = engine.replay_suppressed(name, event)
         row = (
@@ -84,7 +84,7 @@ def halt(
     with session.engine() as engine:
         engine.switches.throw(TRIGGERS, note=note, author=engine.author)
     CommandOutput().styled(
-        ("all triggers are halted; events wait. To go on: functory trigger unhalt", "yellow")
+        ("all triggers are halted; events wait. To resume: functory trigger unhalt", "yellow")
     )
 
 
@@ -177,14 +177,14 @@ def _print_comparison(out: CommandOutput, name: str, result: Comparison) -> None
     out.record(
         {
             "trigger": name,
-            "events": f"{result.events:,} looked at in {result.seconds:.1f} s",
+            "events": f"{result.events:,} checked in {result.seconds:.1f} s",
             "matched": f"{draft.matched:,}",
             "would fire": f"{draft.fired:,}",
             "would be suppressed": ", ".join(
                 f"{count:,} {reason}" for reason, count in draft.suppressed.items()
             )
             or "none",
-            "conditions that failed": draft.problems or None,
+            "conditions with an error": draft.problems or None,
             "examples": "\n".join(draft.examples[:5]) or None,
         }
     )
@@ -226,7 +226,7 @@ def _parse_seconds(text: str) -> float:
     number, unit = text[:-1], text[-1:]
     if unit not in UNITS or not number.isdigit():
         raise Invalid(
-            f"{text!r} is not a span of time", "it is a number and one of s, m, h, d, w", "--since 30d"
+            f"{text!r} is not a duration", "a duration is a number and one of s, m, h, d, w", "--since 30d"
         )
     return int(number) * UNITS[unit]
 
@@ -240,7 +240,7 @@ def _print_graph(out: CommandOutput, found: Graph) -> None:
             about = f" ({step.emission.subject})" if step.emission.subject else ""
             out.styled((f"   {step.emission.type}{about} → ", "dim"), (step.target, ""))
         if len(certain) < len(steps):
-            out.styled(("   it emits a computed type: that may start anything", "dim"))
+            out.styled(("   it emits events of a computed type: they may start any trigger", "dim"))
 
 
 def _dot(found: Graph) -> str:

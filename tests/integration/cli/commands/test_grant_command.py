@@ -77,7 +77,7 @@ def test_allow_list_and_revoke(cli) -> None:
     assert cli("grant", "revoke", "fetch", "subprocess")[:2] == (0, "fetch v1 may no longer use subprocess\n")
     assert cli("grant", "revoke", "fetch", "subprocess")[:2] == (
         0,
-        "fetch v1 was not allowed subprocess; nothing was changed\n",
+        "fetch v1 was not allowed to use subprocess; nothing was changed\n",
     )
     _, rows, _ = cli("grant", "list", "--json")
     assert [(row["kind"], row["status"]) for row in rows] == [("subprocess", "pending")]

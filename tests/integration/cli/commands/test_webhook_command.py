@@ -91,7 +91,7 @@ def test_every_option_arrives_in_the_configuration(cli: Callable[..., Any]) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "how its senders prove who they are"),
+        ((), "the webhook has no authentication"),
         (("--secret", "HOOK"), "--secret needs --auth"),
         (("--auth", "github"), "secret: Field required"),
         (("--auth", "github", "--secret", "not!a!name"), "not its value"),
