@@ -107,8 +107,8 @@ def _import_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: boo
     name = fields.pop("name")
     if fields["function"] in lost:
         raise Invalid(
-            f"its function {fields['function']} did not come along",
-            try_="see what the report says about the action",
+            f"its function {fields['function']} was not imported",
+            try_="the report says why the action was not imported",
         )
     definition.parse(fields)
     if dry_run:
