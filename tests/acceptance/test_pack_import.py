@@ -354,7 +354,7 @@ class TestRules:
             (ENDED | {"criteria": {"trigger.status": {"type": "regex", "pattern": "f"}}}, "more than"),
             ({"trigger": {"type": "core.st2.key_value_pair.create"}}, "no events"),
             ({"trigger": {"type": "file.changed"}}, "reserved"),
-            ({"trigger": {"type": "warehouse.stock_low"}, "action": {"ref": "warehouse.old"}}, "did not come along"),
+            ({"trigger": {"type": "warehouse.stock_low"}, "action": {"ref": "warehouse.old"}}, "was not imported"),
             ({"trigger": {}}, "no trigger"),
             ({"trigger": {"type": "core.st2.CronTimer", "parameters": {"minutex": 0}}}, "no parameter minutex"),
         ],
