@@ -229,7 +229,9 @@ def _read_rule(
             e.kind == "action" and f"{pack.ref}.{e.name}" == ref and e.outcome == "left out"
             for e in pack.entries
         ):
-            raise LeftOut(f"its action {ref} was not imported", "the report says why the action was not imported")
+            raise LeftOut(
+                f"its action {ref} was not imported", "the report says why the action was not imported"
+            )
         return Target(
             _function_name(*ref.split(".", 1)) if "." in ref else _identifier(ref), frozenset(), False
         )
