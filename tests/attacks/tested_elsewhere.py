@@ -11,13 +11,13 @@ TESTS = {
         "acceptance/test_core_features.py::test_secrets_reach_only_those_who_declare_them_and_are_redacted"
     ],
     "A88": [
-        "integration/workers/environments/test_package_environments.py::test_what_unpacks_to_too_much_is_removed",
-        "integration/workers/environments/test_package_environments.py"
+        "integration/workers/environments/test_package_policy_and_hostile_wheels.py::test_what_unpacks_to_too_much_is_removed",
+        "integration/workers/environments/test_package_policy_and_hostile_wheels.py"
         "::test_what_fills_the_disk_is_stopped_on_its_way",
     ],
     "A90": [
-        "integration/workers/environments/test_package_environments.py::test_no_other_index_is_asked",
-        "integration/workers/environments/test_package_environments.py::test_nothing_but_names_reaches_uv",
+        "integration/workers/environments/test_package_policy_and_hostile_wheels.py::test_no_other_index_is_asked",
+        "integration/workers/environments/test_package_policy_and_hostile_wheels.py::test_nothing_but_names_reaches_uv",
     ],
     "A91": [
         "integration/engine/executions/test_execution_states.py"
