@@ -32,7 +32,7 @@ TESTS = {
     "A93": [
         "integration/workers/sandbox/supervision/test_guest_requests.py"
         "::test_a_secret_that_is_not_declared_is_refused_before_the_host_is_asked",
-        "integration/engine/functions/test_grant_approvals_and_escalation.py"
+        "integration/engine/functions/test_grant_escalation.py"
         "::test_code_opens_the_secrets_that_it_was_granted_and_no_other",
     ],
     "A94": [

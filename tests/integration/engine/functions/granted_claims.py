@@ -1,0 +1,56 @@
+"""Claims of versions with grants, and what their code may ask the engine for."""
+
+import threading
+from typing import Any
+
+from functory.engine.access.grants import Grants
+from functory.engine.database import schema
+from functory.workers.execution.host_functions import EngineHost, Services
+
+ALL: dict[str, Any] = {
+    "secrets": ["API_KEY"],
+    "permissions": ["functions:read"],
+    "hosts": ["api.example.com"],
+    "files": {"read": ["/data/in"], "write": ["/data/out"]},
+    "subprocess": True,
+}
+
+
+EVERYTHING = Grants(
+    secrets=("API_KEY",),
+    permissions=("functions:read",),
+    hosts=("api.example.com",),
+    read=("/data/in",),
+    write=("/data/out",),
+    subprocess=True,
+)
+
+
+SERVED: dict[str, Any] = {"author_grants": ["secret", "host", "permission"]}
+
+
+def claimed(world, function="work", **options):
+    return world.claim(world.start(function, **options))
+
+
+def host_of(world, claim, calls=lambda ids: None) -> EngineHost:
+    """What the code of this claim talks to."""
+    services = Services(
+        world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
+    )
+    return EngineHost(claim, services, calls, threading.Event())
+
+
+def inside(world, **declared) -> EngineHost:
+    """A running function that may change others, with these declarations."""
+    permissions = ["functions:read", "functions:write", *declared.pop("permissions", [])]
+    world.function("maker", permissions=permissions, **declared)
+    return host_of(world, claimed(world, "maker"))
+
+
+def told(world, prefix="function.") -> list[dict[str, Any]]:
+    return [row["data"] for row in world.rows(schema.event) if row["type"].startswith(prefix)]
+
+
+def deeds(world) -> list[tuple[str, str, str]]:
+    return [(row["author"], row["action"], row["subject"]) for row in world.rows(schema.audit)]
