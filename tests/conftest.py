@@ -199,6 +199,9 @@ ORDER = (
     "chaos",
     "integration/workers/processes",
     "integration/roles",
+    # Each a group of its own that takes most of a minute.
+    "attacks",
+    "integration/support",
     "simulation",
     "integration",
 )
