@@ -115,7 +115,7 @@ def test_a_function_lives_through_its_versions(shell: Shell) -> None:
         shell.out("function", "add", "parse.py", "--metadata", "team=data", "--retries", "2", "-q")
         == "parse@1"
     )
-    assert "same already" in shell.out("function", "add", "parse.py")
+    assert "is unchanged" in shell.out("function", "add", "parse.py")
     changed = SOURCES["parse.py"].replace("','", "';'")
     saved = shell.json("function", "add", "-", "--metadata", "stable=true", stdin=changed)
     assert (saved["number"], saved["metadata"]) == (2, {"team": "data", "stable": True})

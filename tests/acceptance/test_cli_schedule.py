@@ -98,7 +98,7 @@ def test_a_pause_has_a_note_and_its_end_says_what_has_passed(shell: Shell) -> No
     ("arguments", "status", "said"),
     [
         (["--cron", "0 0 31 2 *"], 2, "never happens: no such day is in these months"),
-        (["--cron", "@reboot"], 2, "a schedule does not know when machines start"),
+        (["--cron", "@reboot"], 2, "a schedule does not know when a machine starts"),
         (["--cron", "H * * * *"], 2, "spread the load with jitter"),
         (["--at", "2020-01-01"], 2, "the schedule would never fire"),
         (["--cron", "@daily", "--timezone", "berlin"], 2, "did you mean Europe/Berlin?"),

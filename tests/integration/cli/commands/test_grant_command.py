@@ -48,8 +48,8 @@ def test_a_saved_function_says_what_it_waits_for_and_how_to_allow_it(cli) -> Non
     assert shown["granted"] == {"hosts": ["api.example.com"]}
     assert shown["pending"] == {"read": ["/data/in"], "write": ["/data/out"], "subprocess": True}
     _, text, _ = cli("function", "show", "fetch")
-    assert "waits for  read /data/in" in text
-    assert "may use    host api.example.com" in text
+    assert "waits for approval  read /data/in" in text
+    assert "may use             host api.example.com" in text
 
 
 def test_an_existing_function_keeps_the_grants_that_are_not_named(cli) -> None:

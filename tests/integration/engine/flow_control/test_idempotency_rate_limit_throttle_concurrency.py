@@ -425,7 +425,9 @@ def test_an_execution_that_is_held_names_the_concurrency_group_and_who_stands_be
             pass
         first, _, last = sorted(engine.executions.list(), key=lambda row: row["event_id"])
     assert main(["execution", "show", last["id"]]) == 0
-    assert "a slot of trigger t ada (1 of 1 run, 1 before it)" in " ".join(capsys.readouterr().out.split())
+    assert "a slot of trigger t ada (1 of 1 in use, 1 ahead of it)" in " ".join(
+        capsys.readouterr().out.split()
+    )
     assert main(["execution", "show", last["id"], "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["waiting_for_slot"] and [place["ahead"] for place in shown["slots"]] == [1]
