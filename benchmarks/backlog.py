@@ -21,6 +21,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import execution
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.start import new_row
 from functory.engine.functions.registry import Functions
 from functory.engine.settings import load_settings
@@ -64,11 +65,11 @@ def measure(url: str, queued: int, functions: int) -> dict[str, float]:
             tx.insert(execution, made[start : start + 5000])
         if tx.dialect == "postgresql":
             tx.execute(sa.text("ANALYZE execution"))
-    dispatcher = dispatch.DispatchFigures(1e9)
+    dispatcher = DispatchWindow(1e9)
     attempts = Attempts(database, "bench", lease_seconds=60)
 
     def send() -> None:
-        dispatch.dispatch(database, lambda _: None, redispatch=60, worker_ttl=60, figures=dispatcher)
+        dispatch.dispatch(database, lambda _: None, redispatch=60, worker_ttl=60, window=dispatcher)
 
     def back() -> None:
         dispatch.redispatch_now(database)

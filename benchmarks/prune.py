@@ -16,7 +16,7 @@ from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock, SystemClock, lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.events.store import Events
-from functory.engine.maintenance import pruning
+from functory.engine.maintenance import tree_deletion
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.settings import Settings
 from tests.services.installation import Found, find
@@ -64,7 +64,7 @@ def measure(folder: Path, url: str | None) -> dict[str, float]:
         events = Events(engine.database, 1_000_000)
         alone = emit_latencies(events)
         pruner = Pruner(engine.database, engine.settings)
-        found, _ = pruning.preview(engine.database, pruning.RetentionLimits(timedelta(days=30)))
+        found, _ = tree_deletion.preview(engine.database, tree_deletion.RetentionLimits(timedelta(days=30)))
         beside: list[float] = []
         over = threading.Event()
 
@@ -80,7 +80,7 @@ def measure(folder: Path, url: str | None) -> dict[str, float]:
         taken = time.perf_counter() - start
         over.set()
         thread.join()
-        left, _ = pruning.preview(engine.database, pruning.RetentionLimits(timedelta(days=30)))
+        left, _ = tree_deletion.preview(engine.database, tree_deletion.RetentionLimits(timedelta(days=30)))
         rows = sum(count for name, count in (found - left).items() if name != "trees")
         return {
             "rows deleted": rows,

@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from benchmarks.throughput import SOURCE, _programs
 from functory.client import Functory
 from functory.engine.database.connection import Database
-from functory.engine.maintenance import invariants, pruning
+from functory.engine.maintenance import invariants, tree_deletion
 from tests.support.processes import Role, Roles
 
 SLOTS = 4
@@ -123,7 +123,7 @@ def prune(database: Database, stopping: threading.Event) -> None:
     """Delete what is old, as the scheduler's pruner does: it rests as long after each step as the step took."""
     while not stopping.wait(SAMPLE_SECONDS):
         began = time.monotonic()
-        for _ in pruning.prune(database, pruning.RetentionLimits(KEEP_FOR, KEEP_FOR)):
+        for _ in tree_deletion.prune(database, tree_deletion.RetentionLimits(KEEP_FOR, KEEP_FOR)):
             if stopping.wait(time.monotonic() - began):
                 return
             began = time.monotonic()

@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from functory.client import Functory
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.settings import load_settings
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router

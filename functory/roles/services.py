@@ -22,11 +22,11 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch
 from functory.engine.maintenance.compensator import Compensator
-from functory.engine.maintenance.invariants.verifier import Verifier
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.maintenance.reaper import Reaper
 from functory.engine.maintenance.receipt_expiry import ReceiptExpiry
+from functory.engine.maintenance.verifier import Verifier
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.roles.service_loop import ServiceLoop, stop_loops

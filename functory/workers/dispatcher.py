@@ -13,6 +13,7 @@ from celery import Celery
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -31,7 +32,7 @@ class Dispatcher(Service):
         self._app = app or make_app(settings)
         self._connection: Any = None
         self._producer: Any = None
-        self._figures = dispatch.DispatchFigures()
+        self._window = DispatchWindow()
 
     def run_once(self) -> bool:
         """Send one batch. Always False: an execution that no worker has room for waits for :meth:`next_due`."""
@@ -45,14 +46,14 @@ class Dispatcher(Service):
             self._send,
             redispatch=self._settings.redispatch_seconds,
             worker_ttl=self._settings.lease_seconds,
-            figures=self._figures,
+            window=self._window,
         )
         metrics.dispatched.inc(sent)
         return sent
 
     def next_due(self) -> float | None:
         """Seconds until a retry or delayed execution is due, or a full dispatch window may have room."""
-        return self._figures.seconds_until_next_round(self._database.clock.now())
+        return self._window.seconds_until_next_round(self._database.clock.now())
 
     def close(self) -> None:
         """Close the connection to the broker."""

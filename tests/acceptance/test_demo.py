@@ -13,7 +13,7 @@ import pytest
 from functory.client import Functory
 from functory.demo import functions
 from functory.engine.settings import load_settings
-from functory.triggers.patterns.outputs import matcher
+from functory.triggers.patterns.output_patterns import matcher
 from tests.support.fork_server import serving
 
 FUNCTORY = Path(sys.executable).with_name("functory")

@@ -27,7 +27,7 @@ from functory.engine.events.store import Events
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.lineage import Lineage
-from functory.engine.executions.retry import AttemptResult, NextState
+from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.engine.executions.store import Executions
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions

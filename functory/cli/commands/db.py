@@ -46,11 +46,11 @@ def upgrade() -> None:
 def status(json: AsJson = False) -> int:
     """Show the schema of the database and the one that this version needs. Exit status 5 when they do not fit."""
     from functory.engine.database import migrations
-    from functory.engine.maintenance import pruning
+    from functory.engine.maintenance import tree_deletion
 
     with _open_database() as database:
         found, works, name = migrations.current(database), migrations.is_compatible(database), database.name
-        sizes = pruning.table_sizes(database) if works else []
+        sizes = tree_deletion.table_sizes(database) if works else []
     facts = {
         "database": name,
         "schema": found,
@@ -191,7 +191,7 @@ def prune(
     """Delete finished causal trees and old log lines, in small steps, while all roles run."""
     from functory.engine.database import migrations
     from functory.engine.errors import Invalid
-    from functory.engine.maintenance import pruning
+    from functory.engine.maintenance import tree_deletion
     from functory.engine.serialization import durations
     from functory.engine.settings import load_settings
 
@@ -202,10 +202,10 @@ def prune(
             return timedelta(seconds=durations.parse(given, what))
         return None if days is None or (older, logs) != (None, None) else timedelta(days=days)
 
-    limits = pruning.RetentionLimits(
+    limits = tree_deletion.RetentionLimits(
         limit(older, settings.keep_days, "--older"), limit(logs, settings.keep_log_days, "--logs")
     )
-    if limits == pruning.RetentionLimits():
+    if limits == tree_deletion.RetentionLimits():
         raise Invalid(
             "no age is given", "keep_days and keep_log_days are not set", "functory db prune --older 30d"
         )
@@ -213,12 +213,12 @@ def prune(
     with _open_database(settings) as database:
         migrations.check(database)
         if dry_run:
-            going, counted = pruning.preview(database, limits)
+            going, counted = tree_deletion.preview(database, limits)
             kept = dict(counted)
         else:
             going = Counter[str]()
             with _progress() as progress:
-                for step in pruning.prune(database, limits):
+                for step in tree_deletion.prune(database, limits):
                     going.update(step)
                     progress("deleting", going.total(), None)
     out = CommandOutput(json=json)

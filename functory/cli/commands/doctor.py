@@ -101,7 +101,7 @@ def _python() -> CheckResult:
 def _events(database: Any) -> list[CheckResult]:
     """Find work for an operator: quarantined events and violated invariants."""
     from functory.engine.events import routing_queue
-    from functory.engine.maintenance.invariants import verifier
+    from functory.engine.maintenance import verifier
 
     findings: list[CheckResult] = []
     with database.read() as tx:

@@ -190,7 +190,7 @@ def tail(
 @app.command(epilog="Example: functory event why ID")
 def why(id_: Id, json: AsJson = False) -> None:
     """Explain what each trigger decided about an event. Without a match: the clause that failed."""
-    from functory.triggers.analysis.explain import explain
+    from functory.triggers.analysis.event_explanation import explain
 
     out = CommandOutput(json=json)
     with session.engine() as engine:

@@ -44,8 +44,7 @@ def verify(
     json: AsJson = False,
 ) -> int:
     """Check the fifteen invariants. Nothing is changed. Exit status 7 when one is violated."""
-    from functory.engine.maintenance import invariants
-    from functory.engine.maintenance.invariants import verifier
+    from functory.engine.maintenance import invariants, verifier
     from functory.engine.serialization import durations
 
     out = CommandOutput(json=json)

@@ -1,6 +1,6 @@
 """Completion: the result of an attempt and the next state of its execution, written in one transaction with the event.
 
-:func:`functory.engine.executions.retry.retry_or_dead` makes the decision; this module writes it.
+:func:`functory.engine.executions.retry_or_dead.retry_or_dead` makes the decision; this module writes it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from functory.engine.executions import file_writes
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
-from functory.engine.executions.retry import AttemptResult, NextState, retry_or_dead
+from functory.engine.executions.retry_or_dead import AttemptResult, NextState, retry_or_dead
 from functory.engine.flow_control import concurrency
-from functory.engine.functions import output_patterns
+from functory.engine.functions import output_matcher
 
 log_ = structlog.get_logger("functory.attempts")
 
@@ -197,7 +197,7 @@ def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str
     if not patterns:
         return []
     try:
-        return output_patterns.match(patterns, attempt_result.result)
+        return output_matcher.match(patterns, attempt_result.result)
     except Exception:
         # The patterns were valid when they were saved. A broken one must not turn a success into a failure.
         log_.exception("output patterns not matched", function=claim.row["function"], execution_id=claim.id)

@@ -1,68 +1,30 @@
 """Dispatch: sends queued executions to the broker.
 
 A queued execution is sent once, and again when no worker has claimed it for much longer than others wait; that time
-doubles with each sending. Only a window of them is on the broker at a time: the backlog stays in the database, where
-priorities, fairness (``functory.engine.executions.ready_queue``) and cancels work.
+doubles with each sending. Only a window of them is on the broker at a time
+(``functory.engine.executions.dispatch_window``): the backlog stays in the database, where priorities, fairness
+(``functory.engine.executions.ready_queue``) and cancels work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Instant, attempt, execution, worker
 from functory.engine.executions import ready_queue
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.ready_queue import DISPATCHED, UNDISPATCHED
 
-# Messages on the broker per worker slot, and the window while no worker is registered.
-PER_SLOT = 4
-MIN_WINDOW = 64
 # A redispatch is never later than this.
 MAX_REDISPATCH_SECONDS = 900.0
 # A message that waits this many times longer than most others counts as lost.
 LOST_AFTER_FACTOR = 3
-# Attempts that are measured for the usual wait, and the seconds between two measurements.
+# Attempts that are measured for the usual wait.
 WAIT_SAMPLES = 200
-WAIT_SAMPLE_SECONDS = 10.0
-# Seconds between two rounds while the window is full, so that places freed by claims are filled.
-REFILL_SECONDS = 0.03
-
-
-class DispatchFigures:
-    """Figures that a dispatcher does not read in every round: the workers' slots and the usual wait in seconds."""
-
-    def __init__(self, every: float = 1.0) -> None:
-        self._every = every
-        self._asked: datetime | None = None
-        self._measured: datetime | None = None
-        self.slots = 0
-        self.wait_p95 = 0.0
-        # The next round without a wake-up.
-        self.has_more = False
-        self.next_at: datetime | None = None
-
-    def should_read_slots(self, now: datetime) -> bool:
-        """True when it is time to read the slots."""
-        if self._asked is None or (now - self._asked).total_seconds() >= self._every:
-            self._asked = now
-            return True
-        return False
-
-    def should_measure_waits(self, now: datetime) -> bool:
-        """True when it is time to measure the usual wait."""
-        if self._measured is None or (now - self._measured).total_seconds() >= WAIT_SAMPLE_SECONDS:
-            self._measured = now
-            return True
-        return False
-
-    def seconds_until_next_round(self, now: datetime) -> float | None:
-        """Seconds until the next round; None when only a wake-up starts it."""
-        if self.has_more:
-            return REFILL_SECONDS
-        return None if self.next_at is None else max(0.0, (self.next_at - now).total_seconds())
 
 
 # Built once: they run in every round of every dispatcher.
@@ -99,7 +61,7 @@ def dispatch(
     *,
     redispatch: float,
     worker_ttl: float,
-    figures: DispatchFigures,
+    window: DispatchWindow,
     limit: int = 500,
 ) -> int:
     """Send due executions with ``send(ids)`` and record it. Returns the number sent.
@@ -109,18 +71,18 @@ def dispatch(
     with database.write() as tx:
         flight = ready_queue.in_flight(tx)
         again: list[str] = []
-        if figures.should_read_slots(tx.now):
-            figures.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
+        if window.should_read_slots(tx.now):
+            window.slots = int(tx.scalar(_SLOTS, {"since": tx.now - timedelta(seconds=worker_ttl)}) or 0)
             if flight.dispatched:
-                if figures.should_measure_waits(tx.now):
-                    figures.wait_p95 = _wait_p95(tx)
-                busy = 0 < figures.slots <= flight.running
+                if window.should_measure_waits(tx.now):
+                    window.wait_p95 = _wait_p95(tx)
+                busy = 0 < window.slots <= flight.running
                 again = _overdue_ids(
-                    tx, MAX_REDISPATCH_SECONDS if busy else redispatch_timeout(redispatch, figures.wait_p95)
+                    tx, MAX_REDISPATCH_SECONDS if busy else redispatch_timeout(redispatch, window.wait_p95)
                 )
-        places = min(limit, (PER_SLOT * figures.slots or MIN_WINDOW) - flight.dispatched)
+        places = min(limit, window.size - flight.dispatched)
         taken = ready_queue.select_next(tx, max(0, places), flight)
-        figures.has_more, figures.next_at = taken.has_more, taken.next_at
+        window.has_more, window.next_at = taken.has_more, taken.next_at
         ids = [*again, *taken.ids]
         if not ids:
             return 0

@@ -1,8 +1,9 @@
 """Leases: an attempt owns its execution until ``lease_until``, and renews or gives up that ownership here.
 
-A worker renews the leases of everything that it runs with one heartbeat. An attempt whose lease has expired is
-requeued or declared dead by :mod:`functory.engine.maintenance.lease_recovery`; its fence is raised, so every later
-write of that attempt changes no row.
+A lease lasts ``lease_seconds`` (``functory.engine.settings``). A worker renews the leases of everything that it runs
+with one heartbeat. An attempt whose lease has expired is requeued or declared dead by
+:mod:`functory.engine.maintenance.lease_recovery`; its fence is raised, so every later write of that attempt changes no
+row.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from functory.engine.database.schema import Id, Instant, Json, attempt, executio
 from functory.engine.events import store as event_store
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
-from functory.engine.executions.retry import retry_or_dead_after_lost_lease
+from functory.engine.executions.retry_or_dead import retry_or_dead_after_lost_lease
 from functory.engine.flow_control import concurrency
 
 # Rows of one round, so that the transaction stays short.

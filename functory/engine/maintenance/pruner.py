@@ -14,7 +14,7 @@ import structlog
 
 from functory.engine.database import partitions
 from functory.engine.database.connection import Database
-from functory.engine.maintenance import pruning
+from functory.engine.maintenance import tree_deletion
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -32,7 +32,7 @@ class Pruner(Service):
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._limits = pruning.RetentionLimits(_days(settings.keep_days), _days(settings.keep_log_days))
+        self._limits = tree_deletion.RetentionLimits(_days(settings.keep_days), _days(settings.keep_log_days))
         self._steps: Iterator[Counter[str]] | None = None
         self._rest: float | None = None
         self._gone: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Pruner(Service):
         steps, self._steps, self._rest = self._steps, None, None
         if steps is None:
             partitions.create_missing(self._database)
-            steps = pruning.prune(self._database, self._limits)
+            steps = tree_deletion.prune(self._database, self._limits)
         gone = next(steps, None)
         if gone is None:
             if self._gone:

@@ -16,7 +16,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
 from functory.engine.executions import root_budget
-from functory.engine.executions.compensation import steps
+from functory.engine.executions.compensation import compensable_steps
 from functory.engine.flow_control import circuit_breaker
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, RateLimit
 from functory.engine.flow_control.rate_limits import RateLimits, guard_limit
@@ -119,7 +119,7 @@ def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], 
     due = [item for item in ready if item.fire.is_step]
     if not due:
         return list(ready), []
-    failed = steps.find_late_events(
+    failed = compensable_steps.find_late_events(
         tx, {row["id"]: row for item in due for row in (item.event, *item.fire.events)}.values()
     )
     kept: list[Admitted] = []

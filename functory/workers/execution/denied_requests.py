@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from functory.engine.errors import FunctoryError
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 
 # Different refusals that one run logs; a run with more of them is probing.
 MAX_LINES = 20

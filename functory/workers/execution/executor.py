@@ -1,7 +1,7 @@
 """claim → run → finish: the executions of one worker process.
 
 Each execution runs in a child process of the runner, never in the worker's own. Its lease is renewed meanwhile
-(``functory.workers.execution.leases``).
+(``functory.workers.execution.held_claims``).
 
 A parent that waits for a child execution runs it inline, on an extra thread. So a chain of waiting parents cannot
 hold all slots and block the executions that they wait for.
@@ -27,7 +27,7 @@ from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, file_writes, worker_registry
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.executions.store import Executions
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
@@ -37,9 +37,9 @@ from functory.engine.sources import file_watches
 from functory.engine.telemetry import metrics
 from functory.workers.environments import Environments, package_folders
 from functory.workers.execution.file_writes import collect
+from functory.workers.execution.held_claims import HeldClaims, Running
 from functory.workers.execution.host_functions import EngineHost, Services
 from functory.workers.execution.job_mapping import attempt_result, error_record, job_from_claim, refuse_claim
-from functory.workers.execution.leases import Leases, Running
 from functory.workers.execution.poller import Poller
 from functory.workers.execution.redaction import Redactor
 from functory.workers.execution.slots import Slots
@@ -94,7 +94,7 @@ class Executor:
             state=State(database),
             grant_approvals=GrantApprovals(database, settings),
         )
-        self._leases = Leases(database, settings, self._attempts, worker_id, runner.tier)
+        self._held_claims = HeldClaims(database, settings, self._attempts, worker_id, runner.tier)
         self._closed = threading.Event()
         self._draining = threading.Event()
         self._slots = Slots(settings.worker_slots, self._on_slot_released)
@@ -141,7 +141,7 @@ class Executor:
     def start(self) -> None:
         """Check the sandbox, then start renewing leases and polling. Raises when the sandbox does not hold."""
         check_startup(self._settings, self._runner)
-        self._leases.start()
+        self._held_claims.start()
         self._poller.start()
 
     def execute(self, ids: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class Executor:
     @property
     def idle(self) -> bool:
         """True while no execution runs."""
-        return len(self._leases) == 0
+        return len(self._held_claims) == 0
 
     def _claim_with_retry(self, ids: Sequence[str]) -> list[Running]:
         """Claim; while the database is unavailable, wait: the message is used up and would be sent again only late."""
@@ -180,7 +180,7 @@ class Executor:
             )
         except Unavailable:
             return []
-        return self._leases.add(claims)
+        return self._held_claims.add(claims)
 
     def drain(self, grace: float) -> None:
         """Claim nothing more; after ``grace`` seconds, release the executions that still run. Returns at once.
@@ -197,10 +197,10 @@ class Executor:
         """Release every claim, and stop."""
         self._draining.set()
         self._poller.stop()
-        self._leases.kill_all("shutdown")
-        self._leases.wait_empty(5, pause=0.01)
+        self._held_claims.kill_all("shutdown")
+        self._held_claims.wait_empty(5, pause=0.01)
         self._closed.set()
-        self._leases.close()
+        self._held_claims.close()
         if self._poller.is_alive():
             self._poller.join(timeout=5)
         self._runner.close()
@@ -220,7 +220,7 @@ class Executor:
             finally:
                 self._slots.release()
 
-        for running in self._leases.add(claims):
+        for running in self._held_claims.add(claims):
             threading.Thread(target=run, args=(running,), name="functory-claimed", daemon=True).start()
 
     def _on_slot_released(self) -> None:
@@ -229,7 +229,7 @@ class Executor:
     def _run(self, running: Running) -> None:
         """One claim from its start to its stored result; every failure ends here."""
         claim = running.claim
-        if not self._leases.begin(running, self._draining):
+        if not self._held_claims.begin(running, self._draining):
             return
         try:
             result = refuse_claim(claim, self._services.secrets, self._protected_paths)
@@ -246,7 +246,7 @@ class Executor:
             log.exception("execution failed by a defect of the worker", execution_id=claim.id)
             self._record_defect(claim, error)
         finally:
-            self._leases.remove(running)
+            self._held_claims.remove(running)
 
     def _attempt(self, running: Running) -> AttemptResult | None:
         """Run a claim in a child process. None when there is no result to store: lease lost, or worker shut down."""
@@ -317,7 +317,7 @@ class Executor:
                 for id_ in ids:
                     if self._draining.is_set():
                         break
-                    for running in self._leases.add(self._attempts.claim([id_])):
+                    for running in self._held_claims.add(self._attempts.claim([id_])):
                         self._run(running)
             except FunctoryError as error:
                 # The dispatcher sends them again; the parent goes on waiting.
@@ -326,8 +326,8 @@ class Executor:
         threading.Thread(target=run, name="functory-inline", daemon=True).start()
 
     def _kill_after_grace(self, grace: float) -> None:
-        self._leases.wait_empty(grace)
-        self._leases.kill_all("shutdown")
+        self._held_claims.wait_empty(grace)
+        self._held_claims.kill_all("shutdown")
 
 
 def worker_name() -> str:

@@ -10,7 +10,7 @@ from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.access.secrets import Secrets
 from functory.engine.errors import FunctoryError, Invalid, NotFound, Unavailable
 from functory.engine.executions.claims import Claim
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.serialization import json_schema
 from functory.workers.environments import preload_modules
 from functory.workers.execution.redaction import Redactor

@@ -19,7 +19,7 @@ from functory.engine.executions import store as execution_store
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation.operator_commands import Compensations
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.executions.store import Executions
 from functory.engine.maintenance import compensator
 from functory.engine.maintenance.reaper import Reaper

@@ -14,7 +14,7 @@ from functory.engine.functions import dependencies
 from functory.engine.serialization import json_schema
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
-from functory.triggers.analysis.explain import explain_match
+from functory.triggers.analysis.event_explanation import explain_match
 from functory.triggers.definition import SingleEventInput, compile_definition
 
 if TYPE_CHECKING:

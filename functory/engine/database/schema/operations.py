@@ -47,7 +47,7 @@ worker = Table(
     Column("seen_at", Instant, nullable=False),
 )
 
-# Result of the last check of each invariant (functory.engine.maintenance.invariants.verifier).
+# Result of the last check of each invariant (functory.engine.maintenance.verifier).
 verification = Table(
     "verification",
     metadata,

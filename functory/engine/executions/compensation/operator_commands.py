@@ -11,7 +11,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events.store import as_id
-from functory.engine.executions.compensation import saga, steps
+from functory.engine.executions.compensation import compensable_steps, saga
 from functory.engine.executions.compensation.saga import SagaProgress
 
 
@@ -76,7 +76,7 @@ def _not_stuck(tx: Tx, failed: Mapping[str, Any]) -> Conflict:
         )
     why = (
         "it did nothing that is to be undone"
-        if failed["state"] in steps.COMPENSATED_STATES
+        if failed["state"] in compensable_steps.COMPENSATED_STATES
         else f"it is {failed['state']}"
     )
     return Conflict(what, why)

@@ -16,8 +16,8 @@ from functory.engine.database.schema import compensation
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
-from functory.engine.executions.compensation import steps
-from functory.engine.executions.compensation.steps import Step
+from functory.engine.executions.compensation import compensable_steps
+from functory.engine.executions.compensation.compensable_steps import Step
 
 
 def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
@@ -25,9 +25,13 @@ def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
 
     ``row`` is the execution before its end. One statement if it has no steps, none if it did not fail.
     """
-    if state not in steps.COMPENSATED_STATES or row["started_at"] is None or row["cause"] == "compensation":
+    if (
+        state not in compensable_steps.COMPENSATED_STATES
+        or row["started_at"] is None
+        or row["cause"] == "compensation"
+    ):
         return
-    if add_steps(tx, row["id"], steps.find(tx, row["id"]), 1):
+    if add_steps(tx, row["id"], compensable_steps.find(tx, row["id"]), 1):
         emit_event(tx, row, "saga.started", {"state": state})
 
 

@@ -26,7 +26,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.executions import cancellation
 from functory.engine.executions import store as execution_store
-from functory.engine.executions.compensation import compensating_execution, steps
+from functory.engine.executions.compensation import compensable_steps, compensating_execution
 from functory.engine.executions.compensation import plan as compensation_plan
 from functory.engine.telemetry import metrics
 
@@ -154,7 +154,7 @@ def _record_finished(tx: Tx, saga: Mapping[str, Any], progress: SagaProgress) ->
 
 def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     """Insert the steps below a step that has no compensation behind it. Return the number of places that they take."""
-    found = steps.find(tx, row["step_id"])
+    found = compensable_steps.find(tx, row["step_id"])
     if not found:
         return 0
     behind = (compensation.c.saga_id == saga["id"], compensation.c.position > row["position"])

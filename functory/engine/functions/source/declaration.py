@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from functory.engine import names
 from functory.engine.access import grants
 from functory.engine.errors import Invalid, NotFound
-from functory.engine.functions import dependencies, limits, output_patterns
+from functory.engine.functions import dependencies, limits, output_matcher
 from functory.engine.functions.source import parser
 from functory.engine.serialization import json_codec, json_schema
 
@@ -110,7 +110,7 @@ def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
             )
         result["metadata"] = json_codec.loads(json_codec.encode(dict(metadata)))
     if "output_patterns" in given:
-        result["output_patterns"] = output_patterns.check(given["output_patterns"] or {})
+        result["output_patterns"] = output_matcher.check(given["output_patterns"] or {})
     if "limits" in given:
         limits.parse(given["limits"])
         result["limits"] = dict(given["limits"] or {})

@@ -12,7 +12,7 @@ second lookup, so a changed answer (DNS rebinding) has no effect. Addresses that
 operator lists their network, and then only for hosts that are granted by name. A redirect needs no rule of its own:
 following it is another ``Connect``.
 
-The child is never trusted: ``functory.workers.sandbox.network.egress`` lists its bounds.
+The child is never trusted: ``functory.workers.sandbox.network.granted_connections`` lists its bounds.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from functory.engine.access import host_grants
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.network import addresses
 from functory.workers.sandbox.network.dns import DnsResolver, Resolve, resolve_with_system
-from functory.workers.sandbox.network.egress import RunEgress, Traffic
 from functory.workers.sandbox.network.event_loop import EventLoopThread
+from functory.workers.sandbox.network.granted_connections import RunEgress, Traffic
 
 __all__ = ["ConnectionBroker", "Traffic"]
 

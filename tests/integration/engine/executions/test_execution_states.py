@@ -9,8 +9,9 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused, Stale, WaitTimeout
 from functory.engine.executions import dispatch
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.leases import MAX_RELEASES
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.executions.store import TERMINAL, result_or_raise
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.reaper import Reaper
@@ -550,7 +551,7 @@ def test_every_due_execution_is_sent_once_and_again_when_nobody_claims_it(ready)
             sent.extend,
             redispatch=60,
             worker_ttl=LEASE,
-            figures=dispatch.DispatchFigures(0.0),
+            window=DispatchWindow(0.0),
         )
 
     assert (send(), sent) == (3, rows)
@@ -567,22 +568,16 @@ def test_every_due_execution_is_sent_once_and_again_when_nobody_claims_it(ready)
 def test_a_sending_that_fails_is_repeated(ready):
     ready.start()
     with pytest.raises(ConnectionError):
-        dispatch.dispatch(
-            ready.database, _raise, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
-        )
+        dispatch.dispatch(ready.database, _raise, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
     sent: list[str] = []
-    dispatch.dispatch(
-        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
-    )
+    dispatch.dispatch(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
     assert len(sent) == 1
 
 
 def test_higher_priorities_are_sent_first(ready):
     rows = [ready.start(priority=n)["id"] for n in (0, 5, -5)]
     sent: list[str] = []
-    dispatch.dispatch(
-        ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
-    )
+    dispatch.dispatch(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
     assert sent == [rows[1], rows[0], rows[2]]
 
 
@@ -599,7 +594,7 @@ def test_two_dispatchers_send_each_execution_once(make_world):
                 sent.extend,
                 redispatch=60,
                 worker_ttl=LEASE,
-                figures=dispatch.DispatchFigures(),
+                window=DispatchWindow(),
                 limit=15,
             )
 

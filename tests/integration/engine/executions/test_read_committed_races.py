@@ -22,7 +22,8 @@ from functory.engine.errors import Conflict, Stale
 from functory.engine.executions import dispatch
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation.operator_commands import Compensations
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.dispatch_window import DispatchWindow
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance import compensator, lease_recovery
 from tests.support.world import LEASE, World
 
@@ -286,7 +287,7 @@ def test_a_release_and_the_reaper(pair: tuple[World, World]) -> None:
 
 def sent(world: World, into: list[str]) -> int:
     return dispatch.dispatch(
-        world.database, into.extend, redispatch=60, worker_ttl=LEASE, figures=dispatch.DispatchFigures()
+        world.database, into.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow()
     )
 
 

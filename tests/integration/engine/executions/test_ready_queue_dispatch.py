@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.executions import dispatch, ready_queue, worker_registry
+from functory.engine.executions.dispatch_window import PER_SLOT, REFILL_SECONDS, DispatchWindow
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -25,18 +26,18 @@ def ready(world: World) -> World:
 
 
 class Broker:
-    """Counts what is sent; `figures` asks everything in every round."""
+    """Counts what is sent; ``window`` reads everything in every round."""
 
     def __init__(self, world: World, **options: Any) -> None:
         self.world = world
         self.options = {"redispatch": 5.0, "worker_ttl": 1e9, "limit": 500} | options
-        self.figures = dispatch.DispatchFigures(0.0)
+        self.window = DispatchWindow(0.0)
         self.sent: list[str] = []
 
     def dispatch(self, **options: Any) -> list[str]:
         before = len(self.sent)
         given: Any = self.options | options
-        dispatch.dispatch(self.world.database, self.sent.extend, figures=self.figures, **given)
+        dispatch.dispatch(self.world.database, self.sent.extend, window=self.window, **given)
         return self.sent[before:]
 
 
@@ -51,7 +52,7 @@ def test_a_long_queue_of_one_function_does_not_stand_before_another(ready: World
     (tiny,) = [ready.start("tiny")["id"] for _ in range(1)]
     broker = Broker(ready)
     assert broker.dispatch(limit=8) == [big[0], small[0], tiny, big[1], small[1], big[2], small[2]]
-    assert broker.figures.seconds_until_next_round(ready.clock.now()) == dispatch.REFILL_SECONDS, (
+    assert broker.window.seconds_until_next_round(ready.clock.now()) == REFILL_SECONDS, (
         "one place belonged to no share"
     )
     # By now three of each are in flight, and one of tiny.
@@ -83,7 +84,7 @@ def test_what_is_not_due_or_waits_for_a_place_is_no_backlog(ready: World) -> Non
         tx.execute(sa.update(schema.execution).values(waiting_for_slot=False))
     broker = Broker(ready)
     assert broker.dispatch() == []
-    assert broker.figures.seconds_until_next_round(ready.clock.now()) == pytest.approx(30)
+    assert broker.window.seconds_until_next_round(ready.clock.now()) == pytest.approx(30)
     ready.advance(30)
     assert len(broker.dispatch()) == 1
 
@@ -93,7 +94,7 @@ def test_a_long_wait_sends_nothing_twice_as_long_as_all_slots_are_busy(ready: Wo
     ids = [ready.start("big")["id"] for _ in range(30)]
     broker = Broker(ready)
     broker.dispatch()
-    assert len(broker.sent) == 2 * dispatch.PER_SLOT, "the rest stays in the database"
+    assert len(broker.sent) == 2 * PER_SLOT, "the rest stays in the database"
     running = ready.worker.claim(broker.sent[:2])
     for _ in range(13):
         # Each takes ten seconds, twice the redispatch time.
@@ -164,7 +165,7 @@ def test_a_sending_counts_anew_for_every_claim(ready: World) -> None:
 
 def test_the_questions_of_idle_and_of_full_rounds_are_few(ready: World) -> None:
     broker = Broker(ready)
-    broker.figures = dispatch.DispatchFigures(1e9)
+    broker.window = DispatchWindow(1e9)
     broker.dispatch()
     with ready.statements() as sent:
         broker.dispatch()

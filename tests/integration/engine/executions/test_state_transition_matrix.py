@@ -18,7 +18,8 @@ from functory.engine.events import routing_queue
 from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.dispatch_window import DispatchWindow
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance import lease_recovery
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.reaper import Reaper
@@ -153,9 +154,9 @@ def replay(one: One) -> Any:
 
 
 def send(one: One) -> Any:
-    figures = dispatch.DispatchFigures()
+    window = DispatchWindow()
     return dispatch.dispatch(
-        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, figures=figures
+        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, window=window
     )
 
 

@@ -5,7 +5,7 @@ from sqlalchemy import event as hooks
 
 from functory.engine.database import schema
 from functory.engine.errors import Stale, Unavailable
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance import lease_recovery
 from tests.support.fault_injection import Faults
 from tests.support.world import LEASE

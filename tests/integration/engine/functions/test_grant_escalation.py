@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import counters, schema
 from functory.engine.errors import FunctoryError, NotFound, Refused
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.workers.execution.denied_requests import MAX_LINES
 from tests.integration.engine.functions.granted_claims import claimed, host_of, inside
 

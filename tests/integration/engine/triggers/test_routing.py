@@ -13,7 +13,7 @@ from functory.engine.executions import root_budget
 from functory.engine.executions.claims import Claim
 from functory.engine.functions import versions
 from functory.triggers import definition
-from functory.triggers.analysis.explain import explain
+from functory.triggers.analysis.event_explanation import explain
 
 if TYPE_CHECKING:
     from tests.support.world import World

@@ -3,7 +3,7 @@
 import pytest
 
 from functory.engine.errors import Invalid
-from functory.engine.executions import retry
+from functory.engine.executions import retry_or_dead
 from functory.engine.functions import limits
 from functory.engine.functions.limits import Limits
 
@@ -59,11 +59,13 @@ def test_attempts_follow_from_retries_unless_they_are_declared(given, attempts):
 
 def test_the_pause_doubles_up_to_its_cap_and_spreads_over_its_upper_half():
     limit = Limits(retry_delay=1, retry_max_delay=10)
-    assert [retry.backoff(limit, failures, 1.0) for failures in range(1, 7)] == [1, 2, 4, 8, 10, 10]
-    assert [retry.backoff(limit, failures, 0.0) for failures in range(1, 7)] == [0.5, 1, 2, 4, 5, 5]
-    assert retry.backoff(limit, 0, 1.0) == 1
+    assert [retry_or_dead.backoff(limit, failures, 1.0) for failures in range(1, 7)] == [1, 2, 4, 8, 10, 10]
+    assert [retry_or_dead.backoff(limit, failures, 0.0) for failures in range(1, 7)] == [0.5, 1, 2, 4, 5, 5]
+    assert retry_or_dead.backoff(limit, 0, 1.0) == 1
     assert (
-        retry.backoff(Limits(retry_delay=86_400, retry_max_delay=86_400, max_attempts=1000), 1000, 1.0)
+        retry_or_dead.backoff(
+            Limits(retry_delay=86_400, retry_max_delay=86_400, max_attempts=1000), 1000, 1.0
+        )
         == 86_400
     )
-    assert retry.backoff(Limits(retry_delay=0), 5, 1.0) == 0
+    assert retry_or_dead.backoff(Limits(retry_delay=0), 5, 1.0) == 0

@@ -8,7 +8,7 @@ import pytest
 from functory.engine.database.schema import execution
 from functory.engine.errors import Conflict, Invalid
 from functory.engine.events import store as event_store
-from functory.engine.executions.compensation import saga, steps
+from functory.engine.executions.compensation import compensable_steps, saga
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.maintenance import compensator, lease_recovery
 from tests.integration.engine.executions.compensation.sagas import begun, plan, step, undone
@@ -244,10 +244,19 @@ def test_the_order_of_compensation_is_pure() -> None:
 
     start = datetime(2026, 1, 1, tzinfo=UTC)
     made = [
-        steps.Step(str(n), 0, 0, "f", "undo", None if ended is None else start + timedelta(seconds=ended))
+        compensable_steps.Step(
+            str(n), 0, 0, "f", "undo", None if ended is None else start + timedelta(seconds=ended)
+        )
         for n, ended in enumerate([3, None, 1, 2, None, 2])
     ]
-    assert [one.step_id for one in steps.compensation_order(made)] == ["4", "1", "0", "5", "3", "2"]
+    assert [one.step_id for one in compensable_steps.compensation_order(made)] == [
+        "4",
+        "1",
+        "0",
+        "5",
+        "3",
+        "2",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from functory.engine.database.clock import SystemClock
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, Invalid, Stale
 from functory.engine.executions.attempts import Attempts
-from functory.engine.executions.retry import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance.backup import archive, create, pg_dump
 from functory.engine.maintenance.backup import restore as backup_restore
 from functory.engine.maintenance.backup.restore import restore

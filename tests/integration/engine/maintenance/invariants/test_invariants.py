@@ -21,8 +21,8 @@ from functory.engine.errors import Invalid, Refused
 from functory.engine.events import routing_queue
 from functory.engine.executions import root_budget
 from functory.engine.maintenance.invariants import CODES, InvariantResult, verify
-from functory.engine.maintenance.invariants.verifier import Verifier
 from functory.engine.maintenance.state_metrics import StateCollector
+from functory.engine.maintenance.verifier import Verifier
 from functory.triggers.analysis.routing_audit import audit_routing
 from tests.integration.engine.maintenance.invariants.ordinary_history import (
     NOTHING,

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker
-from functory.workers.sandbox.network.egress import MAX_CONNECTIONS, MAX_REQUESTS
+from functory.workers.sandbox.network.granted_connections import MAX_CONNECTIONS, MAX_REQUESTS
 from functory.workers.sandbox.network.relay import BUFFER_BYTES
 from functory.workers.sandbox.protocol.connect import Connect
 from tests.support.network_world import PATIENCE, Raw, accepted, drain, flood, listener, read_all

@@ -7,8 +7,7 @@ import pytest
 
 from functory.engine import names
 from functory.engine.errors import Invalid
-from functory.engine.functions.source import decorator as source_decorator
-from functory.engine.functions.source import parser
+from functory.engine.functions.source import capture, parser
 
 
 def test_a_source_tells_its_name_parameters_imports_and_description():
@@ -168,7 +167,7 @@ def taken(body: str, *dependencies: str) -> list[str]:
     file = FILE.replace("def work(): ...", textwrap.dedent(body).strip())
     return [
         line
-        for line in source_decorator.required_statements(file, "work", frozenset(dependencies)).split("\n")
+        for line in capture.required_statements(file, "work", frozenset(dependencies)).split("\n")
         if line
     ]
 
@@ -249,4 +248,4 @@ def test_a_dependency_is_not_taken_along():
 )
 def test_the_registration_is_no_part_of_the_stored_source_and_other_decorators_are(decorator):
     text = f"@first\n{decorator}\n@second\ndef work(): ...\n"
-    assert source_decorator.without_decorators(text, "work") == "@first\n@second\ndef work(): ...\n"
+    assert capture.without_decorators(text, "work") == "@first\n@second\ndef work(): ...\n"

@@ -1,6 +1,6 @@
 """Output patterns: an event pattern over an object, or a regular expression over a text.
 
-Installed as the entry point ``functory.outputs``; see ``functory.engine.functions.output_patterns``. Expressions
+Installed as the entry point ``functory.outputs``; see ``functory.engine.functions.output_matcher``. Expressions
 run with RE2, in time linear in the text, because both the expression and the text come from outside.
 """
 

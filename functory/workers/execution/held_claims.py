@@ -1,4 +1,4 @@
-"""The leases of one worker process: the claims that it holds, from the claim until the attempt is finished.
+"""Held claims of one worker process, from the claim until the attempt is finished.
 
 One thread renews the leases, kills the child of a cancelled execution or of a lost lease, and releases claims that
 wait too long behind another one of their message.
@@ -45,7 +45,7 @@ class Running:
         return self.claim.id, self.claim.fence
 
 
-class Leases:
+class HeldClaims:
     """The claims that one process holds. Every method may be called from many threads."""
 
     def __init__(

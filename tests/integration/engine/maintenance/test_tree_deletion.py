@@ -15,10 +15,10 @@ from functory.engine.database import partitions, prune_watermarks, schema
 from functory.engine.database.clock import ManualClock, lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.errors import NotFound
-from functory.engine.maintenance import pruning
+from functory.engine.maintenance import tree_deletion
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.pruner import Pruner
-from functory.engine.maintenance.pruning import RetentionLimits
+from functory.engine.maintenance.tree_deletion import RetentionLimits
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -49,7 +49,7 @@ def aging(make_world: Callable[..., World]) -> World:
 def prune(world: World, limits: RetentionLimits = MONTH) -> Counter[str]:
     """A whole pass; nothing is violated after any of its steps."""
     gone: Counter[str] = Counter()
-    for step in pruning.prune(world.database, limits):
+    for step in tree_deletion.prune(world.database, limits):
         gone += step
         assert broken(world) == {}
     return gone
@@ -197,10 +197,10 @@ def test_what_is_not_over_is_never_pruned_however_old_it_is(
     root = leave(aging)
     before = parts(aging, root)
     aging.advance(80 * DAY)
-    going, kept = pruning.preview(aging.database, MONTH)
+    going, kept = tree_deletion.preview(aging.database, MONTH)
     assert kept == Counter({reason: 1})
     gone = Counter[str]()
-    for step in pruning.prune(aging.database, MONTH):
+    for step in tree_deletion.prune(aging.database, MONTH):
         gone += step
     assert parts(aging, root) == before
     assert roots(aging) == {root}
@@ -237,7 +237,7 @@ def test_a_dry_run_says_what_would_go_and_deletes_nothing(aging: World):
     order(aging)
     aging.advance(31 * DAY)
     before = aging.rows(schema.event)
-    going, kept = pruning.preview(aging.database, MONTH)
+    going, kept = tree_deletion.preview(aging.database, MONTH)
     assert kept == Counter()
     assert aging.rows(schema.event) == before
     gone = prune(aging)
@@ -268,7 +268,7 @@ def test_log_lines_go_before_their_tree_and_only_of_what_has_ended(make_world: C
     assert prune(aging, week) == Counter()
     # On PostgreSQL lines go by the week, once it is over.
     aging.advance(9 * DAY)
-    going, _ = pruning.preview(aging.database, week)
+    going, _ = tree_deletion.preview(aging.database, week)
     assert going == Counter(log=5)
     assert prune(aging, week)["log"] == 5
     assert aging.executions.logs(ended["id"]) == []
@@ -280,19 +280,19 @@ def test_log_lines_go_before_their_tree_and_only_of_what_has_ended(make_world: C
 
 
 def test_executions_with_very_many_lines_lose_them_in_steps(aging: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pruning, "LINES", 10)
+    monkeypatch.setattr(tree_deletion, "LINES", 10)
     for _ in range(3):
         finish_with_lines(aging, aging.start(), 8)
     aging.run_all()
     publish(aging)
     aging.advance(31 * DAY)
-    steps = [step for step in pruning.prune(aging.database, MONTH) if step["log"]]
+    steps = [step for step in tree_deletion.prune(aging.database, MONTH) if step["log"]]
     assert [step["log"] for step in steps] == [8, 8, 8]
     assert aging.rows(schema.execution) == []
 
 
 def test_a_large_tree_goes_from_its_leaves_to_its_root(aging: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pruning, "CHUNK", 12)
+    monkeypatch.setattr(tree_deletion, "CHUNK", 12)
     aging.trigger("again", "other", {"type": ["execution.succeeded"], "data": {"function": ["work"]}})
     root = aging.events.emit("order", {})
     aging.trigger("wide", "work", {"type": ["wide"]})
@@ -376,7 +376,7 @@ def test_what_an_operator_replays_at_that_moment_is_not_pruned(aging: World):
 
 
 def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pruning, "CHUNK", 10)
+    monkeypatch.setattr(tree_deletion, "CHUNK", 10)
     for _ in range(25):
         aging.events.emit("order", {})
     aging.run_all()
@@ -388,7 +388,7 @@ def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.Mo
 
     def one() -> None:
         database = Database(aging.url, clock=aging.clock)
-        for step in pruning.prune(database, MONTH):
+        for step in tree_deletion.prune(database, MONTH):
             with lock:
                 gone.update(step)
         database.close()
@@ -398,7 +398,7 @@ def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.Mo
         thread.start()
     for thread in threads:
         thread.join()
-    for step in pruning.prune(aging.database, MONTH):
+    for step in tree_deletion.prune(aging.database, MONTH):
         gone.update(step)
     assert gone["event"] == events
     assert aging.rows(schema.event) == []
@@ -431,8 +431,8 @@ def test_whatever_is_left_open_nothing_open_is_lost_and_every_kept_tree_is_whole
     aging: World, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
     rng = random.Random(seed)
-    monkeypatch.setattr(pruning, "CHUNK", rng.choice([3, 10, 500]))
-    monkeypatch.setattr(pruning, "PAGE", rng.choice([1, 4, 200]))
+    monkeypatch.setattr(tree_deletion, "CHUNK", rng.choice([3, 10, 500]))
+    monkeypatch.setattr(tree_deletion, "PAGE", rng.choice([1, 4, 200]))
     aging.trigger("pair", "other", {"type": ["part"]}, flow={"batch": {"max_size": 2, "timeout": "10m"}})
     aging.trigger("chain", "other", {"type": ["execution.succeeded"], "data": {"function": ["work"]}})
     # An execution may try again for long, so that many are open in between.
