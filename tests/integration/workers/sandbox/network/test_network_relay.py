@@ -169,17 +169,21 @@ def test_nothing_is_left_of_closed_runs(broker: ConnectionBroker) -> None:
 
 
 def test_a_stopped_broker_ends_all_and_opens_nothing(names: Names) -> None:
+    others = set(threading.enumerate())
     broker = ConnectionBroker(LOOPBACK, resolve=names)
     with listener() as server:
         port = server.getsockname()[1]
         raw = Raw(broker, f"api.example.com:{port}")
         connection, peer = raw.connect("api.example.com", port), accepted(server)
+        [loop] = [
+            thread for thread in set(threading.enumerate()) - others if thread.name == "functory-broker"
+        ]
         broker.stop()
         assert read_all(connection) == b"" and read_all(peer) == b"" and raw.door.recv(1) == b""
     with pytest.raises(Unavailable):
         broker.open("late", [], 1)
     broker.stop()
-    assert "functory-broker" not in [thread.name for thread in threading.enumerate()]
+    assert not loop.is_alive()
 
 
 def test_a_forked_copy_of_the_worker_starts_anew_and_disturbs_nothing(broker: ConnectionBroker) -> None:
