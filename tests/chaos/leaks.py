@@ -201,7 +201,7 @@ class Chaos:
             f"descriptors of an idle worker, at most {most}",
             lambda: [n for n in [leftover_resources.descriptors(worker)] if n is not None and n > most],
         )
-        # A zygote that forks a spare just now holds the descriptors of that child for a moment.
+        # A zygote that forks a spare just now holds the descriptors of that child for a short time.
         self._wait("descriptors of idle zygotes, more than four apart", self._uneven_zygote_descriptors)
 
     def _uneven_zygote_descriptors(self) -> list[int]:
