@@ -46,8 +46,13 @@ STYLES = {
     "no match": "dim",
 }
 
-# Columns that are not wrapped, because people copy what is in them.
-_UNWRAPPED = ("id", "name", "event", "execution")
+# Columns that wrap last, because people copy what is in them.
+_COPIED = ("id", "name", "event", "execution")
+
+# Widths, in characters, of a table that is too wide for its terminal. A column up to _SHORT wide holds a number, a
+# state or a time: it wraps only at its spaces. _ROOMY leaves a text readable; _TIGHT still does for a few lines.
+_SHORT, _ROOMY, _TIGHT, _LEAST = 20, 16, 12, 4
+_GAP = 2
 
 # Nothing is wrapped or cut in a pipe.
 _UNWRAPPED_WIDTH = 100_000
@@ -84,20 +89,26 @@ class CommandOutput:
             from rich.table import Table
             from rich.text import Text
 
-            drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-            for name, title in columns.items():
+            console = self.console()
+            cells = [[_cell(row.get(name), True) for name in columns] for row in rows]
+            widths = column_widths(
+                list(zip(columns.values(), *cells, strict=True)),
+                [name.lower() in _COPIED for name in columns],
+                console.width,
+            )
+            drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+            for (name, title), width in zip(columns.items(), widths, strict=True):
                 drawn.add_column(
                     title,
-                    no_wrap=name.lower() in _UNWRAPPED,
+                    width=width,
                     overflow="fold",
                     justify="right"
                     if all(isinstance(row.get(name), int | float) for row in rows)
                     else "left",
                 )
-            for row in rows:
-                cells = [_cell(row.get(name), True) for name in columns]
-                drawn.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in cells))
-            self.console().print(drawn)
+            for line in cells:
+                drawn.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in line))
+            console.print(drawn)
 
     def record(self, fields: Mapping[str, Any]) -> None:
         """Print names and values, one per line, without None."""
@@ -178,6 +189,37 @@ class CommandOutput:
             emoji=False,
             width=None if self.is_terminal else _UNWRAPPED_WIDTH,
         )
+
+
+def column_widths(columns: Sequence[Sequence[str]], copied: Sequence[bool], terminal: int) -> list[int]:
+    """Return the width of each column of a table, in characters, for a terminal of ``terminal`` characters.
+
+    A column has its heading and its cells. A column as wide as its longest cell does not wrap. Where the terminal
+    has no room for that, long texts become narrower first, then times, and columns that people copy from last.
+    """
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, cells)) for cells in columns]
+    words = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
+    long = [width > _SHORT for width in widths]
+    places = range(len(columns))
+    texts = [place for place in places if not copied[place]]
+    room = terminal - _GAP * len(columns)
+    # Which columns become narrower together, the widest first, and how narrow.
+    for narrowed, least in (
+        ([place for place in texts if long[place]], [_ROOMY] * len(columns)),
+        ([place for place in texts if not long[place]], words),
+        ([place for place in places if copied[place]], [_SHORT] * len(columns)),
+        (texts, [min(word, _TIGHT) for word in words]),
+        (places, [min(word, _TIGHT) for word in words]),
+        (places, [_LEAST] * len(columns)),
+    ):
+        while sum(widths) > room:
+            wider = [place for place in narrowed if widths[place] > least[place]]
+            if not wider:
+                break
+            widths[max(wider, key=widths.__getitem__)] -= 1
+    return widths
 
 
 def note(message: str) -> None:

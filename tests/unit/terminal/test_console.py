@@ -52,6 +52,39 @@ def test_a_terminal_gets_a_table_whose_cells_cannot_command_it(
     assert "\x1b]" not in said
 
 
+LONG = "x" * 60
+TIME = "2026-01-02 03:04:05"
+
+
+@pytest.mark.parametrize(
+    ("columns", "copied", "terminal", "widths"),
+    [
+        pytest.param([["NAME", "a"], ["ON", "b"]], [True, False], 100, [4, 2], id="everything fits"),
+        pytest.param([["NAME", LONG], ["ON", LONG]], [True, False], 100, [60, 36], id="a text before a name"),
+        pytest.param(
+            [["LAST", TIME], ["ON", "word " * 30]], [False, False], 44, [19, 21], id="a time stays whole"
+        ),
+        pytest.param(
+            [["LAST", TIME], ["ON", LONG]], [False, False], 34, [14, 16], id="a time wraps at its space"
+        ),
+        pytest.param(
+            [["NAME", LONG], ["VERSION", "1"], ["LAST", TIME], ["FUNCTION", LONG], ["ON", LONG]],
+            [True, False, False, False, False],
+            100,
+            [41, 7, 10, 16, 16],
+            id="a name last of all",
+        ),
+        pytest.param(
+            [["NAME", LONG], ["ON", LONG]], [True, False], 14, [5, 5], id="a terminal too narrow for all"
+        ),
+    ],
+)
+def test_the_columns_of_a_table_share_the_terminal(
+    columns: list[list[str]], copied: list[bool], terminal: int, widths: list[int]
+) -> None:
+    assert console.column_widths(columns, copied, terminal) == widths
+
+
 def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert errors.escape_control_characters("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
     console.note("\x1b[2J")
@@ -73,7 +106,7 @@ def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFi
         (7200, "2.0 h"),
     ],
 )
-def test_durations_are_told_in_the_unit_that_fits(seconds: float | None, shown: str) -> None:
+def test_durations_have_the_unit_that_fits(seconds: float | None, shown: str) -> None:
     assert console.format_duration(seconds) == shown
 
 
