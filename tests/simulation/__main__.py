@@ -1,6 +1,8 @@
-"""Simulate the engine: `python -m tests.simulation --seeds 3000 --first 1 --jobs 2`, and again one seed with its trace.
+"""Simulates the engine: `python -m tests.simulation --seeds 3000 --first 1 --jobs 2`; `--seed 7 --trace` repeats one
+seed.
 
-Prints what the seeds came to, and of the first that fail how to see them again. Ends with 1 when a seed failed.
+Prints the figures of all seeds, and for the first failed seeds the command that repeats them. The exit status is 1
+when a seed failed.
 """
 
 from __future__ import annotations
@@ -18,17 +20,18 @@ from typing import Any
 from tests.simulation.engine import mutants
 from tests.simulation.engine.run import Simulation, Summary, run_many
 
-# What a process of the simulation has to be started with.
+# The environment variables of every process of the simulation.
 ENVIRONMENT = {
-    # The order of a set of texts depends on it, and so does what follows from it: a seed must tell everything.
+    # The order of a set of texts depends on it, and later steps depend on that order: the seed alone must decide the
+    # run.
     "PYTHONHASHSEED": "0",
-    # mallopt(3): memory stays with the process. SQLite takes some for each sort and gives it back at once; where the
-    # C library gives that to the kernel every time, a query of many sorts takes ten times as long (1.4 ms, not 0.1).
+    # mallopt(3): the process keeps freed memory. SQLite takes memory for each sort and frees it at once. Where the C
+    # library returns it to the kernel each time, a query with many sorts takes 1.4 ms instead of 0.1 ms.
     "MALLOC_TRIM_THRESHOLD_": "67108864",
     "MALLOC_MMAP_THRESHOLD_": "4194304",
     "MALLOC_TOP_PAD_": "16777216",
 }
-# Failures that are printed in full.
+# The number of failures that are printed in full.
 TOLD = 3
 
 
@@ -84,7 +87,7 @@ def _tell(summary: Summary, as_json: bool) -> int:
 
 
 def _share(given: argparse.Namespace) -> int:
-    """Each process takes its part of the seeds."""
+    """Divide the seeds among several processes. Returns the exit status."""
     start = time.perf_counter()
     size = -(-given.seeds // given.jobs)
     parts: list[subprocess.Popen[str]] = []
@@ -128,7 +131,7 @@ def _print(figures: dict[str, Any], seconds: float, processes: int) -> None:
 
 
 def _try_mutants(seeds: int, first: int) -> int:
-    """The table of mutants: after how many seeds each is caught, and by what."""
+    """Print the table of mutants: the number of seeds until each is caught, and the check that catches it."""
     missed = 0
     for mutant, summary in mutants.hunt(range(first, first + seeds)):
         caught = summary.failed[0] if summary.failed else None

@@ -1,8 +1,8 @@
-"""Flow control with a plain model beside it: two routers, two turns, any order, workers that fail or vanish,
-transactions that are killed before their commit, and a clock of its own.
+"""Simulates flow control beside a plain model: two routers, two releases, any order, and faults of workers.
 
-The model keeps the list of all events, and works out from the whole of it, slowly, what each must have come to. Events
-are routed one by one in any order, as routers side by side may do it; the model follows the commits.
+Workers fail or vanish, transactions are killed before their commit, and the clock is virtual. The model keeps the
+list of all events. From the whole list it computes, slowly, the right decision about each event. Two routers may
+route events in any order; the model follows the order of their commits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOKED_AT = (
     "cancel_requested_at",
 )
 
-# Each is the flow control of one trigger, or of two that start the same function.
+# Each entry is the flow control of one trigger, or of two triggers that start the same function.
 FLOWS: dict[str, list[dict[str, Any]]] = {
     "throttle": [{"throttle": {"limit": 2, "period": "20s", "key": "data.k"}}],
     "throttle with a burst": [{"throttle": {"limit": 1, "period": "10s", "burst": 3}}],
@@ -76,13 +76,13 @@ FLOWS: dict[str, list[dict[str, Any]]] = {
 
 
 class Killed(BaseException):
-    """The process ended before its commit."""
+    """The process is killed before its commit."""
 
 
 @dataclass
 class Event:
-    """One event as the model knows it; ``at`` is the second in which it was written, ``routed`` that in which its
-    routing was committed."""
+    """One event of the model; ``at`` is the second of its write, ``routed`` the second in which its routing was
+    committed."""
 
     id: str
     n: int
@@ -94,13 +94,13 @@ class Event:
 
 @dataclass
 class Model:
-    """The events, and in which order they were routed."""
+    """The model: all events, in the order in which they were routed."""
 
     events: list[Event] = field(default_factory=list)
     routed: list[Event] = field(default_factory=list)
 
     def starts(self, rate: dict[str, Any], step: float) -> dict[int, float]:
-        """When a throttle lets each start: the closed form of GCRA over all arrivals of a key."""
+        """The start time that a throttle gives to each event: the closed form of GCRA over all arrivals of a key."""
         found: dict[int, float] = {}
         for one in self.routed:
             before = [other for other in self.routed if _same(rate, one, other)]
@@ -110,7 +110,7 @@ class Model:
         return found
 
     def passed(self, rate: dict[str, Any], step: float) -> set[int]:
-        """What a rate limit lets through."""
+        """The events that a rate limit accepts."""
         found: list[Event] = []
         for one in self.routed:
             before = [other for other in found if _same(rate, one, other)]
@@ -122,7 +122,7 @@ class Model:
         return {one.n for one in found}
 
     def first_ones(self, window: float) -> set[int]:
-        """What idempotency lets through."""
+        """The events that idempotency accepts: the first of each key within its window."""
         found: list[Event] = []
         for one in self.routed:
             if not any(other.k == one.k and _at(one) < _at(other) + window for other in found):
@@ -270,8 +270,8 @@ class Simulation:
         return False
 
     def _check_order(self, granted: list[dict[str, Any]]) -> None:
-        """With one at a time no execution starts while an event before its own is not routed, or while one waits that
-        stands before it: by priority and time, then by event."""
+        """Check the order in a group of one: no execution starts before an earlier event is routed, or before a
+        waiting execution that precedes it. The order is priority, then time, then event."""
         limits = self.flow.get("concurrency")
         limit = limits[0] if isinstance(limits, list) else limits
         policy = self.flow.get("overlap", {}).get("policy")
@@ -310,13 +310,13 @@ class Simulation:
             self.running.remove(one)
 
     def lose_workers(self) -> None:
-        """All workers vanish; the reaper finds out."""
+        """Let all workers vanish; the reaper ends their attempts."""
         self.world.advance(LEASE + 1)
         lease_recovery.reap(self.world.database, cancel_grace=LEASE)
         self.running.clear()
 
     def check_limits(self) -> None:
-        """No more run, or may be claimed, than the limits allow."""
+        """Check that no more executions run, or can be claimed, than the limits allow."""
         active = [
             row
             for row in self.executions()
@@ -331,7 +331,7 @@ class Simulation:
                 keys = {row["k"] for row in mine} if limit.get("key") == "data.k" else {None}
                 for key in keys:
                     group = [row for row in mine if key in (None, row["k"])]
-                    # Others of a shared concurrency group may have a wider limit of their own.
+                    # Another trigger of a shared concurrency group may have a higher limit.
                     widest = max(_limit(f) for f in self.flows) if limit.get("scope") else limit["limit"]
                     assert len(group) <= max(widest, limit["limit"])
         policy = self.flow.get("overlap", {}).get("policy") or self.flow.get("singleton", {}).get("mode")
@@ -340,7 +340,7 @@ class Simulation:
                 assert sum(row["k"] == key for row in active) <= 1
 
     def check_decisions(self) -> None:
-        """What was decided so far is what the whole list of events comes to."""
+        """Check that all decisions so far are those that the model computes."""
         rows = {row["n"]: row for row in self.executions()}
         started = {n: row["created_at"] for n, row in rows.items()}
         if rate := self.flow.get("throttle"):
@@ -358,7 +358,7 @@ class Simulation:
             assert set(started) == self.model.first_ones(_seconds(once["window"]))
 
     def drain(self) -> None:
-        """Let everything come to its end, and see that nothing is left."""
+        """Finish all work, and check that nothing is left."""
         for key in "abbaab":
             self.emit(key, 0)
         for _ in range(2000):
@@ -383,7 +383,7 @@ class Simulation:
         assert sorted(row["execution_id"] for row in fired) == sorted(row["id"] for row in self.executions())
 
     def _check_nobody_is_held_for_nothing(self) -> None:
-        """When nothing is pending and turns have nothing to do, each that is due waits for somebody."""
+        """Check that a due execution waits only for another one, when no event is pending and no release is due."""
         rows = self.executions()
         active = sum(
             row["state"] == "running" or (row["state"] == "queued" and not row["waiting_for_slot"])

@@ -1,8 +1,8 @@
-"""Debounce, batch and composites against plain, slow models over the whole list of events.
+"""Compares debounce, batch and composites with plain, slow models over the whole list of events.
 
-A story has events with times of their own, which come in any order; two routers and two that take turns, which are
-killed before their commit now and then; and a virtual clock. In the end each event has exactly one decision, and what
-fired is what the model says of the list.
+A story has events with times of their own, in any order, two routers, two releases, and a virtual clock. Some
+transactions are killed before their commit. In the end each event has exactly one decision, and the firings are those
+of the model.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Told:
-    """An event of the story: its id, type, key, time of its own, and when it was routed (seconds)."""
+    """An event of the story: its id, type, key, own time, and the time of its routing (seconds)."""
 
     id: str
     type: str
@@ -50,7 +50,7 @@ class Told:
 
 @dataclass
 class End:
-    """How a story ended: executions as their events' ids in order, and the reason of every other event."""
+    """The end of a story: the events of each execution in order, and the reason of every other event."""
 
     told: list[Told]
     fired: list[tuple[str, ...]]
@@ -62,7 +62,7 @@ ACTS = ("route", "turn", "kill route", "kill turn")
 
 
 def stories(ages: Sequence[int], types: str = "abc") -> Any:
-    """Rounds of a story: events (type, key, how long ago each happened), a wait, and what processes do then."""
+    """The rounds of a story: events (type, key, age in seconds), a wait, and the work of the processes after it."""
     event = st.tuples(st.sampled_from(types), st.sampled_from("xxxy"), st.sampled_from(ages))
     act = st.tuples(st.sampled_from(["route", "turn", *ACTS]), st.integers(0, 1))
     one = st.tuples(
@@ -113,7 +113,7 @@ class Stage:
         return more
 
     def kill(self, number: int, act: Callable[[], Any]) -> None:
-        """Let a process do its work, and die where it would commit."""
+        """Let a process do its work, and kill it instead of the commit."""
         database = self.worlds[number].database
         write = database.write
 
@@ -144,7 +144,7 @@ class Stage:
         return self.end()
 
     def end(self) -> End:
-        """Route all, and let all time pass."""
+        """Route all events, and let enough time pass for every decision."""
         while self.worlds[0].lineage.open_work()["pending events"]:
             self.route(0)
         for round_ in range(200):
@@ -176,7 +176,7 @@ class Stage:
 
 
 class _Dying:
-    """A transaction that is rolled back where it would be committed."""
+    """A transaction that is rolled back instead of committed."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
@@ -191,7 +191,7 @@ class _Dying:
 
 
 def played(file: Path, fields: dict[str, Any], story: Any) -> End:
-    # In memory where that is possible: nothing here is about the disk.
+    # In memory where that is possible: these tests do not test the disk.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         return Stage(file, Path(folder), fields).play(story)
@@ -204,13 +204,14 @@ def by_key(told: Iterable[Told]) -> list[list[Told]]:
     return list(found.values())
 
 
-# The models of composites: over all events of a key, in order.
+# The models of composites read all events of a key, in order.
 
 
 def windows(
     line: list[Told], complete: Callable[[list[Told]], bool], taken: Callable[[list[Told]], list[Told]]
 ) -> Any:
-    """Fire at each event with which what is left of the last SPAN seconds is complete; ``taken`` is what fires."""
+    """Fire at each event that completes the composite with the unused events of the last SPAN seconds; ``taken``
+    selects the events that fire."""
     fired: list[tuple[str, ...]] = []
     start = 0
     for end in range(len(line)):
@@ -238,7 +239,8 @@ def model_n_of(line: list[Told]) -> Any:
 
 
 def model_overlapping(line: list[Told]) -> Any:
-    """Two parts, of which one takes a and b, and the other a: by trying every choice of two events."""
+    """Model a composite of two parts, of which one accepts a and b and the other a, by trying every pair of
+    events."""
 
     def complete(window: list[Told]) -> bool:
         return any(
@@ -253,7 +255,7 @@ def model_threshold(line: list[Told]) -> Any:
 
 
 def ways(window: list[Told]) -> list[tuple[int, ...]]:
-    """Every way to go through a, b, c (as far as it goes) within the window."""
+    """Every sequence of a, b, c, complete or not, within the window."""
     found: list[tuple[int, ...]] = [()]
     for place, one in enumerate(window):
         found += [(*way, place) for way in found if len(way) < 3 and "abc"[len(way)] == one.type]
@@ -261,7 +263,7 @@ def ways(window: list[Told]) -> list[tuple[int, ...]]:
 
 
 def model_sequence(line: list[Told]) -> Any:
-    """Fire when a way is complete, with every event that is on some way which could still have been completed."""
+    """Fire when a sequence is complete, with every event of a sequence that could still be completed."""
     fired: list[tuple[str, ...]] = []
     start = 0
     for end in range(len(line)):
@@ -310,7 +312,7 @@ SLOW = settings(
 
 
 def tell_composites(file: Path, form: str, how: settings = SLOW) -> None:
-    """Tell stories of a composite, within its allowance and beyond it, and compare what fires with its model."""
+    """Run stories of a composite, within its allowance and beyond it, and compare the firings with its model."""
     rule, model, types = COMPOSITES[form]
     composite = {**rule, "within": SPAN, "allowance": 3, "key": "data.key"}
 
@@ -348,11 +350,11 @@ def test_a_composite_fires_what_its_model_says(migrated_file: Path, form: str) -
     tell_composites(migrated_file, form)
 
 
-# The models of debounce and batch: over the log of what was routed and when turns were taken.
+# The models of debounce and batch read the log of routed events and of releases.
 
 
 def model_debounce(told: dict[str, Told], log: list[tuple[float, list[str] | None]], keep: str) -> Any:
-    """After 5 s of silence, at the latest 12 s after the first."""
+    """Fire after 5 s without an event, at the latest 12 s after the first."""
     fired: list[tuple[str, ...]] = []
     waiting: dict[str, list[tuple[float, str]]] = {}
     for now, routed in log:
@@ -368,7 +370,7 @@ def model_debounce(told: dict[str, Told], log: list[tuple[float, list[str] | Non
 
 
 def model_batch(told: dict[str, Told], log: list[tuple[float, list[str] | None]]) -> Any:
-    """Three at a time, or what is there 5 s after the first of them."""
+    """Fire with three events, or with those present 5 s after the first of them."""
     fired: list[tuple[str, ...]] = []
     waiting: dict[str, list[tuple[str, float]]] = {}
     for now, routed in log:
@@ -400,7 +402,7 @@ WAITS: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
 
 
 def tell_waits(file: Path, form: str, how: settings = SLOW) -> None:
-    """Tell stories of debounce or batch, and compare what fires with its model."""
+    """Run stories of debounce or batch, and compare the firings with the model."""
     flow, model = WAITS[form]
 
     @how
@@ -420,7 +422,7 @@ def test_debounce_and_batch_fire_what_their_models_say(migrated_file: Path, form
     tell_waits(migrated_file, form)
 
 
-# Defects: in which form each shows, and where it is.
+# Defects: the form of flow control that shows each, and its place in the code.
 HOLDING, RULES = "functory.triggers.flow_control.debounce_batch", "functory.triggers.composites.rules"
 WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
     "a debounce without its end": (
@@ -480,7 +482,7 @@ WRONG: dict[str, tuple[str, *tuple[Edit, ...]]] = {
 @pytest.mark.parametrize("defect", WRONG)
 def test_the_models_see_a_wait_that_is_wrong(migrated_file: Path, defect: str) -> None:
     form, *edits = WRONG[defect]
-    # The same stories each time.
+    # The same stories at each run.
     many = settings(SLOW, max_examples=100, derandomize=True, database=None)
     tell = tell_waits if form in WAITS else tell_composites
     with Mutant(defect, edits).applied(), pytest.raises((AssertionError, ExceptionGroup)):

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.engine.run import commit
 from tests.support.thoroughness import amount
 
-# As many as there is time for: a slow machine tests fewer, with each commit others.
+# The number depends on the time: a slow machine tests fewer seeds. Each commit has other seeds.
 SEEDS = amount(40, 2000)
 SECONDS = amount(10, 60)
 
@@ -29,7 +29,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(900)
 def test_every_seed_keeps_the_promise():
-    # Other seeds with each commit, and the same ones on the same commit.
+    # The seeds follow from the commit.
     first = int(commit()[:7], 16) if commit() != "unknown" else 1
     print(f"seeds from {first}")
     done = simulate("--seeds", str(SEEDS), "--seconds", str(SECONDS), "--first", str(first), "--jobs", "2")
@@ -44,7 +44,7 @@ def test_a_seed_is_the_same_run_every_time():
 
 
 def test_statements_come_to_the_same_without_sqlalchemy_between():
-    # Most of them are planned after a few seeds; the figures of a run follow from every row that was read in it.
+    # Most statements have a plan after a few seeds. The figures of a run depend on every row that it read.
     direct, usual = (
         simulate("--seeds", "40", "--jobs", "1", "--json", *more).stdout for more in ([], ["--usual"])
     )

@@ -1,4 +1,4 @@
-"""Each flow control at its edge, with the plain model beside it; and that the model sees one that is wrong there."""
+"""Tests each flow control at its limit beside the plain model, and that the model finds a wrong one there."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
 
-# To the very edge of each control, and one step further. A letter writes an event with that key and routes it, with a
-# "?" before it it is only written; +N writes one with that priority; "r" routes what is not, "t" is a turn, "c" a
-# claim, "f" ends what runs well, "x" badly, and a number lets these seconds pass.
+# Stories up to the limit of each control, and one step beyond it. A character writes an event with that key and
+# routes it; with "?" before it the event is only written. +N writes an event with that priority. "r" routes pending
+# events, "t" releases, "c" claims, "f" ends running executions with success, "x" with failure. A number lets these
+# seconds pass.
 EDGES: dict[str, str] = {
     "throttle": "a a b 10 t c a 9 t c 1 t c a",
     "throttle with a burst": "a a a a 10 a 30 a a a a",
@@ -38,7 +39,7 @@ EDGES: dict[str, str] = {
 
 
 def walk_along(world: World, name: str) -> None:
-    """A story that goes to the edge of one flow control, with the model beside it."""
+    """Run a story up to the limit of one flow control, beside the model."""
     simulation = Simulation(world, FLOWS[name])
     for step in EDGES[name].split():
         if step.isdecimal():
@@ -68,7 +69,7 @@ def test_each_flow_control_holds_at_its_edge(memory: World, name: str) -> None:
     walk_along(memory, name)
 
 
-# Defects: under which flow control each shows, and where it is.
+# Defects: the flow control that shows each, and its place in the code.
 WRONG: dict[str, tuple[str, Edit]] = {
     "a burst of one more": (
         "throttle with a burst",

@@ -1,4 +1,4 @@
-"""Flow control against its plain model, in any order of what routers, turns, workers and the clock do."""
+"""Compares flow control with its plain model, for any order of the steps of routers, releases, workers and clock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The guards against a plain model: random graphs of triggers with cycles and fan-out, changed and paused meanwhile.
+"""Compares the guards with a plain model on random graphs of triggers, with cycles and fan-out.
 
-The model keeps the provenance of each event itself, and says of every match which guard it must meet: pause, own event,
-revisit, depth, the budget of the root, the breaker and the rate. Of what the budget refuses it knows how many, of all
-the rest which. In the end nothing runs any more, and no tree is larger than its budget.
+Triggers are changed and paused meanwhile. The model keeps the provenance of each event itself. It computes the guard
+that each match must meet: pause, own event, revisit, depth, the budget of the root, the breaker or the rate. For the
+budget it knows only the number of refused matches. In the end nothing runs any more, and no tree is larger than its
+budget.
 
 ``GUARD_EXAMPLES=500`` in the environment makes it longer, and random.
 """
@@ -52,7 +53,7 @@ GUARDS = st.fixed_dictionaries(
 
 @dataclass(frozen=True)
 class Where:
-    """Where an event stands: its root, depth, and the triggers and subjects that led to it."""
+    """The provenance of an event: its root, its depth, and the triggers and subjects that led to it."""
 
     root: str
     depth: int = 0
@@ -75,7 +76,7 @@ class Rule:
 
 
 class Model:
-    """One database and what must be in it."""
+    """One database beside the model of its contents."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -89,7 +90,7 @@ class Model:
         self.routers = [Router(world.database, world.settings) for _ in range(2)]
         self.emitter = Events(world.database)
         self.rules: dict[str, Rule] = {}
-        self.events: dict[str, tuple[str, str | None, Where]] = {}  # type, subject, and where it stands
+        self.events: dict[str, tuple[str, str | None, Where]] = {}  # type, subject and provenance
         self.used: dict[str, int] = {}
         self.fired = 0
         self.refused: dict[str, int] = {}
@@ -121,20 +122,20 @@ class Model:
             link = tuple((one["trigger"], one["subject"]) for one in claim.row["chain"])
             where = Where(claim.row["root_id"], claim.row["depth"], link)
             if claim.row["trigger_id"]:
-                # The execution itself stands where the model says.
+                # The execution itself has the provenance that the model computes.
                 source = self.events[claim.row["event_id"]]
                 expected = (*source[2].chain, (claim.row["trigger_id"], source[1]))
                 assert where == Where(source[2].root, source[2].depth + 1, expected)
         self.events[id_] = type_, subject, where
 
     def _pass_other_events(self) -> None:
-        """What the engine tells of itself fires nothing here."""
+        """Route the engine's own events, which match no trigger here."""
         mine = sa.tuple_(schema.event.c.type).in_([(t,) for t in TYPES])
         with self.world.database.write() as tx:
             tx.execute(sa.update(schema.event).where(sa.not_(mine)).values(state="routed", routed_at=tx.now))
 
     def route(self, which: int) -> bool:
-        """One router takes one event; the model says what must come of it."""
+        """Route one event, and compare the decisions with the model's."""
         self._pass_other_events()
         with self.world.database.read() as tx:
             id_ = tx.scalar(
@@ -214,7 +215,7 @@ class Model:
         return "rate"
 
     def work(self, limit: int) -> int:
-        """Run what is due: each execution emits what its name says, on the subject of its event and on another."""
+        """Run all due executions: each emits the type in its name, on the subject of its event and on another."""
         claims = self.world.worker.claim_any(limit)
         for claim in claims:
             subject = claim.row["chain"][-1]["subject"] if claim.row["chain"] else None
@@ -224,7 +225,7 @@ class Model:
         return len(claims)
 
     def drain(self) -> None:
-        """Everything comes to its end, and the whole is what its parts were."""
+        """Finish all work, and check that the totals are the sums of the single decisions."""
         if self.off:
             self.switch()
         for _ in range(2000):
@@ -248,7 +249,7 @@ class Model:
             for one in invariants.verify(self.world.database, self.world.settings, patience=0)
             if one.count
         ]
-        # The test itself has passed the engine's own events by.
+        # The test itself skips the engine's own events.
         assert not broken, broken
 
     def switch(self) -> None:
@@ -345,7 +346,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
     return Machine
 
 
-# To the very edge of each guard, and one step further.
+# Up to the limit of each guard, and one step beyond it.
 EDGES: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], str]] = {
     "own_event": ([("a", "a", {"allow_self": False, "max_revisits": 0})], "a"),
     "cycle": ([("a", "a", {"allow_self": True, "max_revisits": 2})], "a"),
@@ -358,7 +359,7 @@ EDGES: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], str]] = {
 
 
 def walk_along(world: World, reason: str) -> None:
-    """A story that ends at one guard, with the model beside it."""
+    """Run a story that ends at one guard, beside the model."""
     model = Model(world)
     rules, events = EDGES[reason]
     for number, (on, emits, guards) in enumerate(rules):
@@ -418,7 +419,7 @@ def test_the_guards_do_what_the_plain_model_says(memory: World) -> None:
         machine(memory),
         settings=settings(
             max_examples=EXAMPLES,
-            # The short run is the same everywhere; a long one looks elsewhere each time.
+            # The short run uses the same examples everywhere; a long run uses new ones each time.
             derandomize="GUARD_EXAMPLES" not in os.environ,
             phases=(Phase.generate, Phase.shrink),
             stateful_step_count=30,

@@ -1,6 +1,6 @@
-"""The index against the plain scan: random rule sets, random events, and changes in between.
+"""Compares the trigger index with a plain scan: random rule sets, random events, and changes between them.
 
-The plain scan asks every pattern by itself, so what the index does with buckets and cached answers must not show.
+The plain scan tests every pattern by itself. So buckets and cached results of the index must not change an answer.
 """
 
 import json
@@ -123,7 +123,7 @@ def test_the_index_answers_as_the_scan_after_every_change(first, events, steps):
 
 
 def element(chance: Random, value: Any) -> Any:
-    """Something that is asked of a path where ``value`` may lie: it fits that value, or nearly."""
+    """An element of a pattern for a path that may hold ``value``: it matches that value, or nearly."""
     if isinstance(value, str) and value and chance.random() < 0.7:
         cut = chance.randrange(1, len(value) + 1)
         kind = chance.choice(["prefix", "suffix"])

@@ -1,4 +1,4 @@
-"""The simulation has teeth: it finds each of these defects of the engine."""
+"""The simulation finds each mutant: a defect that is put into the engine on purpose."""
 
 from __future__ import annotations
 

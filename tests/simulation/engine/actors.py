@@ -31,9 +31,9 @@ from functory.workers.execution.host_functions import EngineHost, Services
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, Violation, Wait, World
 
-# What a loop waits for without a wake-up; a worker without a message looks as often.
+# Virtual seconds between two rounds of a loop without a wake-up, and between two polls of a worker without a message.
 POLL = 3.0
-# A claim that waits longer than this behind another one of its message is given back.
+# A worker releases a claim that waits longer than this behind another claim of its message.
 PATIENCE = 1.0
 
 
@@ -60,7 +60,7 @@ class Role(Process):
         yield "loop", self._loop()
 
     def _moment(self) -> tuple[dict[str, str], ...]:
-        """Now, as SQLite has it in its columns, for those who ask."""
+        """The parameter ``now`` as SQLite stores times, for a query that uses it; empty for any other query."""
         if not self._asks_when:
             return ()
         now = self.world.database.clock.now()
@@ -69,7 +69,7 @@ class Role(Process):
     def _loop(self) -> Steps:
         world = self.world
         while True:
-            # An empty round of the engine costs a hundred times as much as this look.
+            # An empty round of the engine costs a hundred times as much as this query.
             if world.scalar(self._idle, *self._moment()) is None:
                 yield self._poll, self._topic
                 continue
@@ -86,7 +86,7 @@ class Role(Process):
 
 
 class SimulatedRouter(Router):
-    """Stumbles over events of one type, as over a defect of ours."""
+    """A router that raises at events of one type, as a defect of the router would make it."""
 
     world: World
 
@@ -97,7 +97,7 @@ class SimulatedRouter(Router):
 
 
 def router(world: World) -> Process:
-    """Routes small batches, so that two of them share the events."""
+    """A router with small batches, so that two routers share the events."""
     settings = world.settings.model_copy(update={"batch_size": world.rng.choice((2, 4, 16, 16))})
     found = SimulatedRouter(world.database, settings)
     found.world = world
@@ -112,7 +112,7 @@ def router(world: World) -> Process:
 
 
 def flow(world: World) -> Process:
-    """Takes turns at what flow control holds."""
+    """The flow-control role: it releases what flow control holds."""
     turn = Release(world.database, world.settings)
 
     def work() -> bool:
@@ -128,7 +128,7 @@ def flow(world: World) -> Process:
 
 
 class SimulatedDispatcher(Dispatcher):
-    """Sends to the simulated broker."""
+    """A dispatcher that sends to the simulated broker."""
 
     world: World
 
@@ -137,7 +137,7 @@ class SimulatedDispatcher(Dispatcher):
 
 
 def dispatcher(world: World) -> Process:
-    """Sends what is queued."""
+    """The dispatcher role: it sends queued executions to the broker."""
     found = SimulatedDispatcher(world.database, world.settings, None)  # type: ignore[arg-type]
     found.world = world
     return Role(
@@ -154,7 +154,7 @@ def dispatcher(world: World) -> Process:
 
 
 def reaper(world: World) -> Process:
-    """Ends executions without an owner."""
+    """The reaper role: it ends attempts whose lease has expired."""
     found = Reaper(world.database, world.settings, trust_at_once=world.rng.random() < 0.2)
 
     def work() -> bool:
@@ -168,7 +168,7 @@ def reaper(world: World) -> Process:
 
 
 def saga(world: World) -> Process:
-    """Undoes what failed executions had done."""
+    """The compensation role: it runs the compensations of failed executions."""
     return Role(
         world,
         "saga",
@@ -179,7 +179,7 @@ def saga(world: World) -> Process:
 
 
 def undoer(world: World) -> Process:
-    """An operator who has what could not be undone tried again."""
+    """An operator who retries failed compensations."""
     stuck = "SELECT saga_id FROM compensation WHERE state = 'failed' LIMIT 1"
 
     def work() -> bool:
@@ -191,7 +191,7 @@ def undoer(world: World) -> Process:
 
 
 def forgetter(world: World) -> Process:
-    """Forgets what sources have taken in."""
+    """The retention role: it deletes expired delivery receipts."""
 
     return Role(
         world,
@@ -205,7 +205,7 @@ def forgetter(world: World) -> Process:
 
 @dataclass(eq=False)
 class Run:
-    """A claim in a worker, and why its child is to be killed."""
+    """A claim in a worker; ``killed`` is the reason why its child must be killed."""
 
     claim: Claim
     claimed_at: float
@@ -235,7 +235,7 @@ class Later(Exception):
 
 
 class SteppedWaits:
-    """Waiting that is done by the worker's steps."""
+    """Replaces waiting in a thread by an exception, so that the worker's steps do the waiting."""
 
     def _retry_while_unavailable(self, operation: Callable[[], Any], *, repeatable: bool = True) -> Any:
         try:
@@ -258,7 +258,7 @@ class SimulatedChildCalls(SteppedWaits, ChildCalls):
 
 
 class SimulatedHost(SteppedWaits, EngineHost):
-    """The host that functions talk to, whose waiting is done by the worker's steps."""
+    """Host functions that wait in the worker's steps."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -293,7 +293,7 @@ class Worker(Process):
             yield f"slot{number}", self._slot()
 
     def drain(self, grace: float) -> None:
-        """Shut down softly: nothing new, and what still runs after the grace is given back."""
+        """Shut down softly: claim nothing more, and release what still runs after ``grace`` virtual seconds."""
         if not self.draining:
             self.world.note("drains", self.name, grace)
             self.draining = True
@@ -373,7 +373,7 @@ class Worker(Process):
             self.running.pop(run.key, None)
 
     def _function(self, run: Run):
-        """Play the function: its effects, emissions and calls; then its end, or None when it was killed."""
+        """Simulate the function: its effects, emissions and calls. Returns its result, or None when it was killed."""
         world, rng, claim = self.world, self.world.rng, run.claim
         behaviour = world.deck.behaviours[claim.row["function"]]
         world.record.begun.append((claim.id.replace("-", ""), claim.fence))
@@ -389,10 +389,10 @@ class Worker(Process):
                 else:
                     yield from self._call(run, host, act.calls, act.durable)
         except FunctoryError as error:
-            # What the engine refuses is an exception in the function.
+            # A request that the engine refuses raises in the function.
             world.note("refused", claim.id[-4:], type(error).__name__)
             outcome = "failed"
-        # Its child goes on while the worker's process is paused.
+        # The child continues while the worker's process is paused.
         ends = world.now + rng.choice(behaviour.seconds)
         while world.now < ends and not run.killed:
             yield min(ends - world.now, 1.0), None
@@ -415,7 +415,7 @@ class Worker(Process):
             self._check_owner(run, "zombie's event", "an event of a zombie was taken")
 
     def _asked(self, run: Run, ask: Callable[[], Any]) -> Generator[Wait, None, Any]:
-        """What a request comes to, once the database answers; None when the run was killed meanwhile."""
+        """The answer to a request, once the database is available; None when the run was killed meanwhile."""
         pause = 0.2
         while not run.killed:
             try:
@@ -428,7 +428,7 @@ class Worker(Process):
         return None
 
     def _check_owner(self, run: Run, code: str, what: str) -> None:
-        """Who has just written as the owner of an execution must be its owner."""
+        """Check that a run that has just written for its execution still owns it."""
         row = self.world.database.raw.execute(
             "SELECT state, fence FROM execution WHERE id = ?", (run.claim.id.replace("-", ""),)
         ).fetchone()
@@ -438,7 +438,7 @@ class Worker(Process):
             )
 
     def _call(self, run: Run, host: EngineHost, function: str, durable: bool) -> Steps:
-        """Call another function and wait for it, as a generator may."""
+        """Call another function and wait for it in steps."""
         try:
             row = yield from self._asked(run, lambda: host.call(function, None, {}, [], {}, durable))
         except Waits as waits:
@@ -446,7 +446,7 @@ class Worker(Process):
         else:
             if row is None:
                 return
-            # The request was answered at last: what the host would have gone on with.
+            # The request was answered late: these are the host's next steps.
             ids = [row["id"]]
             self._lend(run)(ids)
         ids = [id_.replace("-", "") for id_ in ids]
@@ -462,7 +462,7 @@ class Worker(Process):
             yield 1.0, "finished"
 
     def _lend(self, run: Run) -> Callable[[Sequence[str]], None]:
-        """A thread for awaited children, so that waiting parents never hold all slots."""
+        """Run awaited children in an actor of their own, so that waiting parents never hold all slots."""
 
         def lend(ids: Sequence[str]) -> None:
             self.world.spawn(self, "lent", help_out(list(ids)))
@@ -484,7 +484,7 @@ class Worker(Process):
     def _finish(self, run: Run, ending: AttemptResult) -> Steps:
         pause = 0.2
         world = self.world
-        # No two endings look alike: the engine knows by this which of them it has stored.
+        # Every result differs from all others, so the engine can tell which one it has stored.
         ending = replace(ending, duration_seconds=world.rng.random())
         while True:
             number = len(world.transactions) + 1
@@ -499,7 +499,7 @@ class Worker(Process):
         world.note("finished", run.key[0][-4:], "fence", run.key[1], following.state)
 
     def _keep(self) -> Steps:
-        """Heartbeats, cancels, lost leases, claims that wait behind a long one."""
+        """Send heartbeats; handle cancel requests, lost leases and claims that wait behind a long one."""
         world = self.world
         every = world.settings.heartbeat_seconds
         seen = -1000.0

@@ -1,4 +1,4 @@
-"""A broker that forgets: messages are dropped, doubled, taken in any order, and sometimes all of them are gone."""
+"""The simulated broker: it drops, doubles and reorders messages, and sometimes loses all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.engine.world import World
 
 
 class Broker:
-    """Messages are lists of execution ids."""
+    """The simulated broker. A message is a list of execution ids."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -18,11 +18,11 @@ class Broker:
 
     @property
     def away(self) -> bool:
-        """Whether it cannot be reached."""
+        """True while the broker is unavailable."""
         return self._world.now < self.away_until
 
     def send(self, ids: Sequence[str]) -> None:
-        """Take messages from a dispatcher. Raises :class:`Unavailable`, perhaps after some of them."""
+        """Accept messages from a dispatcher. May raise :class:`Unavailable` after it has accepted some of them."""
         world, plan = self._world, self._world.plan
         size = world.rng.choice((1, 1, 2, 4))
         for start in range(0, len(ids), size):
@@ -45,7 +45,7 @@ class Broker:
             world.signal({"broker"})
 
     def take(self) -> list[str] | None:
-        """A message for a worker: any of them, for the order is not kept."""
+        """A message for a worker. Messages come in any order."""
         if self.away or not self._messages:
             return None
         return self._messages.pop(self._world.rng.randrange(len(self._messages)))

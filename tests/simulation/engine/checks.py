@@ -1,7 +1,7 @@
-"""What must hold when everything is done: the engine's own invariants, and what this simulation knows beside them.
+"""Checks a finished run: the engine's own invariants, and an independent oracle.
 
-The oracle here reads the journal: which change of a state happened in which transaction, and which triggers there were
-as of each event's routing. It has its own idea of guards and of what fires.
+The oracle reads the journal: the transaction of each state change, and the triggers that existed when each event was
+routed. It has a second, plain implementation of guards and matches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
 
 def check(world: World) -> Found:
-    """Everything that is broken, the engine's own invariants first."""
+    """All violations as (code, what), those of the engine's own invariants first."""
     found: Found = []
     for result in invariants.verify(world.database, world.settings, patience=0):
         if result.count:
@@ -31,7 +31,7 @@ def check(world: World) -> Found:
 
 
 def counts(world: World) -> Counter[str]:
-    """Figures of a run."""
+    """Counts of a run, by name."""
     record = world.record
     return Counter(
         steps=world.count,
@@ -69,7 +69,7 @@ class _View:
 
 
 def _transitions(view: _View) -> Found:
-    """Only the arrows of the state machine, each with its event in the same transaction."""
+    """Every state change is one of the state machine, with its event in the same transaction."""
     found: Found = []
     told: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     for _, tx, what, id_, old, _new, type_, *_ in view.journal:
@@ -124,7 +124,7 @@ def _is_arrow(old: str, new: str, raised: int, tried: int) -> bool:
     if old == "queued":
         return new in ("cancelled", "expired") and tried == 0
     if old == "running" and new == "queued":
-        # For another try, lost (the reaper raises the fence), released (it does not count).
+        # Queued for another try; lost, where the reaper raises the fence; or released, which does not count.
         return (raised, tried) in ((0, 0), (1, 0), (0, -1))
     if old == "running" and new in ("cancelled", "dead"):
         return raised in (0, 1) and tried == 0
@@ -132,7 +132,7 @@ def _is_arrow(old: str, new: str, raised: int, tried: int) -> bool:
 
 
 def _attempts(view: _View) -> Found:
-    """Attempts are what began; the last of them committed; none began twice, and none after its limit."""
+    """Every attempt that began is counted; the last one committed; none began twice or beyond its limit."""
     found: Found = []
     by_id: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in view.attempts:
@@ -165,7 +165,7 @@ def _attempts(view: _View) -> Found:
 
 
 def _routing(view: _View) -> Found:
-    """Events are routed once, or put aside where the router stumbles."""
+    """Every event is routed once; an event at which the router fails is quarantined."""
     found: Found = []
     for id_, row in view.events.items():
         if row["state"] == "pending":
@@ -176,7 +176,7 @@ def _routing(view: _View) -> Found:
 
 
 def _firings(view: _View) -> Found:
-    """One decision of each trigger that was there for each event that it matches, and it is the right one."""
+    """Each trigger made one decision about each event that it matches, and the decision is right."""
     found: Found = []
     deck, settings = view.world.deck, view.world.settings
     held = {name for name, rule in deck.rules.items() if rule.flow.keys() & {"debounce", "batch"}}
@@ -210,7 +210,7 @@ def _firings(view: _View) -> Found:
             if reason is None and (
                 got == "budget" or (got == "debounced" and "debounce" in deck.rules[name].flow)
             ):
-                # How many of them there may be is asked of the budgets; and silence ends with one that runs.
+                # The budgets limit their number. A started execution ends the silence.
                 reason = got
             if got != reason or (row["trigger_version"] != int(version) and name not in held):
                 found.append(
@@ -233,7 +233,7 @@ def _firings(view: _View) -> Found:
 def _reason(
     view: _View, rule: Any, name: str, state: str, event: dict[str, Any], max_depth: int
 ) -> str | None:
-    """Why it must not fire; None when it must."""
+    """The reason why the trigger must not fire; None when it must."""
     from functory.engine.serialization import json_codec
 
     if state == "paused":
@@ -252,8 +252,8 @@ def _reason(
 
 
 def _budgets(view: _View) -> Found:
-    """A root has caused exactly as many executions as its budget says, never more than it may, and all it may before
-    anything was stopped."""
+    """The budget of a root counts its executions exactly. A root never exceeds its budget, and a guard refuses
+    nothing before the budget is used up."""
     found: Found = []
     caused = Counter(
         row["root_id"] for row in view.executions.values() if row["cause"] in ("trigger", "parent")
@@ -292,7 +292,7 @@ def _lanes(view: _View) -> Found:
 
 
 def _clients(view: _View) -> Found:
-    """What the engine said yes to is there, once."""
+    """Every request that the engine acknowledged took effect once."""
     found: Found = []
     record = view.world.record
     keys = Counter(row["dedup_key"] for row in view.events.values() if row["dedup_key"])
@@ -313,7 +313,8 @@ def _clients(view: _View) -> Found:
 
 
 def _steps(view: _View) -> Found:
-    """A durable call has succeeded once; and what a failed execution had done is undone once, unless it goes on."""
+    """A durable call succeeded at most once. Each step of a failed execution is compensated once, unless the
+    execution continues."""
     found: Found = []
     acts = view.world.deck.behaviours.items()
     durable = {name: Counter(act.calls for act in one.acts if act.durable) for name, one in acts}
@@ -331,7 +332,7 @@ def _steps(view: _View) -> Found:
                 )
             )
     undone = {row["step_id"]: row for row in view.rows("SELECT * FROM compensation")}
-    # What was to undo a step has failed for good itself: there the saga waits for an operator.
+    # The compensation of a step has failed for good: the saga waits for an operator.
     stuck = {
         row["saga_id"]
         for row in undone.values()

@@ -1,7 +1,7 @@
-"""What people and programs ask of the engine while it runs.
+"""The clients of the simulated engine: requests of people and programs while it runs.
 
-A client repeats what was not answered, as clients do. What it may repeat carries a key, so that it is done once; what
-has none is repeated until the engine says that it is done.
+A client repeats a request that got no answer. A request with an idempotency key takes effect once. A client repeats a
+request without a key until the engine confirms its effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.simulation.engine.world import Process, Steps, World
 
 
 class Client(Process):
-    """Carries out the script; its place in it outlives the process."""
+    """A process that runs the script of requests; a restarted client continues at the same place."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "client")
@@ -97,7 +97,7 @@ class Client(Process):
         acts[deed]()
 
     def _release(self) -> None:
-        """Somebody mends the defect, and sends what was put aside to the router again."""
+        """An operator corrects the defect, and sends quarantined events to the router again."""
         world = self.world
         world.deck_state["cured"] = True
         id_ = world.scalar("SELECT id FROM event WHERE state = 'quarantined'")

@@ -1,7 +1,7 @@
-"""The database of a deck: functions and triggers are saved once, and put back before each seed.
+"""The database of a deck: its functions and triggers are saved once, and restored before each seed.
 
-Beside the engine's tables it has a journal that SQLite itself keeps, by triggers on the tables: each change of a state,
-with the number of its transaction. What was rolled back is not in it, and no row can be changed without it.
+SQLite triggers on the engine's tables keep a journal: each state change, with the number of its transaction. The
+journal holds no change that was rolled back, and it misses no committed change.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ CREATE TRIGGER sim_event AFTER UPDATE OF state ON event WHEN OLD.state <> NEW.st
 END;
 """
 
-# What a mutant does to the tables before the journal is attached.
+# Changes the tables for a mutant before the journal is attached.
 Alter = Callable[[Any], None]
 
 
 @functools.cache
 def _schema() -> list[str]:
-    """What makes the tables: worked out once, for it takes as long as two seeds."""
+    """The statements that create the tables. They are computed once, because that takes as long as two seeds."""
     database = SimulatedDatabase()
     with database.connection(write=True) as connection, connection.begin():
         schema.metadata.create_all(connection)
@@ -60,14 +60,14 @@ def _schema() -> list[str]:
 
 
 class Template:
-    """A deck's database, ready for its next seed."""
+    """A deck's database, which :meth:`reset` restores for the next seed."""
 
     def __init__(self, deck: Deck, alter: Alter | None = None, *, usual: bool = False) -> None:
         self.deck = deck
         self.database = database = SimulatedDatabase(usual=usual)
         database.clock = ManualClock(START)
         numbers = itertools.count(1)
-        # Before all ids of a run, and the same in every process.
+        # These ids sort before all ids of a run, and are the same in every process.
         database.new_id = lambda: f"01000000-0000-7000-8000-{next(numbers):012x}"
         raw = self.database.raw
         for statement in _schema():
@@ -75,8 +75,8 @@ class Template:
         if alter is not None:
             alter(raw)
         self._save()
-        # What refers to others is deleted before them and put back after them: to turn the keys off for a while would
-        # have SQLite prepare every statement anew.
+        # Rows that refer to others are deleted before them and restored after them. With foreign keys turned off for
+        # a time, SQLite would prepare every statement anew.
         order = [table.name for table in schema.metadata.sorted_tables]
         kept = [table for table in order if raw.execute(f"SELECT 1 FROM {table}").fetchone()]
         for table in kept:
@@ -112,7 +112,7 @@ class Template:
             tx.execute(schema.outbox.delete())
 
     def reset(self) -> SimulatedDatabase:
-        """As it was in the beginning."""
+        """Restore the database to its first state."""
         database, raw = self.database, self.database.raw
         database.world = None
         raw.execute("BEGIN")

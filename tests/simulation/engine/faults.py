@@ -1,4 +1,4 @@
-"""Which faults a seed draws, and how often each happens: every seed has rates of its own, many of them zero."""
+"""The faults of a simulated run: each seed draws a rate for each fault, and many rates are zero."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.simulation.engine.world import (
 
 @dataclass
 class Plan:
-    """Chances of each fault while faults are on."""
+    """The probability of each fault, while faults are on."""
 
     rng: Random
     on: bool = True
@@ -28,17 +28,18 @@ class Plan:
     wiped: float = 0.0
     failed_send: float = 0.0
     lost_wakeup: float = 0.0
-    crash: float = 0.0  # of a process, at a transaction
-    error: float = 0.0  # the database says no, or says nothing after a commit
-    # What the chaos actor does, in its order.
+    crash: float = 0.0  # a process crashes in a transaction
+    error: float = 0.0  # the database refuses, or gives no answer after a commit
+    # The faults that the chaos actor causes, in this order.
     deeds: list[str] = field(default_factory=list)
 
     def happens(self, chance: float) -> bool:
-        """Whether a fault of this chance happens now."""
+        """True when a fault with this probability happens now."""
         return self.on and chance > 0 and self.rng.random() < chance
 
     def fate(self) -> tuple[int, BaseException | None]:
-        """Where the transaction that begins now fails, and how: before a statement, before or after its commit."""
+        """The fault of the transaction that begins now: its place (a statement, or before or after the commit) and
+        its kind."""
         if not self.on or not (self.crash or self.error):
             return 0, None
         draw = self.rng.random()
@@ -57,13 +58,13 @@ class Plan:
 
 
 def draw(rng: Random) -> Plan:
-    """The faults of a seed."""
+    """The fault rates that a seed draws."""
     plan = Plan(rng)
     if rng.random() < 0.08:
         return plan
 
     def rate(usual: float) -> float:
-        # A seed sends few messages: a rate that is right for thousands would hardly ever come to anything.
+        # A seed sends few messages: a rate that suits thousands of messages would cause almost no fault here.
         return 0.0 if rng.random() < 0.35 else usual * rng.choice((1, 2, 4))
 
     plan.dropped, plan.doubled, plan.wiped = rate(0.05), rate(0.08), rate(0.004)
@@ -75,7 +76,7 @@ def draw(rng: Random) -> Plan:
 
 
 class Chaos(Process):
-    """Carries out the deeds of the plan."""
+    """The actor that causes the planned faults of processes and of the broker."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "chaos")
@@ -91,7 +92,7 @@ class Chaos(Process):
         lease = world.settings.lease_seconds
         for deed in world.plan.deeds:
             yield rng.random() * 3, None
-            # Harm does most where something runs.
+            # A fault finds most defects while an execution runs.
             for _ in range(20):
                 if any(one.running for one in self._workers()):
                     break

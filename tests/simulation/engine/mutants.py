@@ -1,7 +1,7 @@
-"""The engine with a line wrong: each mutant is one defect that the simulation has to find.
+"""Mutants: the engine with one wrong line; the simulation must find each of these defects.
 
-A mutant rewrites the real source of a function, by a text that must occur in it exactly once, and puts the outcome in
-its place for a while. So it follows the code, and when the code has moved on it says so instead of testing nothing.
+A mutant replaces one text in the real source of a function, and runs the changed function in its place. The text must
+occur exactly once. So a mutant follows the code, and raises :class:`Moved` when its text is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.simulation.engine.run import Simulation, Summary, run_many
 
 @dataclass(frozen=True)
 class Edit:
-    """Another text in the source of one function, or of one statement that a module builds once.
+    """The replacement of one text in the source of a function, or of a statement that a module builds once.
 
     ``also`` are modules that have imported it by its name.
     """
@@ -44,7 +44,7 @@ class Mutant:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The engine with this defect, until the block ends."""
+        """Give the engine this defect until the block ends."""
         undo: list[Callable[[], None]] = []
         try:
             names = {name: make() for name, make in self.names.items()}
@@ -57,13 +57,13 @@ class Mutant:
 
 
 class Moved(AssertionError):
-    """The code that a mutant rewrites is not there any more."""
+    """The code that a mutant rewrites does not exist any more."""
 
 
 @functools.cache
 def _source(module: str, name: str) -> str:
-    """The text of a function, or of what gives a name of the module its value, as it was first asked for: a file that
-    is edited meanwhile changes nothing."""
+    """The source of a function, or of the assignment to a module's name. The first read is cached: a later edit of
+    the file changes nothing."""
     owner: Any = importlib.import_module(module)
     whole = inspect.getsource(owner)
     for node in ast.parse(whole).body:
@@ -75,7 +75,7 @@ def _source(module: str, name: str) -> str:
 
 
 def _apply(edits: Sequence[Edit], names: Mapping[str, Any]) -> list[Callable[[], None]]:
-    """Put all edits of one function into force. Returns how to undo them."""
+    """Apply all edits of one function. Returns a function that undoes them."""
     edit = edits[0]
     module = importlib.import_module(edit.module)
     owner: Any = module
@@ -94,7 +94,7 @@ def _apply(edits: Sequence[Edit], names: Mapping[str, Any]) -> list[Callable[[],
     for name, value in names.items():
         module.__dict__.setdefault(name, value)
     made: dict[str, Any] = {}
-    # Its own names are those of its module; annotations stay unread, as they do there.
+    # The changed function uses the names of its own module. Its annotations stay unevaluated, as in that module.
     exec(
         compile(f"from __future__ import annotations\n{source}", f"<mutant of {edit.name}>", "exec"),
         module.__dict__,
@@ -113,7 +113,7 @@ def _apply(edits: Sequence[Edit], names: Mapping[str, Any]) -> list[Callable[[],
 
 
 def _without_keys(raw: Any) -> None:
-    """Executions and firings that no key holds together."""
+    """Remove the unique and foreign keys of executions and firings."""
     raw.execute("PRAGMA foreign_keys=OFF")
     for table in ("firing", "execution"):
         raw.execute(f"CREATE TABLE loose AS SELECT * FROM {table}")
@@ -334,7 +334,7 @@ MUTANTS: Sequence[Mutant] = (
 
 
 def hunt(seeds: Sequence[int], hunted: Sequence[Mutant] = MUTANTS) -> Iterator[tuple[Mutant, Summary]]:
-    """Run each mutant until a seed fails; what its seeds came to."""
+    """Run each mutant until a seed fails. Yields each mutant with the summary of its seeds."""
     shared = Simulation()
     for edit in (edit for mutant in hunted for edit in mutant.edits):
         _source(edit.module, edit.name)

@@ -1,4 +1,4 @@
-"""One seed, or many of them; and the report of one that fails."""
+"""Runs one seed or many seeds, and reports the seeds that fail."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from tests.simulation.engine.faults import Chaos
 from tests.simulation.engine.scenario import MAKERS
 from tests.simulation.engine.world import Violation, World
 
-# Virtual seconds: faults last so long after the last word of the clients, and all must be done so long after them.
+# Virtual seconds: how long faults continue after the clients' last request, and how long all work may take after
+# that.
 AFTERMATH = 12.0
 PATIENCE = 7200.0
-# The most seconds of faults, whatever the clients do.
+# The longest time with faults, in virtual seconds.
 LONGEST = 120.0
 
 
 @dataclass
 class Outcome:
-    """What became of a seed; ``violations`` are (code, what) in the order in which they were found."""
+    """The outcome of a seed; ``violations`` are (code, what) in the order in which they were found."""
 
     seed: int
     deck: str
@@ -41,7 +42,7 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
 
     def report(self) -> str:
-        """For a person: how to see it again, what was broken, and what happened before."""
+        """The report of a seed for people: the command that repeats it, its violations, and the steps before them."""
         lines = [f"seed {self.seed} ({self.deck}), commit {commit()}"]
         lines += [f"  {code}: {what}" for code, what in self.violations]
         lines.append(f"  the last {len(self.steps)} steps:")
@@ -51,20 +52,20 @@ class Outcome:
 
 
 class Simulation:
-    """Runs seeds; it keeps the template of every deck.
+    """Runs seeds, and keeps the database template of every deck.
 
     With ``usual``, every statement goes through SQLAlchemy's connection, and takes three times as long.
     """
 
     def __init__(self, alter: Alter | None = None, *, usual: bool = False) -> None:
-        # A simulated crash is no news.
+        # A simulated crash is not printed.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         self._alter = alter
         self._usual = usual
         self._templates: dict[int, Template] = {}
 
     def prepare(self) -> None:
-        """Make all templates now: before a defect is put into the engine."""
+        """Make all templates now, before a mutant changes the engine."""
         for number in range(len(MAKERS)):
             self._template(number)
 
@@ -74,7 +75,7 @@ class Simulation:
         return self._templates[number]
 
     def run(self, seed: int, *, trace: bool = False) -> Outcome:
-        """One seed: faults, then none, then the checks."""
+        """Run one seed: a half with faults, a half without, then the checks."""
         rng = Random(seed)
         template = self._template(rng.randrange(len(MAKERS)))
         deck = template.deck
@@ -88,7 +89,7 @@ class Simulation:
         except Violation as broken:
             outcome.violations.append((broken.code, str(broken)))
         except Exception as error:
-            # A role that raises ends its round in production, with a log line; here it is a failure.
+            # In production a role that raises logs the error and begins its next round; here it is a failure.
             outcome.violations.append(("exception", "".join(traceback.format_exception(error))))
         else:
             outcome.violations += checks.check(world)
@@ -121,7 +122,7 @@ def _processes(world: World) -> list[Callable[[World], Any]]:
     made += [actors.Worker] * world.rng.choice((2, 2, 3))
     if world.deck.flows:
         made += [actors.flow] * 2
-    # Also where nothing undoes anything: a caller that dies leaves open steps behind, which are waited for.
+    # Also in a deck without compensations: a caller that dies leaves open steps, and the run waits for them.
     made += [actors.saga] * 2
     if world.deck.undoes:
         made.append(actors.undoer)
@@ -129,7 +130,7 @@ def _processes(world: World) -> list[Callable[[World], Any]]:
 
 
 def _settle(world: World) -> None:
-    """An operator undoes what would hold things up for ever."""
+    """Act as an operator: remove what would stop the work for ever."""
     world.deck_state["cured"] = True
     world.database.raw.execute("DELETE FROM switch")
 
@@ -145,7 +146,7 @@ _ANY = " UNION ALL ".join(statement for _, statement in OPEN) + " LIMIT 1"
 
 
 def _is_done(world: World) -> bool:
-    # Asked after each step, of which most write nothing.
+    # This is checked after each step, and most steps write nothing.
     changes = world.database.raw.total_changes
     asked, done = world.deck_state.get("done", (None, False))
     if asked != changes:
@@ -160,7 +161,7 @@ def _open(world: World) -> str:
 
 @dataclass
 class Summary:
-    """What many seeds came to."""
+    """The figures of many seeds."""
 
     seeds: int = 0
     seconds: float = 0.0
@@ -177,11 +178,12 @@ def run_many(
     simulation: Simulation | None = None,
     within: float | None = None,
 ) -> Summary:
-    """Run these seeds one after another; none is begun later than ``within`` seconds."""
+    """Run these seeds one after another. No seed begins later than ``within`` seconds after the first."""
     simulation = simulation or Simulation()
     summary = Summary()
     start, processor = time.perf_counter(), time.process_time()
-    # Millions of small objects live as long as the templates: looking through them again and again takes a fifth.
+    # Millions of small objects live as long as the templates: collecting garbage among them would take a fifth of the
+    # time.
     usual = gc.get_threshold()
     gc.set_threshold(50_000, 20, 1000)
     try:
@@ -204,7 +206,7 @@ def run_many(
 
 
 def commit() -> str:
-    """The commit that is checked out, as a failure names it."""
+    """The checked-out commit, which a failure report names."""
     try:
         found = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False

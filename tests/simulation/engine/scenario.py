@@ -1,8 +1,8 @@
-"""Scenarios: a few triggers and functions, what clients do with them, and what ought to come of it.
+"""Scenarios: a few triggers and functions, the requests of clients, and the expected results.
 
-A deck is small on purpose: few executions and many interleavings find more than many executions. Its triggers ask for
-nothing but the type of an event and the function that it is about, so that the checks can tell without the engine's own
-matcher which events they fire for.
+A deck is small on purpose: few executions with many interleavings find more defects than many executions. Its
+triggers test only the type of an event and the function that the event is about. So the checks know without the
+engine's own matcher which events fire them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functory.triggers.routing.trigger_set import TriggerSet
 if TYPE_CHECKING:
     from tests.simulation.engine.world import World
 
-# The type of the events at which the router stumbles.
+# The type of the events at which the router fails.
 POISON = "poison"
 
 FAILED = ("execution.failed", "execution.timed_out", "execution.dead")
@@ -28,7 +28,7 @@ FAILED = ("execution.failed", "execution.timed_out", "execution.dead")
 
 @dataclass(frozen=True)
 class Act:
-    """What a function does while it runs: it emits a type of event, or calls a function."""
+    """One action of a running function: it emits an event of a type, or calls a function."""
 
     emits: str = ""
     calls: str = ""
@@ -37,20 +37,20 @@ class Act:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How a function behaves: what it does, how long it takes, how it ends."""
+    """The behaviour of a function: its actions, its duration and its outcome."""
 
     acts: Sequence[Act] = ()
     seconds: Sequence[float] = (0.0, 0.2, 1.0, 6.0)
     ends: Mapping[str, float] = field(
         default_factory=lambda: {"succeeded": 0.85, "failed": 0.1, "crashed": 0.05}
     )
-    # From this attempt on it succeeds; 0 for never.
+    # The first attempt that succeeds; 0 when none does.
     sure_from: int = 0
     limits: Mapping[str, Any] = field(default_factory=dict)
     compensate: str | None = None
 
     def outcome(self, rng: Random, attempt: int) -> str:
-        """How this attempt ends."""
+        """The outcome of this attempt."""
         if self.sure_from and attempt >= self.sure_from:
             return "succeeded"
         return rng.choices(list(self.ends), list(self.ends.values()))[0]
@@ -67,22 +67,22 @@ class Rule:
     flow: Mapping[str, Any] = field(default_factory=dict)
 
     def fires_for(self, type_: str, subject: str | None) -> bool:
-        """Whether an event matches."""
+        """True when an event matches."""
         return type_ in self.types and self.subject in (None, subject)
 
     def on(self) -> dict[str, Any]:
-        """The pattern."""
+        """The event pattern of the trigger."""
         return {"type": list(self.types)} | ({"subject": [self.subject]} if self.subject else {})
 
 
 @dataclass
 class Deck:
-    """One scenario."""
+    """One scenario: its functions, its triggers, its settings, and the requests of its clients."""
 
     name: str
     behaviours: Mapping[str, Behaviour]
     rules: Mapping[str, Rule]
-    # What clients do: words of ``clients.DEEDS``, drawn from these.
+    # The requests of clients are drawn from these keys of ``clients.DEEDS``.
     deeds: Sequence[str] = ("tick",)
     count: Sequence[int] = (1, 2, 3)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Deck:
 
     @cached_property
     def settings(self) -> Settings:
-        """Of all roles."""
+        """The settings of all roles."""
         given: dict[str, Any] = {
             "lease_seconds": 4.0,
             "heartbeat_seconds": 1.3,
@@ -100,20 +100,20 @@ class Deck:
 
     @property
     def flows(self) -> bool:
-        """Whether flow control has anything to do."""
+        """True when a trigger of the deck uses flow control."""
         return any(rule.flow for rule in self.rules.values())
 
     @property
     def undoes(self) -> bool:
-        """Whether anything is undone when something fails."""
+        """True when the deck has compensations."""
         return any(one.compensate for one in self.behaviours.values())
 
     def cured(self, world: World) -> bool:
-        """Whether the router no longer stumbles."""
+        """True when the router no longer fails at events of the poison type."""
         return bool(world.deck_state.get("cured"))
 
     def lend_triggers(self, found: TriggerSet) -> None:
-        """Spare a new router the compilation of what has not changed since the template was made."""
+        """Give a new router the compiled triggers that have not changed since the template was made."""
         if self.triggers is not None:
             found.version = self.triggers.version
             for name in ("_compiled", "_patterns", "_keys"):

@@ -1,11 +1,11 @@
-"""The engine's statements, run by the driver alone: the same SQL and the same values, a third of the time.
+"""Runs the engine's statements directly on SQLite's driver: the same SQL and values in a third of the time.
 
 SQLAlchemy compiles a statement once; for each execution it then makes a context, a cursor and a result of its own,
-which costs several times what SQLite needs in memory. A simulation carries out millions of them. So a statement that
-is there for good (most are constants of their modules) is compiled once, with SQLAlchemy's compiler; from then on its
-values go through its types straight to the driver. Whatever is out of the ordinary goes the usual way.
+which costs several times what SQLite needs in memory. A simulation runs millions of statements. So a permanent
+statement (most are constants of their modules) is compiled once, with SQLAlchemy's compiler. After that its values
+pass through their types directly to the driver. SQLAlchemy's own connection runs every unusual statement.
 
-``python -m tests.simulation --usual`` does without all this, and must come to the same.
+``python -m tests.simulation --usual`` runs without this shortcut, and must give the same results.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sqlalchemy.engine.result import SimpleResultMetaData
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
-# A statement that was met so often is there for good.
+# A statement that was seen this often counts as permanent.
 OFTEN = 8
 
 
 class Unusual(Exception):
-    """A statement that has to go the usual way."""
+    """The statement must go through SQLAlchemy's own connection."""
 
 
 class Plan:
-    """A compiled statement with the names of what it is given."""
+    """A compiled statement with the names of its parameters."""
 
     def __init__(self, statement: Any, dialect: Any, names: Sequence[str], many: bool) -> None:
         compiled: Any = statement.compile(
@@ -46,7 +46,7 @@ class Plan:
             raise Unusual
         if many and (compiled.effective_returning or compiled.post_compile_params):
             raise Unusual
-        # An id stands for its statement as long as that is there.
+        # An id identifies its statement as long as the statement exists.
         self.statement = statement
         self._compiled = compiled
         self._given = frozenset(names)
@@ -59,7 +59,7 @@ class Plan:
         self._converted = [(place, one) for place, one in enumerate(convert) if one is not None]
 
     def text(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The SQL for these values, and what the driver binds."""
+        """The SQL for these values, and the values that the driver binds."""
         lists = self._lists
         shape = (
             tuple((len(found), _width(found)) for found in map(values.__getitem__, lists)) if lists else ()
@@ -78,7 +78,7 @@ class Plan:
         return form.sql, bound
 
     def rows(self, found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """What the driver found, as Python has it."""
+        """The driver's rows, converted to Python values."""
         if not self._converted:
             return found
         made = []
@@ -90,7 +90,7 @@ class Plan:
         return made
 
     def _form(self, values: Mapping[str, Any]) -> _Form:
-        """Where each value of the SQL comes from when the lists are as long as these."""
+        """The form of the SQL for lists of these lengths."""
         compiled = self._compiled
         form = _Form(compiled.string)
         names: Any = compiled.positiontup
@@ -105,7 +105,7 @@ class Plan:
         return form
 
     def _settle(self, form: _Form, place: int, name: str, spread: Mapping[str, Any], convert: Any) -> None:
-        """Say where the value of one place comes from."""
+        """The origin of the value at one place."""
         form.fixed.append(None)
         bind = self._compiled.binds.get(name)
         if bind is None:
@@ -132,7 +132,7 @@ class Plan:
 
 @dataclass
 class _Form:
-    """SQL, and where its values come from: always the same, by their names, or out of a list (and a tuple in it)."""
+    """SQL and the origin of each value: a constant, a parameter, or an element of a list (and of a tuple in it)."""
 
     sql: str
     fixed: list[Any] = field(default_factory=list)
@@ -143,7 +143,7 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Mark:
-    """Stands for a value of a list, to see where it goes."""
+    """A placeholder for a value of a list; its place in the compiled statement shows where the value belongs."""
 
     key: str
     at: int
@@ -170,7 +170,8 @@ def _width(found: Sequence[Any]) -> int:
 
 
 class Rows:
-    """What a statement came to. What roles ask for all the time is here; the rest is SQLAlchemy's result."""
+    """The result of a statement. It has the methods that roles use often, and passes others to SQLAlchemy's
+    result."""
 
     def __init__(self, plan: Plan, found: list[tuple[Any, ...]], rowcount: int) -> None:
         self._plan = plan
@@ -216,7 +217,7 @@ class Mappings:
 
 
 class Direct:
-    """In the place of an open connection: carries out what it knows, and leaves the rest to it."""
+    """Replaces an open connection: it runs the statements that it has a plan for, and passes all others on."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -224,7 +225,7 @@ class Direct:
         self._cursor: sqlite3.Cursor = connection.connection.cursor()  # type: ignore[assignment]
 
     def execute(self, statement: Any, values: Any = None, **options: Any) -> Any:
-        """Carry out a statement, once for each of several ``values``."""
+        """Run a statement, once for each of several ``values``."""
         if isinstance(values, list) and len(values) == 1:
             values = values[0]
         many = isinstance(values, list)
@@ -252,7 +253,7 @@ class Direct:
         return getattr(self._connection, name)
 
     def _plan(self, statement: Any, names: Iterable[str], many: bool) -> Plan | None:
-        """The plan of a statement that is there for good; none of one that must go the usual way."""
+        """The plan of a permanent statement; None for a statement that needs SQLAlchemy's own connection."""
         key = (id(statement), tuple(names), many)
         plan = _plans.get(key, _UNKNOWN)
         if plan is not _UNKNOWN:
@@ -270,7 +271,7 @@ class Direct:
 
 
 class Transaction:
-    """Begun by the driver: what :class:`Database` asks of one that SQLAlchemy has begun."""
+    """A transaction that the driver has begun, with the methods that :class:`Database` uses of SQLAlchemy's own."""
 
     def __init__(self, driver: Any, *, write: bool) -> None:
         self._driver = driver
@@ -280,18 +281,18 @@ class Transaction:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        # What was only read, and what is not committed by now, ends here.
+        # A transaction that only read, or is not committed by now, ends here.
         if self._driver.in_transaction:
             self._driver.rollback()
 
     def commit(self) -> None:
-        """Make it last."""
+        """Commit the transaction."""
         self._driver.commit()
 
 
 _UNKNOWN: Any = object()
-# Of all databases of this process: what is compiled is the same for each of them.
+# Shared by all databases of this process: a compiled statement is the same for each of them.
 _plans: dict[tuple[int, tuple[str, ...], bool], Plan | None] = {}
 _met: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-# Kept, so that nothing else gets its id.
+# The reference keeps the statement alive, so that no other object gets its id.
 _unusual: list[Any] = []

@@ -1,7 +1,7 @@
-"""One scheduler for all processes of a simulation, and the database that they share.
+"""The world of a simulation: one scheduler for all processes, and the database that they share.
 
-An actor is a generator; it yields how many virtual seconds it sleeps, and by which topic it may be woken. Between two
-yields no other actor runs. Time is a number that jumps to the next actor; every order of events comes from the seed.
+An actor is a generator. It yields the virtual seconds that it sleeps, and the topic that may wake it. Between two
+yields no other actor runs. Virtual time jumps to the next actor. The seed decides the order of all steps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Crash(BaseException):
 
 
 class Violation(AssertionError):
-    """A promise was broken: its code, and what happened."""
+    """A broken promise: its code, and what happened."""
 
     def __init__(self, code: str, what: str) -> None:
         super().__init__(f"{code}: {what}")
@@ -49,7 +49,7 @@ class Violation(AssertionError):
 
 
 class Process:
-    """What dies together: its actors, and all that they know."""
+    """A simulated process: actors and memory that are lost together when it dies."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -58,13 +58,13 @@ class Process:
         self.paused_until = 0.0
 
     def actors(self) -> Iterator[tuple[str, Steps]]:
-        """The names and steps of its threads."""
+        """The name and the steps of each thread."""
         raise NotImplementedError
 
 
 @dataclass(eq=False)
 class Actor:
-    """A thread of a process; ``token`` says which of its places in the queue counts."""
+    """A thread of a process; ``token`` marks its valid entry in the scheduler's queue."""
 
     process: Process
     name: str
@@ -76,18 +76,20 @@ class Actor:
 
 @dataclass
 class Record:
-    """What happened outside of the database, which the checks compare it with."""
+    """What happened outside of the database; the checks compare it with the database."""
 
     emitted: dict[str, str] = field(
         default_factory=dict
-    )  # dedup key → event type, once somebody knows it is there
+    )  # dedup key → event type, once a process knows that the event is stored
     begun: list[tuple[str, int]] = field(default_factory=list)  # (execution, fence) whose function began
     sent: set[tuple[str, int]] = field(
         default_factory=set
     )  # (execution, transaction) that went to the broker
-    finishing: dict[int, tuple[str, int]] = field(default_factory=dict)  # transaction → whose finish it was
+    finishing: dict[int, tuple[str, int]] = field(
+        default_factory=dict
+    )  # transaction → the claim that it finished
     keys: dict[str, str] = field(default_factory=dict)  # idempotency key → execution
-    replays: list[str] = field(default_factory=list)  # executions that replays made
+    replays: list[str] = field(default_factory=list)  # executions that replays created
     zombies: int = 0
     crashes: int = 0
     pauses: int = 0
@@ -95,7 +97,7 @@ class Record:
 
 
 class World:
-    """A run of one seed."""
+    """One run of one seed: its clock, scheduler, database, broker and record."""
 
     def __init__(
         self, seed: int, database: SimulatedDatabase, deck: Deck, plan: Plan, rng: Random, trace: bool = False
@@ -107,7 +109,7 @@ class World:
         self.settings = deck.settings
         self.database = database
         self.record = Record()
-        # What the deck remembers of a run: the client's script, whether the router is cured.
+        # The deck's state in this run: the client's script, and whether the router is corrected.
         self.deck_state: dict[str, Any] = {}
         self.broker: Broker
         self.now = 0.0
@@ -124,19 +126,19 @@ class World:
         database.join(self, self._clock)
 
     def note(self, *what: Any) -> None:
-        """Remember a step for the trace."""
+        """Add a step to the trace."""
         name = self.current.name if self.current else "-"
         self.steps.append((round(self.now, 3), name, *what))
 
     def new_id(self) -> str:
-        """A UUIDv7 of the virtual time: ordered within a run, as those of one process are."""
+        """A UUIDv7 of the virtual time. Ids are ordered within a run, like those of one real process."""
         value = (int((START.timestamp() + self.now) * 1000) << 18) | self.rng.getrandbits(8)
         self._last_id = value = max(value, self._last_id + 1)
         text = f"{value >> 18:012x}7{value >> 6 & 0xFFF:03x}8{self.rng.getrandbits(52):013x}{value & 63:02x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def start(self, make: Callable[[], Process], after: float = 0.0) -> None:
-        """Start a process; when it crashes, another one of its kind takes its place."""
+        """Start a process. When it crashes, a new one of its kind replaces it."""
         if after:
             self._push(Actor(_Nobody(self), "supervisor", self._later(make)), after)
             return
@@ -151,11 +153,11 @@ class World:
         yield 0.0, None
 
     def spawn(self, process: Process, name: str, steps: Steps) -> None:
-        """One more thread of a process."""
+        """Start a further thread of a process."""
         self._push(Actor(process, f"{process.name}/{name}", steps), self.rng.random() * 0.01)
 
     def kill(self, process: Process, why: str) -> None:
-        """End a process at once, and start its successor after a while."""
+        """End a process at once, and start its successor later."""
         if not process.alive:
             return
         self.note("killed", process.name, why)
@@ -165,18 +167,18 @@ class World:
         self.start(process.make, 0.5 + self.rng.random() * 4)  # type: ignore[attr-defined]
 
     def pause(self, process: Process, seconds: float) -> None:
-        """Stop all threads of a process for a while."""
+        """Stop all threads of a process for some virtual seconds."""
         self.note("paused", process.name, round(seconds, 1))
         self.record.pauses += 1
         process.paused_until = self.now + seconds
 
     def signal(self, topics: set[str]) -> None:
-        """Wake who waits for one of these topics, unless the wake-up is lost."""
+        """Wake the actors that wait for one of these topics, unless the wake-up is lost."""
         for topic in sorted(topics):
             for actor in self._actors.get(topic, ()):
                 if actor.topic != topic or not actor.process.alive:
                     continue
-                # Some company comes in meanwhile: it shares a round, as under load.
+                # Other wake-ups arrive meanwhile and share the round, as under load.
                 at = self.now + self.rng.random() * 0.25
                 if at < actor.at and not self.plan.happens(self.plan.lost_wakeup):
                     self._push(actor, at - self.now)
@@ -187,7 +189,7 @@ class World:
         heapq.heappush(self._queue, (actor.at, self.rng.random(), actor.token, actor))
 
     def run(self, until: Callable[[], bool], deadline: float) -> bool:
-        """Let the actors go on until something is so. False when virtual time has passed ``deadline`` before."""
+        """Run the actors until a condition holds. False when virtual time passes ``deadline`` first."""
         queue = self._queue
         while queue:
             at, _, token, actor = heapq.heappop(queue)
@@ -198,7 +200,7 @@ class World:
                 self._push(actor, at - self.now)
                 return False
             if process.paused_until > at:
-                # Its threads come back one by one.
+                # Its threads continue one by one.
                 self._push(actor, process.paused_until - self.now + self.rng.random() * 1.5)
                 continue
             self.advance_to(at)
@@ -234,14 +236,14 @@ class World:
         self._push(actor, delay)
 
     def scalar(self, statement: str, *values: Any) -> Any:
-        """Look into the database past the engine: free of faults, and cheap."""
+        """Query the database without the engine: cheap, and without faults."""
         given = values[0] if values and isinstance(values[0], dict) else values
         row = self.database.raw.execute(statement, given).fetchone()
         return None if row is None else row[0]
 
 
 class _Nobody(Process):
-    """Whom the supervisor's steps belong to."""
+    """A process without actors, which owns the steps that start other processes."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "supervisor")
@@ -250,7 +252,8 @@ class _Nobody(Process):
 class _Doomed:
     """A connection that fails before one of its statements.
 
-    It is put in the place of the real one: inside of SQLAlchemy a crash would close the only connection to the memory.
+    It replaces the real connection: inside SQLAlchemy a crash would close the only connection to the database in
+    memory.
     """
 
     def __init__(self, connection: Connection, place: int, fate: BaseException) -> None:
@@ -269,7 +272,7 @@ class _Doomed:
 
 
 class SimulatedDatabase(Database):
-    """SQLite in memory whose transactions may fail, for good or for the process that has begun them.
+    """SQLite in memory; a transaction may fail, or crash the process that has begun it.
 
     With ``usual``, every statement goes through SQLAlchemy's connection.
     """
@@ -279,7 +282,8 @@ class SimulatedDatabase(Database):
         self.world: World | None = None
         self.raw: Any = self.engine.raw_connection().driver_connection
         self.raw.create_function("sim_tx", 0, self._number)
-        # Open for all transactions: a pool is not what is played here, and asking it takes as long as a statement.
+        # One connection serves all transactions: the pool is not simulated, and asking it takes as long as a
+        # statement.
         self._open = {
             write: self.engine.connect().execution_options(functory_write=write) for write in (True, False)
         }
@@ -297,7 +301,7 @@ class SimulatedDatabase(Database):
         return 0 if self.world is None else len(self.world.transactions)
 
     def join(self, world: World, clock: ManualClock) -> None:
-        """Belong to a run."""
+        """Attach the database to a run."""
         self.world, self.clock, self.new_id = world, clock, world.new_id
 
     @contextmanager
@@ -337,6 +341,6 @@ class SimulatedDatabase(Database):
             self.world.signal(tx.topics)
 
 
-# Where a transaction fails when it is not before a statement (1, 2, …).
+# Where a transaction fails: these, or before a statement (1, 2, …).
 BEFORE_COMMIT = -1
 AFTER_COMMIT = -2
