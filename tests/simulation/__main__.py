@@ -37,16 +37,24 @@ TOLD = 3
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate the engine.")
-    parser.add_argument("--seeds", type=int, default=1000, help="how many")
-    parser.add_argument("--first", type=int, default=1, help="the first of them")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that share them")
-    parser.add_argument("--seconds", type=float, help="begin no further one after this time")
-    parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("--trace", action="store_true", help="every step of it, not the last 40 only")
-    parser.add_argument("--mutant", choices=[one.name for one in mutants.MUTANTS], help="with this defect")
-    parser.add_argument("--mutants", action="store_true", help="every mutant, until a seed catches it")
-    parser.add_argument("--usual", action="store_true", help="statements by SQLAlchemy's connection: slower")
-    parser.add_argument("--json", action="store_true", help="the summary as one line of JSON")
+    parser.add_argument("--seeds", type=int, default=1000, help="number of seeds")
+    parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes that share the seeds"
+    )
+    parser.add_argument("--seconds", type=float, help="begin no further seed after this time")
+    parser.add_argument("--seed", type=int, help="run this seed alone")
+    parser.add_argument(
+        "--trace", action="store_true", help="with --seed: print every step, not only the last 40"
+    )
+    parser.add_argument(
+        "--mutant", choices=[one.name for one in mutants.MUTANTS], help="run the engine with this defect"
+    )
+    parser.add_argument("--mutants", action="store_true", help="run every mutant until a seed catches it")
+    parser.add_argument(
+        "--usual", action="store_true", help="run statements through SQLAlchemy's connection: slower"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as one line of JSON")
     given = parser.parse_args()
     if not os.environ.items() >= ENVIRONMENT.items():
         os.environ |= ENVIRONMENT

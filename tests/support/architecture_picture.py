@@ -1,8 +1,8 @@
 """Draws docs/explanation/architecture.svg from the imports: ``python -m tests.support.architecture_picture``.
 
-A box is a room: a package or module of one house. A line is an import, from the upper room to the lower one.
-Lines that follow from others are left out (the transitive reduction), so the picture stays readable and shows every
-order that holds. A test compares the stored picture with the one that today's imports give.
+A box is a room: a package or module of one house. A line is an import, from the upper room to the lower one. The
+picture omits a line when other lines imply it (the transitive reduction), so it stays readable. A test compares the
+stored picture with the current imports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOUSES = {
     "packs": "importers",
     "engine": "the rows and their rules; alone speaks SQL",
 }
-# Modules that hold no room of their own: they belong to every room.
+# These modules are not drawn: every room imports them.
 SHARED = {"errors", "settings", "names", "_version"}
 
 BOX_HEIGHT, GAP, ROW, MARGIN = 30, 14, 66, 24
@@ -88,7 +88,7 @@ def arrows() -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
 
 
 def levels(rooms: set[str], below: dict[str, set[str]]) -> dict[str, int]:
-    """How many rooms the longest chain below each room has. Raises ValueError where imports form a circle."""
+    """The length of the longest import chain below each room, in rooms. Raises ValueError for a circle of imports."""
     path: list[str] = []
 
     @cache
@@ -104,7 +104,7 @@ def levels(rooms: set[str], below: dict[str, set[str]]) -> dict[str, int]:
 
 
 def reduced(below: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """The lines that no longer way through other rooms already shows."""
+    """The lines that no longer path through other rooms implies."""
 
     @cache
     def reach(room: str) -> frozenset[str]:

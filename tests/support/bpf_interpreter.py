@@ -1,7 +1,7 @@
 """Runs classic BPF as the kernel runs a seccomp filter, one call at a time.
 
-Knows the instructions that filters use and refuses programs that the kernel would refuse: too long, a jump
-out of the program, an end without a verdict. Sources: seccomp(2), linux/filter.h, linux/bpf_common.h.
+It knows the instructions that filters use. It refuses programs that the kernel would refuse: too long, with a jump
+out of the program, or with an end without a verdict. Sources: seccomp(2), linux/filter.h, linux/bpf_common.h.
 """
 
 import struct
@@ -43,7 +43,7 @@ class Machine:
                 assert operand % 4 == 0 and operand < 64, "a load reads a word of struct seccomp_data"
 
     def verdict(self, number: int, arch: int, arguments: Sequence[int] = ()) -> tuple[int, int]:
-        """What the filter returns for the call, and after how many instructions."""
+        """The filter's verdict on the call, and the number of instructions that it took."""
         words = [number, arch, 0, 0]
         for argument in (*arguments, 0, 0, 0, 0, 0, 0)[:6]:
             words += [argument & 0xFFFFFFFF, argument >> 32 & 0xFFFFFFFF]

@@ -1,4 +1,4 @@
-"""A folder in which commands are typed: in processes of their own or, which is quicker, in this one."""
+"""Runs the command line in a folder: in a process of its own, or faster in the test's process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = Path(sys.executable).parent / "functory"
 class Shell:
     """Runs ``functory`` in ``folder``, with its data in ``home`` there and no settings from outside.
 
-    ``database`` is a migrated SQLite file to begin with; without it, the first command makes one.
+    ``database`` is a migrated SQLite file to start with; without it, the first command creates one.
     """
 
     def __init__(self, folder: Path, *, database: Path | None = None, processes: bool = False) -> None:
@@ -44,15 +44,15 @@ class Shell:
         return done
 
     def out(self, *arguments: str, **options: Any) -> str:
-        """The answer without the line's end."""
+        """Run a command that must succeed. Returns its output without the last line break."""
         return self.run(*arguments, **options).stdout.rstrip("\n")
 
     def json(self, *arguments: str, **options: Any) -> Any:
-        """The answer to the command with ``--json``."""
+        """Run a command with ``--json``. Returns the decoded output."""
         return json.loads(self.run(*arguments, "--json", **options).stdout)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """A process that goes on."""
+        """Start a command that keeps running. Returns its process."""
         return subprocess.Popen(
             [PROGRAM, *arguments],
             cwd=self.folder,

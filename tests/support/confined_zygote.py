@@ -1,7 +1,7 @@
 """Runs pieces of code in a confined zygote and in its children, for tests of the confinement itself.
 
-Executed as ``python -I -S contained.py`` with a JSON ``Spec`` on the command line, by ``Contained`` below, as
-root for tier A, as an ordinary user for B and C. Code says things with ``say(value)``.
+Executed as ``python -I -S contained.py`` with a JSON ``Spec`` on the command line, by ``Contained`` below, as root
+for tier A, as an ordinary user for B and C. The code sends values to the test with ``say(value)``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 if __name__ == "__main__":
     sys.path[:0] = [_ROOT, *json.loads(sys.argv[1])["paths"]]
 
-import msgspec  # noqa: E402 - found only now
+import msgspec  # noqa: E402 - the path is set above
 
 from functory.workers.sandbox.protocol.plan import Bounds, Plan  # noqa: E402
 
@@ -38,9 +38,9 @@ BOUNDS = Bounds(
 
 
 class Spec(msgspec.Struct, kw_only=True):
-    """What runs where: ``before`` in the zygote, then each of ``children``, one after the other.
+    """The code to run: ``before`` in the zygote, then each of ``children``, one after the other.
 
-    ``world`` runs instead of all that, before anything is confined.
+    ``world`` runs instead of both, before any confinement.
     """
 
     paths: list[str]
@@ -55,7 +55,7 @@ class Spec(msgspec.Struct, kw_only=True):
 
 
 class Contained:
-    """A started shim with its zygote; ``said`` and ``statuses`` are there when it has ended."""
+    """A started shim with its zygote; ``said`` and ``statuses`` are complete when it has ended."""
 
     def __init__(
         self,
@@ -108,19 +108,19 @@ class Contained:
         os.close(theirs)
 
     def leave(self) -> None:
-        """Be a worker that has gone."""
+        """Close the worker's end, like a worker that has died."""
         os.close(self._lifeline)
         self._lifeline = -1
 
     def hear(self) -> Any:
-        """The next thing that is said."""
+        """The next value that the code sends."""
         assert self.shim.stdout is not None
         line = self.shim.stdout.readline()
         assert line, self.shim.communicate()[1]
         return json.loads(line)
 
     def finish(self) -> list[Any]:
-        """Wait for the end; everything that was said, the wait statuses of children as ``["ended", n]``."""
+        """Wait for the end. Returns all sent values; a child's wait status is ``["ended", n]``."""
         out, error = self.shim.communicate(timeout=60)
         shutil.rmtree(self.base, ignore_errors=True)
         if self._lifeline >= 0:
@@ -130,7 +130,7 @@ class Contained:
 
 
 def ask(tier: Any, code: str, **options: Any) -> Any:
-    """What one child says first; fails with its error when it says nothing."""
+    """The first value that one child sends; fails with the child's error when it sends none."""
     said = Contained(tier, code, **options).finish()
     assert said[-1] == ["ended", 0], said
     return said[0]
@@ -141,7 +141,7 @@ HERE = "say('here'); sys.stdin.buffer.read(1)"
 
 
 def running(contained: Contained) -> list[Any]:
-    """The processes below the shim, the zygote first, once ``HERE`` runs in it."""
+    """The processes below the shim, the zygote first, after ``HERE`` has run in it."""
     import psutil
 
     assert contained.hear() == "here"
@@ -153,7 +153,7 @@ def say(value: Any) -> None:
 
 
 def attempt(work: Any, *arguments: Any, **options: Any) -> str:
-    """The name of the error that ``work`` meets, empty if it meets none."""
+    """The name of the error that ``work`` raises; empty without an error."""
     try:
         work(*arguments, **options)
     except OSError as error:

@@ -10,13 +10,13 @@ from tests.support.network_world import LOOPBACK, Names
 
 @pytest.fixture
 def names() -> Names:
-    """What names resolve to; everything to loopback unless a test says otherwise."""
+    """The addresses that names resolve to; a test may change the table. Other names resolve to loopback."""
     return Names()
 
 
 @pytest.fixture
 def broker(names: Names) -> Iterator[ConnectionBroker]:
-    """A broker for which loopback is a network like any other."""
+    """A connection broker that treats loopback like any other network."""
     with_loopback = ConnectionBroker(LOOPBACK, resolve=names)
     yield with_loopback
     with_loopback.stop()

@@ -1,9 +1,9 @@
-"""Tables of docs/reference that are made from the code.
+"""Writes the tables of docs/reference that come from the code.
 
 ``python -m tests.support.docs_reference_tables`` rewrites them.
 
-A table stands between two comments, ``<!-- table: name -->`` and ``<!-- end -->``; the text around it is
-written by hand. A test compares what stands there with what the code says.
+A table lies between two comments, ``<!-- table: name -->`` and ``<!-- end -->``. People write the text around it. A
+test compares the stored table with the code.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def metrics_table() -> str:
 
 
 def families() -> list[tuple[str, str, tuple[str, ...], str]]:
-    """(name, type, labels, help) of every family: those of any process, and those asked from the database."""
+    """(name, type, labels, help) of every family: those of each process, and those read from the database."""
     found = []
     for value in vars(metrics).values():
         if isinstance(value, MetricWrapperBase):
             (family,) = value.describe()
-            # The library shows the labels of a metric without samples in no other way.
+            # The library has no public access to the labels of a metric without samples.
             found.append((_exposed(family), family.type, tuple(value._labelnames), family.documentation))
     database = Database("sqlite://")
     try:
@@ -82,7 +82,7 @@ def families() -> list[tuple[str, str, tuple[str, ...], str]]:
 
 
 def combinations_table() -> str:
-    """Which controls of a trigger combine: asked of the code that refuses them."""
+    """The combinations of a trigger's controls; the code that refuses combinations decides."""
     names = [*CONTROLS, "composite"]
     numbers: dict[str, int] = {}
     rows = []
@@ -105,14 +105,14 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
 
 
 def written(name: str) -> str:
-    """The table as it stands in the documentation."""
+    """The table as the page has it."""
     file, _ = TABLES[name]
     found = _place(name).search((FOLDER / file).read_text())
     return found["table"].strip() if found else ""
 
 
 def rewrite(name: str) -> None:
-    """Put the table into the documentation."""
+    """Write the table into its page."""
     file, make = TABLES[name]
     text = (FOLDER / file).read_text()
     table = make()

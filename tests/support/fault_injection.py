@@ -1,15 +1,16 @@
-"""Faults of persistence: a database whose connections fail before a statement, after it, before a commit, and after it.
+"""Injects database faults: connections fail before or after a statement, or before or after a commit.
 
-The last is the hard one: the commit is done and reported as failed, so that the caller cannot know. The faults are
-made where the driver is called, hence the engine's own code runs unchanged, and sees the driver's own errors::
+A fault after the commit is the hardest one: the commit is done and reported as failed, so the caller cannot know its
+outcome. The faults are injected at the calls of the driver. So the engine's own code runs unchanged, and sees the
+driver's own errors::
 
     with Faults(database, seed=7, rates=Rates(committed=0.05)) as faults:
         ...
     with Faults(database) as faults:
         faults.once("committed", "UPDATE execution")
 
-Rates are drawn from a generator with a seed. Threads share it, so a seed repeats the faults and not their victims: what
-was done to whom is in the note of an exception that leaves the block.
+A generator with a seed draws the faults. Threads share it, so a seed repeats the faults but may hit other threads. An
+exception that leaves the block has a note that lists the injected faults.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from sqlalchemy import event as hooks
 
 from functory.engine.database.connection import Database
 
-# The part of the injected faults that is shown.
+# The number of injected faults that are shown.
 TOLD = 40
 
 
 @dataclass(frozen=True)
 class Rates:
-    """How often each kind happens: of statements (before, after, lost) and of commits (uncommitted, committed)."""
+    """The probability of each kind of fault: at statements (before, after, lost) and commits (uncommitted,
+    committed)."""
 
-    before: float = 0.0  # the statement is not carried out
-    after: float = 0.0  # it is, and an error is reported
-    lost: float = 0.0  # the connection is gone, and the transaction with it
-    uncommitted: float = 0.0  # the commit is not carried out
-    committed: float = 0.0  # it is, and an error is reported
+    before: float = 0.0  # the statement does not run, and an error is reported
+    after: float = 0.0  # the statement runs, and fails
+    lost: float = 0.0  # the connection is lost, and its transaction
+    uncommitted: float = 0.0  # the commit is not done, and fails
+    committed: float = 0.0  # the commit is done, and fails
 
 
 KINDS = tuple(field.name for field in fields(Rates))
@@ -92,20 +94,20 @@ class Faults:
         return "\n  ".join(lines)
 
     def once(self, kind: str, match: str) -> None:
-        """One fault at the next statement, or at the commit of the next transaction, that has ``match`` in its text."""
+        """Inject one fault at the next statement with ``match`` in its text, or at the commit of its transaction."""
         assert kind in KINDS
         with self._lock:
             self._once.append((kind, match))
 
     def stop(self) -> None:
-        """No more faults from now on."""
+        """Inject no more faults."""
         with self._lock:
             self.rates = Rates()
             self._once.clear()
 
     @property
     def waiting(self) -> bool:
-        """Whether something that was ordered with :meth:`once` has not happened yet."""
+        """True while a fault requested with :meth:`once` has not happened yet."""
         return bool(self._once)
 
     @property
@@ -172,7 +174,7 @@ class Faults:
         return dbapi.OperationalError(f"injected fault ({kind}, seed {self.seed}, step {self.step})")
 
     def _closed(self) -> Exception:
-        """What the driver says of a connection that is gone; SQLAlchemy knows SQLite's by its words."""
+        """The driver's error for a lost connection; SQLAlchemy recognises SQLite's error by its text."""
         dbapi = self._engine.dialect.dbapi
         if self._database.dialect == "sqlite":
             return dbapi.ProgrammingError("Cannot operate on a closed database.")

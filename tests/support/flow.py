@@ -1,4 +1,5 @@
-"""What tests of flow control share: events that are numbered, turns until nothing moves, and who ran."""
+"""Steps of flow-control tests: numbered events, releases until nothing is left to decide, and the executions that
+ran."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,17 +12,17 @@ TICK = {"type": ["tick"]}
 
 
 def trigger(world: World, *, name: str = "t", function: str = "work", **flow: Any) -> dict[str, Any]:
-    """A trigger on `tick` with this flow control."""
+    """Save a trigger on `tick` events with this flow control."""
     return world.trigger(name, function, TICK, flow=flow)
 
 
 def emit(world: World, *numbers: int, type_: str = "tick", **data: Any) -> list[str]:
-    """One event for each number, which is its data's `n`."""
+    """Write one event for each number; the event's data has it as `n`."""
     return [world.events.emit(type_, {"n": number} | data) for number in numbers]
 
 
 def turn(world: World, rounds: int = 200) -> None:
-    """Take turns until nothing is left to decide."""
+    """Release what waits until nothing is left to decide."""
     for _ in range(rounds):
         if not world.turn.run_once():
             return
@@ -29,24 +30,24 @@ def turn(world: World, rounds: int = 200) -> None:
 
 
 def settle(world: World) -> list[tuple[str, str | None]]:
-    """Route and take turns; the new firings."""
+    """Route and release. Returns the new firings."""
     firings = world.route()
     turn(world)
     return firings
 
 
 def number(row: Mapping[str, Any]) -> int:
-    """The `n` of the event that an execution was started by."""
+    """The `n` of the event that started an execution."""
     return next(iter(row["input"].values()))[0]["data"]["n"]
 
 
 def claim(world: World, limit: int = 1000) -> list[Claim]:
-    """Claim everything that is ready."""
+    """Claim all ready executions."""
     return world.worker.claim_any(limit)
 
 
 def numbers(claims: list[Claim]) -> list[int]:
-    """Which events the claims are for."""
+    """The `n` of each claim's event."""
     return [number(one.row) for one in claims]
 
 
@@ -56,7 +57,7 @@ def states(world: World) -> dict[int, str]:
 
 
 def waves(world: World) -> list[list[int]]:
-    """Claim, finish and take turns until nothing is ready: who ran together."""
+    """Claim, finish and release until no execution is ready. Returns the `n` of the executions that ran together."""
     found: list[list[int]] = []
     while claims := claim(world):
         found.append(numbers(claims))

@@ -1,12 +1,13 @@
-"""``functory`` for tests that type hundreds of commands: forked from a process that has imported it already.
+"""Starts ``functory`` quickly for tests that run hundreds of commands: each is a fork of a process that has imported
+it.
 
     with serving(folder) as bin_folder:
         environment["PATH"] = f"{bin_folder}:{environment['PATH']}"
 
 The ``functory`` in that folder is a program of a few lines. It hands its arguments, folder, environment, input and
 outputs to the server; a fork of the server runs the command line on them and answers with the exit status. A start
-takes a hundredth of a second instead of one. Long-running commands are started as usual, and so are all commands when
-PYTHONPATH is set: the server cannot see other packages than its own.
+takes a hundredth of a second instead of one. Long-running commands start as usual. With PYTHONPATH set, all commands
+start as usual, because the server sees only its own packages.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# They go on until a signal, and are looked for by their environment.
+# These commands run until a signal, and tests find them by their environment.
 LASTING = ("dev", "router", "scheduler", "server", "tail", "watcher", "worker", "demo")
 
 CLIENT = """#!{python} -IS
@@ -49,7 +50,7 @@ sys.exit(int(status) if status else 1)
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Path]:
-    """Start a server with its socket in ``folder``; the folder with its ``functory``."""
+    """Start a server with its socket in ``folder``. Yields the folder with its ``functory``."""
     folder.mkdir(parents=True, exist_ok=True)
     address = str(folder / "socket")
     client = folder / "functory"
@@ -78,9 +79,9 @@ def serving(folder: Path) -> Iterator[Path]:
 
 
 def main(address: str) -> None:
-    """Import all commands, then fork for each client; ends with the process that has started it."""
+    """Import all commands, then fork for each client. The server ends with the process that has started it."""
     _import_all("functory.cli")
-    # Nothing that a command line changes in this process may be there before.
+    # This process must hold no state that a command changes.
     from functory.cli.main import main as functory
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -114,7 +115,7 @@ def _import_all(package: str) -> None:
 
 
 def _serve(client: socket.socket, functory: object) -> None:
-    """In the fork: be the command, and end."""
+    """Run the command in the fork, then end the fork."""
     status = 1
     try:
         client.setblocking(True)
@@ -143,7 +144,7 @@ def _serve(client: socket.socket, functory: object) -> None:
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError, ValueError):
-            # What a program does at its end: close what is open, and say what is still in the buffers.
+            # As at the end of a program: run the exit handlers and flush the buffers.
             import atexit
 
             atexit._run_exitfuncs()

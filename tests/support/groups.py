@@ -1,7 +1,7 @@
-"""Groups of tests: the tests of one group run in one process, in their order.
+"""Runs the tests of one group in one process, in their order.
 
-pytest-xdist's own groups travel in the ids of tests, which pytest 9.2 does not let it change any more. Here the first
-process writes the group of each test to a file, from which the one that hands them out reads it.
+pytest-xdist writes its groups into the ids of tests, which pytest 9.2 does not allow any more. Here the first process
+writes the group of each test to a file, and the controller, which distributes the tests, reads it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ VARIABLE = "TESTS_GROUPS"
 
 
 def prepare() -> None:
-    """In the process that hands out tests: choose the file, before the others are started."""
+    """Choose the file, in the controller, before the other processes start."""
     handle, name = tempfile.mkstemp(prefix="functory-groups-", suffix=".json")
     os.close(handle)
     os.environ[VARIABLE] = name
 
 
 def write(items: list[pytest.Item]) -> None:
-    """In the first of the processes that run tests: write each test's group, by its mark ``xdist_group``."""
+    """Write each test's group (its mark ``xdist_group``), in the first process that runs tests."""
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw0" and VARIABLE in os.environ:
         marks = {item.nodeid: item.get_closest_marker("xdist_group") for item in items}
         groups = {test: mark.args[0] for test, mark in marks.items() if mark}
@@ -35,7 +35,7 @@ def write(items: list[pytest.Item]) -> None:
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """Hands out one group at a time, in the order of the tests; a test without a group is one by itself."""
+    """Distributes one group at a time, in the order of the tests. A test without a group is a group of its own."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False

@@ -1,4 +1,4 @@
-"""A small IMAP server for tests: TLS, one mailbox, as much of RFC 9051 as a reader of an inbox needs."""
+"""A small IMAP server for tests: TLS, one mailbox, and the part of RFC 9051 that a reader of an inbox needs."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ class Imap:
         self._make_certificate()
 
     def deliver(self, subject: str, text: str = "hello") -> int:
-        """A new letter; its UID."""
+        """Add a new email. Returns its UID."""
         raw = f"From: bob@example.org\r\nTo: ada@example.org\r\nSubject: {subject}\r\n\r\n{text}\r\n"
         return self.deliver_raw(raw.encode())
 
@@ -42,7 +42,7 @@ class Imap:
         return uid
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, command by command."""
+        """Answer the commands of one connection."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             writer.write(b"* OK ready\r\n")
             user = False
@@ -116,7 +116,7 @@ class Imap:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Imap]:
-    """The server on a free port of 127.0.0.1, in a thread."""
+    """Serve on a free port of 127.0.0.1, in a thread."""
     imap = Imap(folder)
     loop = asyncio.new_event_loop()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

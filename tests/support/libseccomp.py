@@ -1,6 +1,6 @@
-"""Filters as libseccomp makes them: a second opinion on what a policy means in BPF.
+"""Makes filters with libseccomp, to compare ours with an independent implementation.
 
-The C library is part of every Debian (apt needs it); it is called by ctypes. Source: seccomp.h of
+The C library is part of every Debian (apt needs it). This module calls it with ctypes. Source: seccomp.h of
 libseccomp 2.5 and its man pages seccomp_init(3), seccomp_rule_add(3), seccomp_export_bpf(3).
 """
 
@@ -38,7 +38,7 @@ class _Compare(ctypes.Structure):
 
 
 class Library:
-    """Raises ``OSError`` when it is not installed."""
+    """The loaded library. Raises ``OSError`` when it is not installed."""
 
     def __init__(self) -> None:
         self._c = ctypes.CDLL("libseccomp.so.2")
@@ -46,7 +46,7 @@ class Library:
         self._c.seccomp_syscall_resolve_num_arch.restype = ctypes.c_void_p
 
     def names(self, arch: str, numbers: range) -> dict[str, int]:
-        """The calls of a machine that the library knows."""
+        """The names of an architecture's system calls that the library knows."""
         libc = ctypes.CDLL(None)
         libc.free.argtypes = [ctypes.c_void_p]
         found = {}
@@ -59,7 +59,7 @@ class Library:
 
 
 class Filter:
-    """A filter for one machine: ``default`` is the verdict for calls without a rule that fits."""
+    """A filter for one processor architecture; ``default`` is the verdict on a call that no rule matches."""
 
     def __init__(self, library: Library, arch: str, default: int) -> None:
         self._c = library._c

@@ -1,6 +1,6 @@
-"""What the network's tests share: servers on loopback, and user code in a confined process behind a broker.
+"""Fixtures of network tests: servers on loopback, and user code in a confined process behind a connection broker.
 
-The process is a real one, under the filter of system calls that children have: it cannot make a socket.
+The process is real and has the system-call filter of children, so it cannot make a socket.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ print("\\n" + json.dumps(names.get("result")))
 
 
 def confined(door: socket.socket, source: str, **names: Any) -> Any:
-    """Run ``source`` in a confined process that has ``door``; returns what it calls ``result``."""
+    """Run ``source`` in a confined process that has ``door``. Returns its variable ``result``."""
     with started(door, source, **names) as process:
         return answer(process)
 
 
 @contextmanager
 def started(door: socket.socket, source: str, **names: Any) -> Iterator[subprocess.Popen[str]]:
-    """The process, started; it is killed at the end. ``door`` is closed: the process has it."""
+    """Start the process; it is killed at the end. ``door`` is closed here, because the process has it."""
     with door:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", _BOOT, str(door.fileno()), str(ROOT), json.dumps(names)],
@@ -87,7 +87,7 @@ def answer(process: subprocess.Popen[str]) -> Any:
 
 
 class Names:
-    """A resolver with a table: name to addresses, or to a function that gives them; it remembers what was asked."""
+    """A resolver with a table: name to addresses, or to a function that returns them. It records the queries."""
 
     def __init__(self) -> None:
         self.table: dict[str, Sequence[str] | Callable[[], Sequence[str]]] = {
@@ -130,7 +130,7 @@ class _Web(BaseHTTPRequestHandler):
 
 @contextmanager
 def web(context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """An HTTP server on all loopback addresses, over TLS with ``context``; gives its port."""
+    """Serve HTTP on all loopback addresses, over TLS with ``context``. Yields the port."""
     server = ThreadingHTTPServer(("0.0.0.0", 0), _Web)
     server.daemon_threads = True
     if context is not None:
@@ -147,7 +147,7 @@ def web(context: ssl.SSLContext | None = None) -> Iterator[int]:
 
 @contextmanager
 def listener(address: str = "127.0.0.1", backlog: int = 64) -> Iterator[socket.socket]:
-    """A socket that listens; what is accepted has a timeout, so that no test waits for ever."""
+    """A listening socket. Accepted connections have a timeout, so that no test waits for ever."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as server:
         server.bind((address, 0))
@@ -157,7 +157,7 @@ def listener(address: str = "127.0.0.1", backlog: int = 64) -> Iterator[socket.s
 
 
 def descriptors() -> int:
-    """How many this process has."""
+    """The number of open descriptors of this process."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
@@ -168,7 +168,7 @@ def accepted(server: socket.socket) -> socket.socket:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """All until the other side ends its direction."""
+    """Read until the other side ends its direction."""
     parts = []
     while data := connection.recv(1 << 20):
         parts.append(data)
@@ -176,7 +176,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 class Authority:
-    """A certificate authority of the test's own."""
+    """A certificate authority for tests."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -187,7 +187,7 @@ class Authority:
         Path(self.path).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def server(self, name: str) -> ssl.SSLContext:
-        """A server's context, with a certificate for ``name``."""
+        """A TLS context for a server, with a certificate for ``name``."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         path = self._folder / f"{name}.pem"
@@ -240,7 +240,7 @@ def door(
 
 
 class Raw:
-    """A child's end of the door without Python's sockets around it: what hostile code has."""
+    """A child's end of the door without Python's sockets, as hostile code would use it."""
 
     def __init__(self, broker: ConnectionBroker, *grants: str, **fields: Any) -> None:
         self.door = door(broker, *grants, **fields)
@@ -284,7 +284,7 @@ def flood(source: socket.socket) -> None:
 
 
 def drain(sink: socket.socket) -> int:
-    """How many bytes come until the connection ends, in whatever way."""
+    """The number of bytes that arrive until the connection ends."""
     got = 0
     try:
         while data := sink.recv(MEGABYTE):

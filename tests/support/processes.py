@@ -1,4 +1,4 @@
-"""Role processes for tests: started as a user starts them, and never left behind.
+"""Starts role processes for tests as a user starts them, and ends all of them.
 
     with Roles(tmp_path, database_url=postgres_url, broker_url=rabbitmq_url) as roles:
         roles.migrate()
@@ -43,7 +43,7 @@ _READY = re.compile(r"^functory (?P<role>\w+) ready\b(?P<fields>.*)|^\s*Ready in
 
 
 class Role:
-    """One process of a role. ``lines`` is what it has printed so far, stdout and stderr together."""
+    """One process of a role. ``lines`` are its lines so far, of stdout and stderr together."""
 
     def __init__(
         self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path
@@ -73,12 +73,12 @@ class Role:
 
     @property
     def output(self) -> str:
-        """All that it has printed so far."""
+        """The output so far, as one text."""
         return "\n".join(self.lines)
 
     @property
     def url(self) -> str:
-        """Where the role serves HTTP (server, dev), from its ready line."""
+        """The URL at which the role serves HTTP (server, dev), from its ready line."""
         return self.ready["url"]
 
     @property
@@ -87,13 +87,13 @@ class Role:
         return self.ready["metrics"]
 
     def wait_ready(self, timeout: float = READY_SECONDS) -> Role:
-        """Return when the ready line is there; fail with the output when the process ends before."""
+        """Wait for the ready line. Fails with the output when the process ends first."""
         self._wait(lambda: any(_ready(line) for line in self.lines), timeout, "its ready line")
         self.ready = next(_fields(line, self.output) for line in self.lines if _ready(line))
         return self
 
     def wait_for(self, pattern: str, timeout: float = READY_SECONDS) -> str:
-        """Return the first line that the regular expression ``pattern`` finds something in."""
+        """Wait for a line that matches the regular expression ``pattern``, and return it."""
         self._wait(
             lambda: any(re.search(pattern, line) for line in self.lines), timeout, f"a line with {pattern!r}"
         )
@@ -104,7 +104,7 @@ class Role:
         self.process.send_signal(number)
 
     def wait(self, timeout: float = STOP_SECONDS) -> int:
-        """The exit code, once the process has ended; fail with the output when it does not."""
+        """Wait for the end. Returns the exit code; fails with the output when the process does not end."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -164,8 +164,8 @@ class Role:
 class Roles:
     """The role processes of one deployment, and its settings.
 
-    ``settings`` are fields of ``functory.engine.settings.Settings``; without any it is an embedded one with its
-    SQLite file under ``folder``.
+    ``settings`` are fields of ``functory.engine.settings.Settings``. Without settings the deployment is embedded,
+    with its SQLite file under ``folder``.
     """
 
     def __init__(self, folder: Path, **settings: Any) -> None:
@@ -191,21 +191,22 @@ class Roles:
 
     @property
     def settings(self) -> Settings:
-        """The settings that the processes have."""
+        """The settings of the processes."""
         return load_settings(**self._settings)
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of the processes: ours without other ``FUNCTORY_*``, with the settings."""
+        """The environment of the processes: this one's without its ``FUNCTORY_*`` variables, and with the
+        settings."""
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("FUNCTORY_", "PYTEST_"))
         }
         environment |= {f"FUNCTORY_{name.upper()}": _text(value) for name, value in self._settings.items()}
-        # The checkout's packages, for scripts that stand elsewhere; and what is printed is seen at once.
+        # The checkout's packages, for scripts in other folders. Output is not buffered.
         return environment | {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
 
     def client(self) -> Functory:
-        """A client of the deployment in this process (of an embedded one: an engine of its own)."""
+        """A client of the deployment in this process; for an embedded deployment, a second engine."""
         return Functory(self.settings)
 
     def migrate(self) -> None:
@@ -239,7 +240,7 @@ def _text(value: Any) -> str:
 
 def _ready(line: str) -> bool:
     return bool(_READY.match(line)) or (
-        # A worker's log has an event of this name as well.
+        # A worker also logs an event of this name.
         line.startswith("{") and _json(line).get("event") == "ready" and "role" in _json(line)
     )
 
@@ -252,7 +253,7 @@ def _json(line: str) -> dict[str, Any]:
 
 
 def _fields(line: str, output: str) -> dict[str, str]:
-    """``name=value`` pairs of a ready line; of ``functory dev`` what its aligned lines say."""
+    """The ``name=value`` pairs of a ready line, or the same values from the aligned lines of ``functory dev``."""
     if line.startswith("{"):
         return {name: str(value) for name, value in _json(line).items()}
     match = _READY.match(line)

@@ -1,15 +1,15 @@
-"""Run a command as on a poorer machine than this one: for tests of what the sandbox does there.
+"""Runs a command as on a machine with fewer kernel features, to test the sandbox there.
 
 ``python -m tests.support.restricted_kernel`` has these forms::
 
     restricted_kernel filter -- command     as in default Docker: a filter refuses namespaces and mounts
-    restricted_kernel full -- command       no user namespace may be made any more (max_user_namespaces)
+    restricted_kernel full -- command       no further user namespace is allowed (max_user_namespaces)
     restricted_kernel landlock -- command   a kernel without Landlock
     restricted_kernel nothing -- command    neither namespaces nor Landlock
-    restricted_kernel mounts -- command     as on Ubuntu: a user namespace may be made, mounts are refused
+    restricted_kernel mounts -- command     as on Ubuntu: a user namespace is allowed, mounts are refused
 
-The command, and what it starts, cannot get out again. A filter stays; the limit is one of a new user
-namespace, in which the command keeps its user id (and, if that is root's, no other id).
+The command and its children cannot undo the restriction. A filter stays. The limit applies to a new user namespace,
+in which the command keeps its user id (and, if that is root's, no other id).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_
 
 
 def refusing(calls: Iterable[str], number: int, *, clone: bool = False) -> bytes:
-    """A filter that answers ``calls`` with ``number`` and allows the rest; ``clone``: not for new namespaces."""
+    """A filter that fails ``calls`` with the error ``number`` and allows all others; ``clone`` fails only for new
+    namespaces."""
     numbers = NUMBERS[platform.machine()]
     code = Builder()
     start: Target = _ALLOW
@@ -50,7 +51,7 @@ def refusing(calls: Iterable[str], number: int, *, clone: bool = False) -> bytes
 
 
 def without_user_namespaces() -> None:
-    """No more user namespaces (user_namespaces(7), ``/proc/sys/user``)."""
+    """Allow no further user namespaces (user_namespaces(7), ``/proc/sys/user``)."""
     uid, gid = os.geteuid(), os.getegid()
     syscalls.unshare(syscalls.CLONE_NEWUSER, "make a user namespace")
     Path("/proc/self/setgroups").write_text("deny")

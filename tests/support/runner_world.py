@@ -1,4 +1,4 @@
-"""What the runner's tests share: short ways to say a job, and a host that remembers what it was asked."""
+"""Fixtures of runner tests: short constructors of jobs, and a host that records the requests."""
 
 # ruff: noqa: A002 - the names of the Host protocol
 
@@ -17,7 +17,7 @@ QUICK = Limits(wall_seconds=20.0, total_seconds=40.0, cpu_seconds=15.0)
 
 
 def code(source: str, name: str = "f", version: int = 1, **fields: Any) -> Code:
-    """A version of a function; async when its source says so."""
+    """A version of a function; it is async when its source is."""
     source = textwrap.dedent(source)
     return Code(name=name, version=version, source=source, is_async=f"async def {name}(" in source, **fields)
 
@@ -46,7 +46,7 @@ def printed(outcome: Any, stream: str = "stdout") -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+    """True when a process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -58,7 +58,8 @@ def children(pid: int) -> list[str]:
 
 
 def open_files(pid: int | None = None) -> int:
-    """Open descriptors of a process, but for the control groups that a worker keeps for its next children."""
+    """The open descriptors of a process, without those of control groups that a worker keeps for its next
+    children."""
     count = 0
     for entry in Path(f"/proc/{pid or os.getpid()}/fd").iterdir():
         with suppress(OSError):
@@ -67,7 +68,7 @@ def open_files(pid: int | None = None) -> int:
 
 
 class FakeHost:
-    """Answers from memory. ``calls`` maps a function's name to what computes its result."""
+    """A host that answers from memory. ``calls`` maps a function's name to a function that computes its result."""
 
     def __init__(self, **calls: Any) -> None:
         self.calls = calls

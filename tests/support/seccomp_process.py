@@ -1,4 +1,4 @@
-"""Runs a piece of a test in a forked process, under a filter of system calls, and says how it went."""
+"""Runs a part of a test in a forked process, under a system-call filter, and returns its result."""
 
 import ctypes
 import errno
@@ -20,12 +20,12 @@ class Ended(Exception):
 
 
 def forked(action: Callable[[], Any]) -> Any:
-    """What ``action`` returns in a process of its own."""
+    """Run ``action`` in a process of its own. Returns its result."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            faulthandler.disable()  # its report on an awaited end would look like one of the tests'
+            faulthandler.disable()  # the fault handler's report of an expected end would look like one of the tests
             os.close(reader)
             try:
                 answer = pickle.dumps((True, action()))
@@ -47,7 +47,7 @@ def forked(action: Callable[[], Any]) -> Any:
 
 
 def under(profile: Profile, action: Callable[[], Any], *, knows_pid: bool = False) -> Any:
-    """What ``action`` returns in a process of its own that is under the filter of ``profile``."""
+    """Run ``action`` in a process of its own, under the filter of ``profile``. Returns its result."""
 
     def confined() -> Any:
         load(program(architecture(), profile, os.getpid() if knows_pid else None))
@@ -57,7 +57,7 @@ def under(profile: Profile, action: Callable[[], Any], *, knows_pid: bool = Fals
 
 
 def raw(number: int, *arguments: int) -> int | str:
-    """The system call itself: what it returns, or the name of its error."""
+    """Make the system call directly. Returns its result, or the name of its error."""
     words = [ctypes.c_ulong(argument & (2**64 - 1)) for argument in (*arguments, 0, 0, 0, 0, 0, 0)[:6]]
     got = libc.syscall(ctypes.c_ulong(number), *words)
     return errno.errorcode[ctypes.get_errno()] if got == -1 else got

@@ -1,8 +1,8 @@
-"""One sandbox for all embedded engines of a test process: zygotes start once, not once an engine.
+"""Shares one sandbox among all embedded engines of a test process, so that zygotes start only once.
 
-An engine starts three zygotes (one for functions, one that reads signatures, one that its own attacks are tried in),
-which costs more than most tests of an engine. ``share`` gives engines with the same settings of the sandbox the same
-zygotes; an engine that is closed still ends its own runs. Processes of roles have their own sandbox as ever.
+An engine starts three zygotes: for functions, for reading signatures, and for its own canary attacks. That costs more
+than most tests of an engine. ``share`` gives the same zygotes to engines with the same sandbox settings. A closed
+engine still ends its own runs. Role processes keep their own sandbox.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIELDS = (
 
 
 class EngineRunner:
-    """What one engine sees of the shared runner: closing it ends the engine's runs and leaves the zygotes."""
+    """One engine's view of the shared runner. Closing it ends the engine's runs and keeps the zygotes."""
 
     def __init__(self, shared: Runner) -> None:
         self._shared = shared
@@ -62,7 +62,7 @@ class EngineRunner:
                 self._running.discard(control)
 
     def close(self) -> None:
-        """End the runs in progress; afterwards refuse."""
+        """End the runs in progress, and refuse later ones."""
         with self._lock:
             self._closed = True
             for control in self._running:
@@ -71,7 +71,7 @@ class EngineRunner:
 
 @contextmanager
 def share() -> Iterator[None]:
-    """Let the embedded engines of this process share their runners meanwhile."""
+    """Let the embedded engines of this process share their runners inside the block."""
     shared: dict[tuple[str, ...], Runner] = {}
     lock = threading.Lock()
 

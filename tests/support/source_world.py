@@ -1,4 +1,4 @@
-"""Keepers and kinds of sources for tests, and plug-ins as another distribution would install them."""
+"""Source supervisors for tests, and source plug-ins as another distribution would install them."""
 
 import random
 import textwrap
@@ -20,7 +20,7 @@ PATIENCE = 30.0
 def keeping(
     world: World, installed: Mapping[str, SourcePlugin] | None = None, **options: Any
 ) -> Iterator["Kept"]:
-    """A supervisor whose rounds the test decides about; closed at the end."""
+    """A source supervisor whose rounds the test starts; it is closed at the end."""
     kept = Kept(world, installed, **options)
     try:
         yield kept
@@ -29,7 +29,7 @@ def keeping(
 
 
 class Kept:
-    """A supervisor of a world; its leases follow the world's clock."""
+    """A source supervisor of a world; its leases follow the world's clock."""
 
     def __init__(self, world: World, installed: Mapping[str, SourcePlugin] | None, **options: Any) -> None:
         settings: Settings = options.pop("settings", world.settings)
@@ -43,7 +43,7 @@ class Kept:
         )
 
     def until(self, fact: Callable[[], Any], what: str) -> Any:
-        """Rounds until ``fact`` is true."""
+        """Run rounds until ``fact`` is true."""
 
         def look() -> Any:
             self.supervisor.run_once()
@@ -52,14 +52,15 @@ class Kept:
         return wait_for(look, what)
 
     def runs(self, *names: str) -> None:
-        """Rounds until exactly these sources run here."""
+        """Run rounds until exactly these sources run here."""
         self.until(
             lambda: self.supervisor.running == sorted(names), f"{self.supervisor.running} → {sorted(names)}"
         )
 
 
 def plug_in(folder: Path, kind: str, source: str) -> Path:
-    """A distribution in ``folder`` (to be put on the path) with one kind of source, class ``Source`` in ``source``."""
+    """Write a distribution into ``folder`` (for ``sys.path``) with one kind of source, the class ``Source`` in
+    ``source``."""
     module = f"plugged_{kind}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{module}.py").write_text(textwrap.dedent(source))

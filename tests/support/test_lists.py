@@ -1,4 +1,4 @@
-"""Lists of tests in text files: which tests are long, which may run a second time.
+"""Reads the lists of tests in text files: the long tests, and those that may run a second time.
 
 A line is ``words  pattern  reason``: the pattern is a test's id below ``tests/``, in which ``*`` stands for any text.
 Lines that begin with ``#`` are comments. The first pattern that fits a test is the one that counts.
@@ -27,12 +27,12 @@ class Line:
     reason: str
 
     def fits(self, test: str) -> bool:
-        """Whether the pattern fits the id of a test."""
+        """True when the pattern matches the id of a test."""
         return self._expression.fullmatch(test) is not None
 
     @cached_property
     def _expression(self) -> re.Pattern[str]:
-        """The pattern as a regular expression; each of some thousand tests is compared with it."""
+        """The pattern as a compiled regular expression, because it is compared with thousands of tests."""
         return re.compile(".*".join(map(re.escape, self.pattern.split("*"))), re.DOTALL)
 
 
@@ -57,17 +57,17 @@ def read(path: Path) -> list[Line]:
 
 
 def first(lines: Iterable[Line], test: str) -> Line | None:
-    """The first line whose pattern fits a test."""
+    """The first line whose pattern matches a test."""
     return next((line for line in lines if line.fits(test)), None)
 
 
 def unused(lines: Sequence[Line], tests: Sequence[str]) -> list[str]:
-    """The patterns that fit no test: it was renamed or removed."""
+    """The patterns that match no test, because it was renamed or removed."""
     return [line.pattern for line in lines if not any(line.fits(test) for test in tests)]
 
 
 def sample(long: Sequence[Estimate], seed: int, seconds: float) -> set[str]:
-    """Long tests that take ``seconds`` together, about; the seed decides which."""
+    """A sample of long tests that take about ``seconds`` together; the seed chooses them."""
     chosen: set[str] = set()
     for one in Random(seed).sample(list(long), len(long)):
         if one.seconds <= seconds:

@@ -1,4 +1,4 @@
-"""How thorough a test of random examples is: quick in ``make test``, thorough in ``make test-all``."""
+"""Sets the number of random examples of a test: few in ``make test``, many in ``make test-all``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Amount = TypeVar("Amount", int, float)
 
 
 def thorough() -> bool:
-    """Whether this run takes its time (``--long=all`` or ``--long=sample``)."""
+    """True when this run includes long tests (``--long=all`` or ``--long=sample``)."""
     return os.environ.get(VARIABLE) == "1"
 
 
 def amount(quick: Amount, long: Amount) -> Amount:
-    """The number of examples, seeds or seconds: ``quick`` of them, or ``long`` where this run takes its time."""
+    """The number of examples, seeds or seconds: ``long`` when this run is thorough, else ``quick``."""
     return long if thorough() else quick

@@ -1,4 +1,4 @@
-"""Which tiers of confinement this machine can show: marks that run a test in each, or say why not."""
+"""Marks that run a test in each confinement tier that this machine supports, and skip the others with a reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.confined_zygote import Contained
 
 @cache
 def lacks(tier: str) -> str:
-    """Why this machine cannot show ``tier``, empty if it can."""
+    """The reason why this machine cannot run ``tier``; empty if it can."""
     if tier == "A" and os.geteuid() != 0:
         return "tier A needs root"
     if tier == "C" and not landlock.abi():
@@ -27,7 +27,7 @@ def lacks(tier: str) -> str:
 
 
 def tiers(*names: str) -> Any:
-    """Run a test with ``tier`` as each of ``names``."""
+    """Run a test once for each tier of ``names``, as its argument ``tier``."""
     marks = [pytest.param(n, marks=pytest.mark.skipif(bool(lacks(n)), reason=lacks(n))) for n in names]
     return pytest.mark.parametrize("tier", marks)
 

@@ -1,11 +1,10 @@
-"""Run a command as a user without rights, from a test session that is root.
+"""Runs a command as a user without rights, from a test session of root.
 
     python -m tests.support.unprivileged -- pytest tests/integration/workers/sandbox/confinement/test_confine.py
 
-Where the interpreter or this checkout lies below a folder that only root may enter, a plain change of user
-could not even start Python. So the command gets a mount namespace of its own, in which such a folder is
-covered by an empty one that everybody may enter, with what the command needs put back at its place. Who is
-not root already is an ordinary user: the command runs as it is.
+When the interpreter or this checkout lies below a folder that only root may enter, another user could not even start
+Python. So the command gets a mount namespace of its own. There an empty folder that all users may enter covers such a
+folder, and the needed folders are mounted in it again. A session that is not root runs the command unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def command(argv: list[str]) -> list[str]:
-    """``argv`` as a command that drops its rights first; to be started in the folder of this checkout."""
+    """``argv`` as a command that drops its rights first. Start it in the folder of this checkout."""
     return [sys.executable, "-m", "tests.support.unprivileged", "--", *argv] if os.geteuid() == 0 else argv
 
 
@@ -36,13 +35,13 @@ def run(argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 def missing() -> str | None:
-    """Why this session cannot become an ordinary user, None if it can."""
+    """The reason why this session cannot become an ordinary user; None if it can."""
     done = run([sys.executable, "-c", "import os; assert os.getuid() != 0; import tests"], timeout=60)
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it was killed"])[-1]
 
 
 def become(uid: int = UID) -> None:
-    """Make this process one of user and group ``uid``, for good, still able to run this interpreter."""
+    """Change this process to user and group ``uid`` for good. It can still run this interpreter."""
     reveal()
     os.setgroups([])
     os.setresgid(uid, uid, uid)
@@ -50,7 +49,7 @@ def become(uid: int = UID) -> None:
 
 
 def reveal() -> None:
-    """As root: let every user of this process's mount namespace, a new one, reach the interpreter and checkout."""
+    """Let every user in this process's new mount namespace reach the interpreter and the checkout. Needs root."""
     needed = [Path(p).resolve() for p in (sys.base_prefix, sys.prefix, _ROOT)]
     closed: dict[Path, list[Path]] = {}
     for path in needed:
@@ -66,7 +65,7 @@ def reveal() -> None:
 
 
 def _uncover(closed: Path, needed: list[Path]) -> None:
-    """Put an empty folder over ``closed`` in which only the ``needed`` ones are to be found."""
+    """Cover ``closed`` with an empty folder that contains only the ``needed`` folders."""
     aside = Path(tempfile.mkdtemp(prefix="ordinary-"))
     _mount("tmpfs", str(aside), "tmpfs", 0, "mode=0755,size=1m")
     for number, path in enumerate(needed):

@@ -1,8 +1,8 @@
 """Finds the words that docs/explanation/glossary.md replaces: ``python -m tests.support.vocabulary``.
 
 The page's last two sections list them. Words of code are searched in identifiers, as parts of CamelCase and
-snake_case names too. Words of texts are searched in docstrings, comments, messages and pages. Ends with 1 when one is
-found.
+snake_case names too. Words of texts are searched in docstrings, comments, messages and pages. The exit status is 1
+when a word is found.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ALLOWED = re.compile(
     r"dead[ -]letters?|letters(,| and| or) digits|of letters,|(lower-case|upper-case|ASCII|Latin) letters?",
     re.IGNORECASE,
 )
-# Migrations speak of the tables as they were named then; the changelog tells history; the glossary and this
-# check list the words.
+# Migrations use the table names of their time. The changelog describes history. The glossary and this check list the
+# words.
 LEFT_OUT = (
     "functory/engine/database/former_tables.py",
     "tests/integration/engine/database/test_migrations_keep_rows.py",
@@ -88,7 +88,7 @@ def in_python(source: str, code: dict[str, str], texts: dict[str, str]) -> Itera
 
 
 def files() -> Iterator[Path]:
-    """What is checked: the product, its tests and benchmarks, and the pages."""
+    """The checked files: the product, its tests, benchmarks and examples, and the pages."""
     for folder, pattern in (
         ("functory", "*.py"),
         ("tests", "*.py"),

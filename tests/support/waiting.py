@@ -1,4 +1,4 @@
-"""Waiting in tests: for a fact, or for the absence of one. No test sleeps and hopes."""
+"""Waits in tests: for a fact, or for the absence of one. Tests use it instead of sleeping for a fixed time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 Found = TypeVar("Found")
 
-# Far beyond what anything takes here, for a machine that does other things too.
+# Far longer than any test waits, because the machine may be busy.
 SECONDS = 30.0
-# Between two looks: short at first, then longer, for a look may be dear.
+# The pause between two calls is short at first, then longer, because a call may be costly.
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
 
 
 def wait_for(fact: Callable[[], Found], what: str = "", *, seconds: float = SECONDS) -> Found:
-    """The first true value of ``fact``, asked again and again; fails with ``what`` after ``seconds``."""
+    """Call ``fact`` until its value is true, and return that value. Fails with ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE
     while not (found := fact()):
@@ -28,7 +28,8 @@ def wait_for(fact: Callable[[], Found], what: str = "", *, seconds: float = SECO
 
 
 def stays(fact: Callable[[], Any], seconds: float) -> None:
-    """Fail as soon as ``fact`` is not true within ``seconds``: what must not happen has time to happen."""
+    """Check that ``fact`` stays true for ``seconds``: time enough for an error to show. Fails as soon as it is
+    not."""
     deadline = time.monotonic() + seconds
     while True:
         assert fact(), f"no longer true: {_source(fact)}"
@@ -38,7 +39,7 @@ def stays(fact: Callable[[], Any], seconds: float) -> None:
 
 
 def _source(fact: Callable[[], Any]) -> str:
-    """The text of a function, as well as it can be had."""
+    """The source of a function, or its repr where the source is missing."""
     try:
         return inspect.getsource(fact).strip()
     except (OSError, TypeError):

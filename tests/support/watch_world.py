@@ -1,4 +1,4 @@
-"""A folder that is watched by a real supervisor, and the events of it."""
+"""A watched folder for tests: a real source supervisor watches it and writes its events."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from tests.support.world import World
 
 
 class Watched:
-    """A world with a supervisor at work, and a folder to watch."""
+    """A world with a running source supervisor and a folder to watch."""
 
     def __init__(self, world: World, folder: Path, installed: Mapping[str, Any] | None = None) -> None:
         self.world = world
@@ -31,19 +31,19 @@ class Watched:
         self.world.sources.save("file", name, given)
 
     def start(self) -> None:
-        """Begin to keep sources."""
+        """Start the source supervisor."""
         self._ending.clear()
         self._thread = threading.Thread(target=self._keep, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End, in order."""
+        """Stop the supervisor softly."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join(20)
 
     def watches(self, name: str = "inbox") -> "Watched":
-        """Wait until the watch knows what is there."""
+        """Wait until the watch has scanned the folder."""
         wait_for(lambda: (self.world.sources.get("file", name)["cursor"] or {}).get("look"), "the first scan")
         return self
 
@@ -58,18 +58,18 @@ class Watched:
         )
 
     def tells(self, *expected: tuple[str, str]) -> list[dict[str, Any]]:
-        """Wait for these events, in any order, and no others; return their rows."""
+        """Wait for exactly these events, in any order. Returns their rows."""
         wait_for(lambda: len(self.told()) >= len(expected), f"{expected}")
         assert sorted(self.told()) == sorted(expected)
         return self.events()
 
     def settled(self, name: str = "marker") -> None:
-        """Wait until a marker file that is written now has its event: all earlier files have, too."""
+        """Write a marker file and wait for its event: then all earlier files have theirs."""
         (self.folder / name).write_text(name)
         wait_for(lambda: ("created", name) in self.told(), "the marker")
 
     def problem(self, name: str = "inbox") -> str | None:
-        """What is wrong with the watch at present."""
+        """The current problem of the watch."""
         return self.world.sources.get("file", name)["problem"]
 
     def until(self, fact: Callable[[], Any], what: str) -> Any:
@@ -93,7 +93,7 @@ class Watched:
 def watching(
     make_world: Callable[..., World], folder: Path, installed: Mapping[str, Any] | None = None
 ) -> Iterator[Watched]:
-    """A folder to be watched; the supervisor starts with the first ``start``."""
+    """A folder to watch; the first ``start`` starts the supervisor."""
     folder.mkdir(exist_ok=True)
     watched = Watched(make_world(clock=SystemClock()), folder, installed)
     try:

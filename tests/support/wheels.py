@@ -1,8 +1,8 @@
-"""A package index of a test's own on 127.0.0.1 (PEP 503 pages, PEP 658 metadata), and wheels made by hand.
+"""A package index for tests on 127.0.0.1 (PEP 503 pages, PEP 658 metadata), and wheels made by hand.
 
     index.publish("spam", "1.0", {"spam.py": "VALUE = 1"}, requires=["ham>=2"])
 
-It can ask for a password, be stopped, keep who asks for a wheel waiting, and swap a wheel for another one.
+The index can require a password, stop, delay the download of a wheel, and replace a wheel.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def wheel(
 
 
 class Index:
-    """The index; ``url`` is its simple page, ``requests`` the paths that it was asked for."""
+    """The index; ``url`` is its simple page, ``requests`` are the requested paths."""
 
     def __init__(self, password: str = "") -> None:
         self.password = password
         self.requests: list[str] = []
-        # Who downloads a wheel waits for `open`, and has been seen when `asked` is set.
+        # A download waits for `open`; `asked` is set when it has begun to wait.
         self.open = threading.Event()
         self.open.set()
         self.asked = threading.Event()
@@ -77,7 +77,7 @@ class Index:
         files: Mapping[str, str | bytes] | None = None,
         requires: Sequence[str] = (),
     ) -> None:
-        """Offer a wheel; one of the same name and version is replaced."""
+        """Offer a wheel; it replaces a wheel of the same name and version."""
         module = name.replace("-", "_")
         content, metadata = wheel(
             name, version, files or {f"{module}.py": f"VERSION = {version!r}\n"}, requires
@@ -86,11 +86,11 @@ class Index:
         self._files[file], self._files[f"{file}.metadata"] = content, metadata
 
     def publish_source(self, name: str, version: str) -> None:
-        """Offer nothing but a source distribution."""
+        """Offer only a source distribution."""
         self._files[f"{name}-{version}.tar.gz"] = b"not even an archive"
 
     def downloads(self) -> list[str]:
-        """The wheels that were fetched, in the order of the requests."""
+        """The downloaded wheels, in the order of the requests."""
         return [path.rpartition("/")[2] for path in self.requests if path.endswith(".whl")]
 
     def page(self, name: str) -> str | None:

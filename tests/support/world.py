@@ -1,8 +1,8 @@
-"""A small world for tests of the engine: a migrated database, its services, a worker played by the test.
+"""A small world for engine tests: a migrated database, its services, and a worker that the test itself plays.
 
-`world` runs each test on a SQLite file and on PostgreSQL, with a clock that stands still until the test moves
-it; nothing runs in the background, so that a test decides what happens between two transactions. `engine`
-is the real thing instead: an embedded engine with every role and child processes, in a folder of its own.
+`world` runs each test on SQLite and on PostgreSQL. Its clock changes only when the test moves it. Nothing runs in the
+background, so a test decides what happens between two transactions. `engine`
+is a complete embedded engine instead, with every role and child processes, in a folder of its own.
 """
 
 import random
@@ -75,7 +75,7 @@ _compiled: defaultdict[str, _Compiled] = defaultdict(_Compiled)
 
 
 class World:
-    """The services of one engine over one database; `worker` is who claims, `lease` its seconds."""
+    """The services of one engine over one database; `worker` is the claiming worker's name, `lease` is in seconds."""
 
     lease = LEASE
 
@@ -135,7 +135,7 @@ class World:
         return self.executions.start(function, {}, **options)
 
     def claim(self, row: Mapping[str, Any], worker: Attempts | None = None) -> Claim:
-        """Claim one execution that must be there to be claimed."""
+        """Claim one execution, which must be claimable."""
         (claim,) = (worker or self.worker).claim([row["id"]])
         return claim
 
@@ -160,7 +160,7 @@ class World:
         ]
 
     def work(self, act: Callable[[Claim], Any] | None = None) -> int:
-        """Run everything that is due: `act` plays the function (default: it returns None). Returns how many."""
+        """Run all due executions; `act` plays the function (default: it returns None). Returns their number."""
         claims = self.worker.claim_any(1000)
         for claim in claims:
             self.finish(claim, result=act(claim) if act else None)
@@ -177,7 +177,8 @@ class World:
         return suppressions.replay(trigger, event_id, template, author=author)
 
     def run_all(self, act: Callable[[Claim], Any] | None = None, rounds: int = 200) -> int:
-        """Route and work until nothing is left. Returns the number of executions; fails if there is no end."""
+        """Route and work until nothing is left. Returns the number of executions; fails when the work does not
+        end."""
         total = 0
         for _ in range(rounds):
             self.route()
@@ -209,9 +210,9 @@ class World:
 
     @contextmanager
     def statements(self) -> Iterator[list[str]]:
-        """The SQL statements that are sent meanwhile, without BEGIN and COMMIT; a batch counts as one.
+        """Collect the SQL statements inside the block, without BEGIN and COMMIT; a batch counts as one.
 
-        Nor does NOTIFY count: a thread of its own sends one for many transactions.
+        NOTIFY does not count either: a thread of its own sends one for many transactions.
         """
         sent: list[str] = []
 
@@ -265,7 +266,7 @@ def migrated_template(postgres_server: Any, run_folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world in memory: the machine's disk has nothing to do with what is decided."""
+    """A world on SQLite in memory, for tests of decisions that need no disk."""
     world = World("sqlite:///:memory:", tmp_path_factory.mktemp("home"))
     with world.database.connection(write=True) as connection, connection.begin():
         schema.metadata.create_all(connection)
@@ -277,14 +278,14 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def emptied_postgres(migrated_postgres: str) -> str:
     """The URL of a migrated PostgreSQL database without a row, whatever an earlier test left there.
 
-    Emptied, not made anew: CREATE and DROP DATABASE take a second each on a busy disk.
+    The database is emptied and not created anew: CREATE and DROP DATABASE take a second each on a busy disk.
     """
     database = Database(migrated_postgres)
     with database.write() as tx:
         # A test that failed may have left a session with locks behind.
         others = "datname = current_database() AND pid <> pg_backend_pid()"
         tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
-        # One message to the server for all tables.
+        # All tables in one message to the server.
         tables = [table.name for table in reversed(schema.metadata.sorted_tables)]
         deletes = " ".join(f'DELETE FROM "{name}";' for name in tables)
         tx.execute(sa.text(f"DO $$ BEGIN {deletes} END $$"))
@@ -313,7 +314,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 @pytest.fixture
 def make_world(database_url: str, tmp_path: Path) -> Iterator[Callable[..., World]]:
-    """Makes worlds over one database: several of them are several processes."""
+    """A function that makes worlds over one database; each world acts as a process of its own."""
     made: list[World] = []
 
     def make(**options: Any) -> World:
@@ -327,7 +328,7 @@ def make_world(database_url: str, tmp_path: Path) -> Iterator[Callable[..., Worl
 
 @pytest.fixture
 def world(make_world: Callable[..., World]) -> World:
-    """One world with a clock that stands still."""
+    """One world, with a clock that only the test moves."""
     return make_world()
 
 
@@ -343,7 +344,7 @@ def embedded(folder: Path, **settings: Any) -> Functory:
 
 @pytest.fixture
 def engine(tmp_path: Path, migrated_file: Path) -> Iterator[Functory]:
-    """An embedded engine, not started before its first use."""
+    """An embedded engine, which starts at its first use."""
     home = tmp_path / ".functory"
     home.mkdir()
     shutil.copy(migrated_file, home / "functory.db")
