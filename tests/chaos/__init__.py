@@ -1,1 +1,1 @@
-"""Executions under random kills: what must not be left when everything that can die has died."""
+"""Chaos tests: real deployments and workers under random kills and other faults."""

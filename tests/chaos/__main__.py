@@ -1,11 +1,11 @@
-"""Harm deployments of real processes while they work, and see whether the promise holds.
+"""Harms deployments of real processes while they work, and checks that the promise holds.
 
     python -m tests.chaos --seed 7 --broker redis --fault worker-kill9-group
     python -m tests.chaos --seeds 3 --broker all --fault all --nastiest 20 --jobs 3 --out runs.jsonl --table runs.md
 
-Each run is a fresh database and namespace with two of every role; it prints one line of JSON. Ends with 1 when an
-invariant was violated or anything else was wrong. With ``--out`` the lines are appended to a file as well, and runs
-that are in it already, of the same clean commit, are not made again.
+Each run has a new database and namespace with two processes of every role, and prints one line of JSON. The exit
+status is 1 when an invariant was violated or anything else was wrong. ``--out`` also appends the lines to a file.
+Runs of the same clean commit that the file already has are not repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.chaos.deployment import BROKERS, Servers
 from tests.chaos.fault import PATIENCE_SECONDS, Fault, named
 from tests.chaos.run import commit, run
 
-# What has come closest to breaking the promise, here or elsewhere: worth many seeds.
+# The faults that came closest to breaking the promise, here or elsewhere: they get many seeds.
 NASTIEST = (
     "worker-kill9-group",
     "worker-stop-resume-blind",
@@ -37,7 +37,7 @@ NASTIEST = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what the command line asks for and return the exit status."""
+    """Make the runs of the command line. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
@@ -98,14 +98,14 @@ def _faults(names: list[str]) -> list[Fault]:
 
 
 def _all(runs: list[tuple[Fault, str, int]], given: argparse.Namespace) -> int:
-    """Make all runs, ``--jobs`` at a time. Returns how many went wrong."""
+    """Make all runs, ``--jobs`` at a time. Returns the number of failed runs."""
     tested = commit()
     lock = threading.Lock()
     before: list[dict[str, Any]] = results_table.read(given.out) if given.out is not None else []
     same = [line for line in before if line["commit"] == tested and not tested.endswith("-dirty")]
     done = {(line["fault"], line["broker"], line["seed"]) for line in same}
     runs = [one for one in runs if (one[0].name, one[1], one[2]) not in done]
-    # Neighbours in the list harm the same thing: spread, so that they do not all wait at the same time.
+    # Neighbours in the list harm the same thing. They are spread, so that they do not all wait at the same time.
     random.Random(given.seed).shuffle(runs) if given.jobs > 1 else None
     failed = 0
 
@@ -120,7 +120,7 @@ def _all(runs: list[tuple[Fault, str, int]], given: argparse.Namespace) -> int:
                 with given.out.open("a") as file:
                     file.write(text + "\n")
 
-    # SIGTERM and Ctrl-C end with an exception of the main thread: runs that are going on still clean up behind them.
+    # SIGTERM and Ctrl-C raise in the main thread, so that current runs still clean up.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with Servers() as servers, ThreadPoolExecutor(given.jobs) as pool:
         try:

@@ -1,10 +1,10 @@
-"""A role that dies, stops or stops listening at a chosen point, which no signal from outside can hit.
+"""Runs a role that dies, stops or stops listening at a chosen point, which no signal from outside can hit.
 
     python -m tests.chaos.crash_hooks HOOK --p 0.3 --seed 7.2 --armed FILE -- router
 
 It patches one place of this process and then runs the console script's command. The seed must change with every
-incarnation: one that begins with the same random numbers dies at its first commit for ever. While ``FILE`` is there
-the hook is armed; each time that it strikes, it says so in a line.
+incarnation: with the same random numbers each one would die at its first commit. While ``FILE`` exists the hook is
+armed. Each strike prints a line.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 from sqlalchemy import event
 
-# A process that is to die ends like this: no handler runs.
+# The exit status of a killed process; no handler runs.
 STATUS = 70
 
 SAID = "the hook strikes: "
 
 
 class Hook:
-    """Whether it is time, and what happens then."""
+    """Decides by chance when the armed hook strikes, and then ends or stops the process."""
 
     def __init__(self, p: float, seed: str, armed: Path) -> None:
         self._p = p
@@ -38,23 +38,24 @@ class Hook:
         self._lock = threading.Lock()
 
     def due(self) -> bool:
-        """Throw the dice, if the hook is armed."""
+        """Decide by chance; False while the hook is not armed."""
         with self._lock:
             return self._armed.exists() and self._random.random() < self._p
 
     def die(self, where: str) -> None:
-        """End the process here and now, if it is time."""
+        """End the process at once, if the hook is due."""
         if self.due():
             os.write(1, f"{SAID}dies {where}\n".encode())
             os._exit(STATUS)
 
     def stop(self, where: str) -> None:
-        """Stop the process here, if it is time, until somebody wakes it. Once is enough."""
+        """Stop the process here, if the hook is due, until a signal wakes it; at most once."""
         if self.due():
             with contextlib.suppress(FileNotFoundError):
                 self._armed.unlink()
             os.write(1, f"{SAID}stops {where}\n".encode())
-            # To this thread: one for the process is taken by any thread, and this one continues for a short time.
+            # The signal goes to this thread: any thread may take a signal to the process, and this one would continue
+            # for a short time.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
@@ -86,7 +87,7 @@ def before_commit(hook: Hook, loop: str) -> None:
 
 
 def after_publish(hook: Hook) -> None:
-    """Die when messages are on the broker and the note of it is not committed."""
+    """Die when messages are on the broker and the dispatch is not committed."""
     from functory.workers.dispatcher import Dispatcher
 
     send = Dispatcher._send
@@ -99,7 +100,7 @@ def after_publish(hook: Hook) -> None:
 
 
 def stop_before_claim_commits(hook: Hook) -> None:
-    """Stop when executions are claimed and the claim is not committed."""
+    """Stop when executions are claimed and the claim is not yet committed."""
     from functory.engine.executions.claims import Claims
 
     claim = Claims._claim
@@ -114,7 +115,7 @@ def stop_before_claim_commits(hook: Hook) -> None:
 
 
 def stop_before_pulse_commits(hook: Hook) -> None:
-    """Stop when the rows of a heartbeat are locked and it is not committed."""
+    """Stop when the rows of a heartbeat are locked and the heartbeat is not yet committed."""
     from functory.engine.database.connection import Database
     from functory.engine.database.transaction import Tx
     from functory.engine.executions.leases import Leases, LeaseStatus
@@ -141,9 +142,9 @@ def stop_before_pulse_commits(hook: Hook) -> None:
 
 
 def deaf(hook: Hook) -> None:
-    """Let messages pass by: neither carried out nor acknowledged, as after a reconnect that went wrong.
+    """Ignore messages: neither run nor acknowledge them, as after a failed reconnect.
 
-    The process is as alive as before: it beats, and its connection is open.
+    The process is still alive: it sends heartbeats, and its connection is open.
     """
     from celery.worker.consumer import Consumer
 
@@ -167,7 +168,7 @@ def deaf(hook: Hook) -> None:
 
 
 def poison(hook: Hook) -> None:
-    """Fail to decide about events of the type ``poison``, as a defect of the router would."""
+    """Raise at events of the type ``poison``, as a defect of the router would."""
     from functory.triggers.routing.router import Router
 
     decide = Router.decide
@@ -182,7 +183,7 @@ def poison(hook: Hook) -> None:
 
 
 def blind(hook: Hook) -> None:
-    """Neither extend leases nor see that they are lost: the thread that does it gets no turn."""
+    """Neither renew leases nor notice that they are lost: the thread for it does not run."""
     from functory.engine.executions.leases import Leases, LeaseStatus
 
     def nothing(_self: Leases, _claims: Any) -> LeaseStatus:

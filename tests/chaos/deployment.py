@@ -1,10 +1,10 @@
-"""A deployment to be harmed: servers, a fresh database and namespace, two of every role, and who starts them again.
+"""A deployment under test: servers, a new database and namespace, two processes of every role, and their supervisor.
 
     with Servers() as servers, servers.lend("redis", own=()) as lent:
         deployment = Deployment(folder, lent, {"router": 2, "worker": 2}, settings={…})
 
-A process that ends without having been asked to is started again, as systemd or Kubernetes would: one place is one
-unit there, and each process in it one incarnation.
+The supervisor restarts a process that ends by itself, as systemd or Kubernetes would. A place is one unit there, and
+each process in it is one incarnation.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ ROOT = Path(__file__).resolve().parents[2]
 
 BROKERS = ("redis", "rabbitmq", "none")
 
-# Short, so that what waits for them is seen within a run; as far apart from each other as the defaults are.
+# Short times, so that their effects show within a run. They keep the proportions of the defaults.
 SETTINGS: Mapping[str, Any] = {
     "lease_seconds": 4.0,
     "heartbeat_seconds": 1.0,
     "redispatch_seconds": 3.0,
     "grace_seconds": 5.0,
 }
-# The workload's functions write a line at their beginning and end.
+# The workload's functions write a line at their start and end.
 ENVIRONMENT: Mapping[str, str] = {"FUNCTORY_AUTHOR_GRANTS": '["secret", "host", "permission", "write"]'}
 
-# What each role is started with.
+# The arguments of each role.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "worker": ("--slots", "2"),
     "dev": ("--port", "0", "--quiet"),
 }
 LAYOUT: Mapping[str, int] = {"router": 2, "scheduler": 2, "worker": 2}
 
-# What a role prints when it works.
+# The ready line of a role.
 READY = (" ready  ", "Ready in ")
 
-# How long a role may take to be ready: a machine that does other things too is slow, not broken.
+# The longest time until a role is ready: a busy machine is slow, not broken.
 READY_SECONDS = 240.0
 # A supervisor's pause before it starts a process again (systemd: RestartSec), and the longest one.
 PAUSE_SECONDS = 0.2
@@ -74,7 +74,7 @@ class Lent:
 class Servers:
     """The servers of many runs: started when first needed, shared by the runs that do not harm them.
 
-    ``known`` gives running servers by their names, where somebody has them already.
+    ``known`` has running servers by name, for a caller that already started them.
     """
 
     def __init__(self, known: Callable[[str], Any] | None = None) -> None:
@@ -91,7 +91,8 @@ class Servers:
 
     @contextlib.contextmanager
     def lend(self, broker: str, harms: Sequence[str] = ()) -> Iterator[Lent]:
-        """Servers for a run with this broker; those in ``harms`` (``postgres``, ``broker``) are its own."""
+        """Servers for a run with this broker. The run has its own of those in ``harms`` (``postgres``,
+        ``broker``)."""
         with contextlib.ExitStack() as own:
             postgres: Postgres = self._one("postgres", own if "postgres" in harms else None)
             if broker == "none":
@@ -118,14 +119,14 @@ class Servers:
 
 @dataclass
 class Place:
-    """Where one process of a role stands, and the one that stands there now."""
+    """One place for a process of a role, with its current process."""
 
     role: str
     arguments: tuple[str, ...]
     number: int
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    # Instead of the console script: what runs the role, given the incarnation's number.
+    # Returns the command that runs the role instead of the console script, for the incarnation's number.
     command: tuple[str, ...] = ()
     incarnation: int = 0
     process: Role | None = None
@@ -135,17 +136,17 @@ class Place:
 
     @property
     def ready(self) -> bool:
-        """Whether the process that stands there has said that it is ready."""
+        """True when the place's process has printed its ready line."""
         return self.process is not None and any(word in line for line in self.process.lines for word in READY)
 
     @property
     def alive(self) -> bool:
-        """Whether a process stands there and runs (or is stopped: it is not dead)."""
+        """True when the place has a living process; a stopped one lives too."""
         return self.process is not None and self.process.process.poll() is None
 
 
 class Deployment:
-    """The processes of one run and their supervisor; leaving the block kills all that is left."""
+    """The processes of one run and their supervisor. Leaving the block kills all remaining processes."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class Deployment:
         ]
         for place in self.places:
             if place.role == "server":
-                # Senders must find it again after a restart.
+                # Senders must find the same address after a restart.
                 place.settings["port"] = free_port()
         self.exits: Counter[str] = Counter()
         self._lock = threading.RLock()
@@ -186,7 +187,8 @@ class Deployment:
         self.roles.__exit__(None, None, None)
 
     def start(self) -> None:
-        """Start every place and return when all are ready; from then on those that end are started again."""
+        """Start every place, and return when all are ready. From then on the supervisor restarts processes that
+        end."""
         for place in self.places:
             place.wanted = True
             self._spawn(place)
@@ -196,28 +198,28 @@ class Deployment:
         self._thread.start()
 
     def of(self, role: str) -> list[Role]:
-        """The processes of a role that live now."""
+        """The living processes of a role."""
         with self._lock:
             return [p.process for p in self.places if p.role == role and p.alive and p.process is not None]
 
     def place_of(self, process: Role) -> Place:
-        """Where a process stands."""
+        """The place of a process."""
         return next(place for place in self.places if place.process is process)
 
     def hold(self, process: Role) -> Place:
-        """Do not start it again when it ends, until :meth:`release`."""
+        """Do not restart the place's process until :meth:`release`."""
         with self._lock:
             place = self.place_of(process)
             place.wanted = False
             return place
 
     def release(self, place: Place) -> None:
-        """Let somebody stand there again."""
+        """Let the supervisor start a process at the place again."""
         with self._lock:
             place.wanted = True
 
     def restart(self, process: Role) -> Role:
-        """End it in order and start the next one in its place; returns that, ready."""
+        """Stop a process softly and start the next one in its place. Returns the new process, ready."""
         place = self.hold(process)
         process.stop(READY_SECONDS)
         with self._lock:
@@ -227,7 +229,7 @@ class Deployment:
         return place.process.wait_ready(READY_SECONDS)
 
     def stop(self, roles: Collection[str] | None = None) -> list[str]:
-        """End every process of ``roles`` (None: of all) by SIGTERM. Returns what was wrong with their ends."""
+        """End every process of ``roles`` (None: of all) by SIGTERM. Returns complaints about their ends."""
         with self._lock:
             wanted = [place for place in self.places if roles is None or place.role in roles]
             for place in wanted:
@@ -244,19 +246,19 @@ class Deployment:
             try:
                 code = place.process.process.wait(READY_SECONDS)
             except subprocess.TimeoutExpired:
-                # Its stacks go to the output that is kept.
+                # Its stacks go to the stored output.
                 place.process.signal(signal.SIGUSR1)
                 place.process.wait_for(r"Current thread|most recent call first", READY_SECONDS)
                 complaints.append(f"{place.role} {place.number} did not end on SIGTERM")
                 continue
-            # One that was just started again has not heard of its signals yet.
+            # A process that was just restarted has no signal handlers yet.
             if code != 0 and place.ready:
                 complaints.append(f"{place.role} {place.number} ended with {code} on SIGTERM")
         return complaints
 
     @property
     def output(self) -> list[tuple[str, str]]:
-        """The lines of every process so far, each with who printed it."""
+        """The lines of every process so far, each with the name of its process."""
         return [
             (f"{role.name}[{role.pid}]", line)
             for role in list(self.roles.started)
@@ -299,7 +301,7 @@ class Deployment:
 
 
 def descendants(process: Role) -> list[int]:
-    """The processes below one, at whatever depth."""
+    """All descendants of a process."""
     try:
         return [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
     except psutil.NoSuchProcess:
@@ -307,15 +309,15 @@ def descendants(process: Role) -> list[int]:
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """Send a signal to processes; one that is gone is passed over."""
+    """Send a signal to processes; processes that have ended are skipped."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def kill_tree(process: Role) -> None:
-    """SIGKILL a process and everything below it at once, as a control group that is killed."""
-    # Stopped first, so that no process sees the others die and reacts.
+    """SIGKILL a process and all its descendants at once, as the kill of a control group does."""
+    # All are stopped first, so that no process reacts to the death of another.
     send([process.pid], signal.SIGSTOP)
     family = [process.pid, *descendants(process)]
     send(family, signal.SIGSTOP)

@@ -1,6 +1,7 @@
-"""The sorts of executions that are run under kills, and what each may come to.
+"""The sorts of executions that run under kills, and the allowed outcomes of each.
 
-A sort makes the job of a number, and knows its one result: an answer that belongs to another execution is found.
+A sort makes the job for a number, and knows its one right result. So the test finds an answer that belongs to another
+execution.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def f(n):
 """
 _CLOSE = "import os\ndef f(n):\n    os.close(3)\n    return n"
 _EXIT = "import os\ndef f(n):\n    os._exit(n % 5)"
-# A daemon in a session of its own, left behind; its argument carries the mark by which it would be found.
+# The function leaves a daemon in a session of its own behind. Its argument has the mark that identifies it.
 _PROGRAM = """
 import subprocess
 def f(n, seconds):
@@ -58,7 +59,7 @@ def f(n):
 
 
 class Task(NamedTuple):
-    """One execution. ``statuses`` are what it may end with when nothing is killed, beside its ``result``."""
+    """One execution. ``statuses`` are its allowed statuses when nothing is killed; ``result`` is its right result."""
 
     sort: str
     job: Job
@@ -66,7 +67,7 @@ class Task(NamedTuple):
     result: Any
 
     def problem(self, outcome: Outcome) -> str:
-        """What is wrong with an outcome; empty where nothing is."""
+        """The problem with an outcome; empty without one."""
         if outcome.status not in self.statuses and not lost(outcome):
             return f"{self.sort}: {outcome.status}: {outcome.error}"
         if outcome.status == "succeeded" and outcome.result != self.result:
@@ -75,7 +76,7 @@ class Task(NamedTuple):
 
 
 def lost(outcome: Outcome) -> bool:
-    """The outcome says that a process was lost which it needed."""
+    """True when the outcome reports the loss of a process that the execution needed."""
     kind = (outcome.error or {}).get("type")
     return (outcome.status, kind) in {
         ("crashed", "Crashed"),
@@ -118,7 +119,7 @@ def _domain(n: int) -> Task:
 
 
 class Sorts:
-    """Draws tasks. ``mark`` is decimal digits, by which programs that were started are found."""
+    """Draws tasks. ``mark`` are decimal digits that identify the programs that functions start."""
 
     def __init__(self, tier: str, mark: str) -> None:
         def program(n: int) -> Task:
@@ -157,7 +158,7 @@ class Sorts:
         }
 
     def draw(self, number: int, seed: int, reuse: bool) -> Task:
-        """The task of a number: the same for the same seed."""
+        """The task for a number; it is the same for the same seed."""
         weights = self._weights | (self._reused if reuse else {})
         (make,) = Random(f"{seed}/{number}").choices(list(weights), list(weights.values()))
         return make(number)

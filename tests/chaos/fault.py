@@ -1,4 +1,4 @@
-"""A fault: what is done to a deployment while it works, and what must be true afterwards beyond the invariants.
+"""The definition of a fault: the harm to a working deployment, and the checks after it beyond the invariants.
 
 The modules of ``tests.chaos.faults`` fill :data:`FAULTS`. A fault is a function of the :class:`Chaos` of its run:
 
@@ -34,16 +34,16 @@ from tests.support.processes import Role, Roles
 if TYPE_CHECKING:
     from tests.chaos.outcome_counts import Counts
 
-# The longest that anything is waited for.
+# The longest wait for a fact, in seconds.
 PATIENCE_SECONDS = 300.0
 
 
 class Impossible(Exception):
-    """This machine cannot do what the fault needs; the run is passed over, and its line says why."""
+    """This machine lacks what the fault needs; the run is skipped, and its line has the reason."""
 
 
 class Chaos:
-    """One run, as a fault sees it: the deployment, its work, and a random number generator of the seed."""
+    """One run, as a fault sees it: the deployment, its workload, and the seed's random number generator."""
 
     def __init__(
         self, fault: Fault, seed: int, n: int, folder: Path, lent: Lent, deployment: Deployment
@@ -59,58 +59,59 @@ class Chaos:
         self.broker: Redis | RabbitMQ | None = lent.broker
         self.broker_name = lent.broker_name
         self.settings: Settings = deployment.roles.settings
-        # It only writes and looks: in embedded mode too, the engine is in a process of its own.
+        # The client only writes and reads: in embedded mode too, the engine runs in a process of its own.
         self.client = Functory(self.settings, author="chaos")
         self.database: Database = self.client.database
         self.given = Given()
         self.marks: list[datetime] = []
-        # What a fault wants to remember from ``act`` for ``expect``.
+        # Values that a fault passes from ``act`` to ``expect``.
         self.notes: dict[str, Any] = {}
 
     @property
     def workers(self) -> list[Role]:
-        """The worker processes that live now."""
+        """The living worker processes."""
         return self.deployment.of("worker")
 
     @property
     def routers(self) -> list[Role]:
-        """The routers that live now."""
+        """The living routers."""
         return self.deployment.of("router")
 
     @property
     def schedulers(self) -> list[Role]:
-        """The schedulers that live now."""
+        """The living schedulers."""
         return self.deployment.of("scheduler")
 
     @property
     def servers(self) -> list[Role]:
-        """The HTTP servers that live now."""
+        """The living HTTP servers."""
         return self.deployment.of("server")
 
     @property
     def watchers(self) -> list[Role]:
-        """The watchers that live now."""
+        """The living watchers."""
         return self.deployment.of("watcher")
 
     def restart(self, process: Role) -> Role:
-        """End a process in order and start the next one in its place; returns that, ready."""
+        """Stop a process softly and start the next one in its place. Returns the new process, ready."""
         return self.deployment.restart(process)
 
     def busy_workers(self) -> list[Role]:
-        """The workers that carry something out just now."""
+        """The workers with running executions."""
         rows = self.client.executions.list(state="running", limit=100)
         # A worker's name is its host, its process and a random word; of a prefork pool it is the child's.
         pids = {int(row["worker_id"].split(":")[-2]) for row in rows if row["worker_id"]}
         return [role for role in self.workers if pids & {role.pid, *descendants(role)}]
 
     def busy_worker(self) -> Role:
-        """One of the workers that carry something out just now."""
+        """One of the workers with running executions."""
         return self.rng.choice(self.wait(self.busy_workers, "a worker that works"))
 
     def hook(self, role: str, hook: str, p: float, *, first: bool = False) -> None:
-        """In ``prepare``: run this role, or the ``first`` of them, with a hook of ``tests.chaos.crash_hooks``.
+        """Run this role, or the ``first`` processes of it, with a hook of ``tests.chaos.crash_hooks``; for
+        ``prepare``.
 
-        It is not armed yet.
+        The hook is not armed yet.
         """
         for place in self.deployment.places:
             if place.role == role and not (first and place.number):
@@ -122,20 +123,20 @@ class Chaos:
 
     @property
     def armed(self) -> Path:
-        """The file that arms the hooks while it is there."""
+        """The file that arms the hooks while it exists."""
         return self.folder / "armed"
 
     @property
     def strikes(self) -> list[str]:
-        """What the hooks have done."""
+        """The lines that the hooks have printed at their strikes."""
         return self.lines(re.escape(SAID))
 
     def mark(self) -> None:
-        """Record the time of the fault, by the database's clock: recovery is counted from it."""
+        """Record the time of the fault by the database's clock. Recovery is measured from this time."""
         self.marks.append(self.database.clock.now())
 
     def wait(self, fact: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
-        """The first true value of ``fact``. A database that is away is no value."""
+        """Wait for the first true value of ``fact``, and return it. An unavailable database counts as no value."""
         from functory.engine.errors import Unavailable
 
         deadline = time.monotonic() + seconds
@@ -151,54 +152,54 @@ class Chaos:
             time.sleep(0.05)
 
     def pause(self, least: float, most: float) -> None:
-        """Let a random time pass, so that the harm falls anywhere into the work."""
+        """Wait for a random time, so that the harm hits any point of the work."""
         time.sleep(self.rng.uniform(least, most))
 
     def lines(self, pattern: str) -> list[str]:
-        """What the roles have printed that ``pattern`` finds something in."""
+        """The lines of the roles that match ``pattern``."""
         found = re.compile(pattern)
         return [f"{who}: {line}" for who, line in self.deployment.output if found.search(line)]
 
 
 def nothing(_chaos: Chaos) -> None:
-    """Nothing to prepare, or no harm."""
+    """Do nothing: no preparation, or no harm."""
 
 
 def no_more(_chaos: Chaos, _counts: Counts) -> list[str]:
-    """Nothing expected beyond the invariants and the counts."""
+    """Expect nothing beyond the invariants and the counts."""
     return []
 
 
 @dataclass(frozen=True, eq=False)
 class Fault:
-    """One way to harm a deployment. ``name`` is as on the command line."""
+    """One way to harm a deployment. ``name`` is its name on the command line."""
 
     name: str
-    # Called once the work runs; returns when the harm is over (what is killed is started again by the supervisor).
+    # Called once the work runs; returns when the harm is over (the supervisor restarts killed processes).
     act: Callable[[Chaos], None]
     brokers: tuple[str, ...] = BROKERS
-    # Of all roles, and of the harness.
+    # Settings of all roles, and of the harness.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # Before the roles start; the database has its schema.
+    # Called before the roles start, when the database has its schema.
     prepare: Callable[[Chaos], None] = nothing
     # Complaints beyond the invariants, empty when all is well.
     expect: Callable[[Chaos, Counts], list[str]] = no_more
     workload: Workload = ORDERS
-    # Servers that the run has for itself: ``postgres``, ``broker``.
+    # Servers that the run does not share: ``postgres``, ``broker``.
     harms: tuple[str, ...] = ()
-    # How many of each role.
+    # The number of processes of each role.
     layout: Mapping[str, int] = field(default_factory=lambda: dict(LAYOUT))
-    # Options of roles, other than the usual ones.
+    # Options of roles instead of the usual ones.
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Environment variables of the roles.
     environment: Mapping[str, str] = field(default_factory=dict)
     # A SQLite file in the run's folder and the in-memory broker; the layout is ``{"dev": 1}``, the broker "none".
     embedded: bool = False
-    # Events need not reach the broker: it never comes back.
+    # Events need not reach the broker, because it never comes back.
     unpublished: bool = False
-    # Celery tells of the harm with tracebacks.
+    # Celery reports the harm with tracebacks.
     traces: bool = False
-    # Executions may end in other states than succeeded: the workload means them to.
+    # The workload makes executions end in other states than succeeded.
     failing: bool = False
 
 
@@ -206,7 +207,7 @@ FAULTS: dict[str, Fault] = {}
 
 
 def add(*faults: Fault) -> None:
-    """Make faults known under their names."""
+    """Register faults under their names."""
     for one in faults:
         if one.name in FAULTS:
             raise ValueError(f"there are two faults {one.name}")
@@ -214,7 +215,7 @@ def add(*faults: Fault) -> None:
 
 
 def fault(name: str, **fields: Any) -> Callable[[Callable[[Chaos], None]], Callable[[Chaos], None]]:
-    """Decorator: a function of the run as the fault ``name``."""
+    """Decorator: register a function of the run as the fault ``name``."""
 
     def register(act: Callable[[Chaos], None]) -> Callable[[Chaos], None]:
         add(Fault(name, act, **fields))

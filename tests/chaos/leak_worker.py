@@ -1,10 +1,10 @@
-"""The worker that is killed: runs its jobs on four threads, and prints each start and end in a line.
+"""The worker that ``tests.chaos.leaks`` kills: it runs jobs on four threads, and prints a line at each start and end.
 
     CHAOS_MARK=digits python -m tests.chaos.leak_worker TIER SEED
 
 Lines of JSON in: ``{"run": [numbers], "kept": bool}`` and ``{"close": true}``; ``kept`` lets children wait (spares,
-warm ones). Out: ``begun`` and ``ended`` for each number, ``ran`` when none is left, ``closed`` with counts of
-what this process holds after its runner has been closed.
+warm ones). Out: ``begun`` and ``ended`` for each number, ``ran`` when none is left, ``closed`` with counts of the
+resources of this process after its runner was closed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.runner_world import FakeHost
 
 _THREADS = 4
 _PATIENCE_SECONDS = 20.0
-# Few of everything, so that zygotes are evicted and replaced, and warm children worn out, all the time.
+# Small limits, so that zygotes are often evicted and replaced, and warm children often reach their last run.
 _KEPT = Options(zygotes=3, spares=1, zygote_executions=40, reuse_calls=15)
 _NOTHING_KEPT = Options(zygotes=3, spares=0, zygote_executions=40)
 
@@ -79,7 +79,7 @@ class Worker:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
-        # Threads that answer requests end when their host has answered.
+        # Threads that answer requests end after the host's answer.
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while threading.active_count() > 1 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -102,10 +102,10 @@ def _resident() -> int:
 def main(tier: str, seed: str) -> None:
     faulthandler.register(signal.SIGUSR1)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    # Not among the arguments: this process is not one of those that are looked for.
+    # The mark is not an argument here, because the search must not find this process.
     worker = Worker(tier, int(seed), os.environ["CHAOS_MARK"])
     os.dup2(2, 1)
-    # What is made once for a process is there before anything is counted.
+    # Make everything that a process makes once before the first count.
     worker.close()
     for line in sys.stdin:
         told = json.loads(line)

@@ -1,14 +1,14 @@
-"""Run many executions while their processes are killed at random, and look for what is left.
+"""Runs many executions while their processes are killed at random, and searches for leaked resources.
 
     python -m tests.chaos.leaks [--executions 10000] [--seed 1] [--tier A|B|C|none] [--batch 250]
 
-A worker process runs executions of many sorts on four threads. After some of their ends a child, a zygote or the
-process between zygote and worker gets SIGKILL, and in some batches the worker itself, which is then started
-again. Every execution must come to an allowed end; and after each batch nothing may be left: no process,
-mount, control group, descriptor, thread or file. Memory must be flat. Exits with 1 and a list when something was.
+A worker process runs executions of many sorts on four threads. When some of them end, a child, a zygote or the
+process between zygote and worker gets SIGKILL. In some batches the worker itself is killed and started again. Every
+execution must have an allowed outcome. After each batch no process, mount, control group, descriptor, thread or file
+may be left, and memory must not grow. On a problem it prints a list and exits with 1.
 
-The seed decides which executions run and after which of them what is killed; when exactly that happens is up
-to the machine. B and C are always run as an ordinary user.
+The seed decides the executions, the kills, and the executions that they follow. The exact times depend on the
+machine. Tiers B and C always run as an ordinary user.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from tests.chaos import leftover_resources
 from tests.support.unprivileged import command
 
 _ROOT = Path(__file__).resolve().parents[2]
-_SILENCE_SECONDS = 90.0  # the longest that nothing may end: far beyond every limit of an execution
-_GONE_SECONDS = 20.0  # a zygote whose worker has gone gets 5 s
+_SILENCE_SECONDS = 90.0  # the longest time without an end: far longer than every limit of an execution
+_GONE_SECONDS = 20.0  # a zygote has 5 s after the end of its worker
 _THREADS = 4
 _KILL_EVERY = (3, 14)  # ends of executions between two kills
 _ROLES = {"child": 10, "zygote": 3, "shim": 2, "other": 1}
-_WORKER_KILLS = 0.25  # of batches
-_OBJECTS = 3_000  # Python's own caches move by some hundreds
+_WORKER_KILLS = 0.25  # share of batches
+_OBJECTS = 3_000  # Python's own caches change by some hundreds
 _MEMORY_BYTES = 24 * 1024 * 1024
 
 
 class Report(msgspec.Struct):
-    """What a run has seen. ``problems`` is empty when nothing was wrong."""
+    """The report of a run. ``problems`` is empty when nothing was wrong."""
 
     seed: int
     tier: str
@@ -69,7 +69,7 @@ class Report(msgspec.Struct):
 
 
 class Chaos:
-    """One run. ``tell`` is called with a line now and then."""
+    """One run. ``tell`` gets a line about its progress from time to time."""
 
     def __init__(self, tier: str, seed: int, tell: Callable[[str], None] = lambda line: None) -> None:
         self.report = Report(seed=seed, tier=tier)
@@ -77,9 +77,9 @@ class Chaos:
         self._seed = seed
         self._tell = tell
         self._random = Random(f"kills/{seed}")
-        # Of its own: how many numbers the others take depends on who is found alive.
+        # A generator of its own: the use of the others depends on the processes that are found alive.
         self._fates = Random(f"workers/{seed}")
-        # Digits, because it is an argument of /bin/sleep too.
+        # Digits, because the mark is also an argument of /bin/sleep.
         self._mark = "".join(secrets.choice("123456789") for _ in range(14))
         self._folder = Path(tempfile.mkdtemp(prefix=f"leaks-{self._mark}-"))
         self._folder.chmod(0o1777)
@@ -91,7 +91,7 @@ class Chaos:
         self._running: set[int] = set()
 
     def run(self, executions: int, batch: int) -> Report:
-        """Run that many executions in batches. Leaves nothing behind, whatever was found."""
+        """Run this number of executions in batches. Removes everything at the end, also after a problem."""
         try:
             for number, first in enumerate(range(0, executions, batch)):
                 numbers = list(range(first, min(first + batch, executions)))
@@ -112,7 +112,7 @@ class Chaos:
         return self.report
 
     def _batch(self, numbers: list[int], kept: bool, at: int | None) -> None:
-        """Run a batch; the worker is killed after ``at`` ends, and another runs the rest."""
+        """Run a batch. The worker is killed after ``at`` ends, and another worker runs the rest."""
         process = self._worker()
         self._running = set()
         self._say(run=numbers, kept=kept)
@@ -141,7 +141,7 @@ class Chaos:
             self._settle(kept)
         else:
             self.report.kills["worker"] += 1
-            # What had begun is lost with the worker: the engine's leases are there for it.
+            # Running executions are lost with the worker; the engine's leases recover such executions.
             self._forget_worker()
             rest = sorted(left - self._running)
             if rest:
@@ -155,7 +155,7 @@ class Chaos:
             self._problem(f"execution {told['ended']}: {told['problem']}")
 
     def _kill_one(self, worker: int) -> None:
-        """Kill a process of a random role, if there is one; a little later than at the end of an execution."""
+        """Kill a process of a random role, if there is one, shortly after the end of an execution."""
         time.sleep(self._random.random() * 0.03)
         role = self._random.choices(list(_ROLES), list(_ROLES.values()))[0]
         found = leftover_resources.by_role(leftover_resources.processes(self._mark), worker)[role]
@@ -163,13 +163,13 @@ class Chaos:
             self.report.kills[role] += 1
 
     def _settle(self, kept: bool) -> None:
-        """Look for leaks while the runner is idle, and after it has been closed."""
+        """Search for leaks while the runner is idle, and after it is closed."""
         process = self._process
         assert process is not None
         if not kept:
             self._wait("children of an idle runner", lambda: self._roles()["child"])
             self._wait("programs of an idle runner", lambda: self._roles()["other"])
-            # Tiers with a tmpfs for each child have nothing in the folder that is seen from here.
+            # In tiers with a tmpfs for each child the folder looks empty from here.
             self._wait(
                 "scratch files of an idle runner",
                 lambda: [name for name in leftover_resources.files(self._folder) if "/" in name],
@@ -190,8 +190,8 @@ class Chaos:
         return leftover_resources.by_role(leftover_resources.processes(self._mark), self._process.pid)
 
     def _look_at_descriptors(self, worker: int) -> None:
-        """An idle worker holds two for each zygote, one for each folder of a control group, and some for itself:
-        among them those of a few zygotes that were killed and not asked for since."""
+        """Check the descriptors of an idle worker: two for each zygote, one for each control-group folder, and some
+        of its own. The latter include those of a few killed zygotes that were not used since."""
         zygotes = len(self._roles()["zygote"])
         folders = sum(
             len(leftover_resources.folders(Path(group))) for group in leftover_resources.groups([worker])
@@ -215,7 +215,7 @@ class Chaos:
             self._problem(f"descriptors: {self._first['descriptors']} before, {told['descriptors']} after")
         if told["threads"] != self._first["threads"]:
             self._problem(f"threads: {told['threads']}")
-        # The first batches fill caches: of imports, types, free memory.
+        # The first batches fill caches (imports, types, free memory).
         if len(self._settled) > 3:
             before = self._settled[2]
             if told["objects"] > before["objects"] + _OBJECTS:
@@ -231,7 +231,7 @@ class Chaos:
         self._wait(f"control groups {when}", lambda: leftover_resources.groups(self._workers))
 
     def _wait(self, what: str, left: Callable[[], list[Any]]) -> None:
-        """Nothing may be left within some seconds."""
+        """Wait until nothing is left; report a problem after some seconds."""
         deadline = time.monotonic() + _GONE_SECONDS
         while found := left():
             if time.monotonic() > deadline:
@@ -240,7 +240,7 @@ class Chaos:
             time.sleep(0.02)
 
     def _worker(self) -> subprocess.Popen[bytes]:
-        """The worker, started if there is none."""
+        """The worker's process; it is started if there is none."""
         if self._process is not None:
             return self._process
         self._process = subprocess.Popen(
@@ -262,7 +262,8 @@ class Chaos:
         return self._process
 
     def _forget_worker(self) -> None:
-        """It was killed: everything that it had started ends by itself. Files and groups the next one removes."""
+        """Wait for the descendants of a killed worker, which end by themselves. The next worker removes files and
+        groups."""
         process, self._process = self._process, None
         assert process is not None
         process.kill()
@@ -273,7 +274,7 @@ class Chaos:
         self._wait("processes of a killed worker", lambda: leftover_resources.processes(self._mark))
 
     def _end(self) -> None:
-        """The last worker ends as it should, after one that begins has removed what a killed one left."""
+        """End the last worker softly, after a new worker has removed what a killed one left."""
         self._batch([], kept=False, at=None)
         self._nothing_left("at the end")
         process = self._process
@@ -296,7 +297,7 @@ class Chaos:
         self._process.stdin.flush()
 
     def _hear(self) -> dict[str, Any] | None:
-        """The next line of the worker; None when it has ended. One that is silent for too long is a problem."""
+        """The next line of the worker; None when it has ended. A worker without a line for too long is a problem."""
         assert self._process is not None and self._process.stdout is not None
         fd = self._process.stdout.fileno()
         while b"\n" not in self._unread:

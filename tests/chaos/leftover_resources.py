@@ -1,8 +1,8 @@
-"""Finds what executions could leave behind, from outside: processes, mounts, control groups, files.
+"""Finds resources that executions left behind: processes, mounts, control groups, files.
 
-Everything that a runner starts carries the mark: the folder of each zygote lies in a folder with the mark in its
-name, which stands in the arguments of the process and so in those of all its forks; programs that functions
-start have it in theirs. No pid is needed to find them.
+Every process of a runner has the mark in its arguments: a zygote's arguments have the path of its folder, whose name
+contains the mark, and its forks have the same arguments. Programs that functions start have the mark as an argument.
+So the search needs no process ids.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ def processes(mark: str) -> list[Process]:
                 continue
             state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it ended while we were looking
+            continue  # the process ended during the search
         if state != "Z":
             found.append(Process(int(entry.name), int(parent), command))
     return found
 
 
 def by_role(found: list[Process], worker: int) -> dict[str, list[Process]]:
-    """Shims are children of the worker, zygotes of shims, and children of zygotes; ``other`` is the rest."""
+    """Group processes by role: shims are children of the worker, zygotes of shims, children of zygotes; ``other`` is
+    the rest."""
     shims = [each for each in found if each.parent == worker]
     zygotes = [each for each in found if each.parent in {shim.pid for shim in shims}]
     children = [each for each in found if each.parent in {zygote.pid for zygote in zygotes}]
@@ -50,7 +51,7 @@ def by_role(found: list[Process], worker: int) -> dict[str, list[Process]]:
 
 
 def kill(process: Process, mark: str) -> bool:
-    """SIGKILL, never to another process that has got the same number since; False when it had gone."""
+    """SIGKILL a process, never another one with the same id. False when it had already ended."""
     with suppress(OSError):
         handle = os.pidfd_open(process.pid)
         try:
@@ -64,12 +65,12 @@ def kill(process: Process, mark: str) -> bool:
 
 
 def mounts(mark: str) -> list[str]:
-    """Mounts here whose line speaks of the mark."""
+    """The mounts whose line in the mount table contains the mark."""
     return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if mark in line]
 
 
 def groups(workers: Iterable[int]) -> list[str]:
-    """Folders of control groups that workers with these pids have made: see ``cgroups`` for their names."""
+    """The control-group folders that workers with these process ids made; ``cgroups`` defines their names."""
     names = tuple(f"functory-{Path('/proc/self/ns/pid').stat().st_ino}-{pid}-" for pid in workers)
     found: list[str] = []
     for folder, folders, _ in os.walk("/sys/fs/cgroup"):
@@ -78,7 +79,7 @@ def groups(workers: Iterable[int]) -> list[str]:
 
 
 def folders(folder: Path) -> list[str]:
-    """The folders directly in a folder."""
+    """The direct subfolders of a folder."""
     return [path.name for path in folder.iterdir() if path.is_dir()]
 
 
@@ -88,7 +89,7 @@ def files(folder: Path) -> list[str]:
 
 
 def descriptors(pid: int) -> int | None:
-    """How many open descriptors a process has; None where we may not look."""
+    """The number of open descriptors of a process; None without permission."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - a closed one must not stop the count
     except OSError:

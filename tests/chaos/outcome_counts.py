@@ -1,7 +1,7 @@
-"""What a run came to: attempted, executed, lost, doubled, and how long what was interrupted took to succeed.
+"""Counts the outcomes of a run: attempted, executed, lost and doubled executions, and the recovery times.
 
-Counted from the rows and from what the functions wrote outside, beside the invariants and not by them: two ways to
-see the same loss. Called when the deployment has come to rest, or was given up.
+The counts come from the rows and from the lines that the functions wrote to a file, and not from the invariants: so
+two independent checks can find a loss. Called when the deployment is idle, or after the longest wait.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 TERMINAL = frozenset({"succeeded", "failed", "timed_out", "cancelled", "dead", "expired"})
 
-# How the end of an attempt looks that something from outside has ended.
+# The errors of attempts that ended by something outside.
 INTERRUPTED = frozenset({"lost", "released", "crashed"})
 
-# What a worker says when it finds that somebody else owns its attempt by now.
+# The log event of a worker that finds its attempt owned by another one.
 ZOMBIE = r"lease lost, (?:result refused|child killed)"
 
 
@@ -34,26 +34,26 @@ ZOMBIE = r"lease lost, (?:result refused|child killed)"
 class Counts:
     """The numbers of one run; times are seconds."""
 
-    # Executions that there must be: what was started, every match, every child.
+    # Expected executions: every start, every match, every child.
     attempted: int = 0
-    # Of them, those that ended, and those that did not or that do not exist.
+    # The expected executions that ended, and those that did not end or do not exist.
     executed: int = 0
     lost: int = 0
     # A second execution of a match, a second success or final event of an execution, a second event of one emission.
     doubled: int = 0
-    # Executions whose end was written outside more than once: at least once is what is promised there.
+    # Executions that wrote their end to the file more than once: effects outside are at-least-once.
     effects_repeated: int = 0
     attempts_lost: int = 0
     attempts_crashed: int = 0
     released: int = 0
     zombies_rejected: int = 0
     duplicate_messages: int = 0
-    # From the harm to the success of each execution that it interrupted.
+    # Seconds from the harm to the success of each interrupted execution.
     recovery: list[float] = field(default_factory=list)
     # The longest time in which nothing succeeded, between the first and the last success.
     longest_pause: float = 0.0
     states: Counter[str] = field(default_factory=Counter)
-    # What is lost or doubled, a sentence each.
+    # A sentence for each lost or doubled thing.
     told: list[str] = field(default_factory=list)
 
     @property
@@ -96,7 +96,7 @@ def count(chaos: Chaos) -> Counts:
 
 
 def recoveries(attempts: Sequence[Mapping[str, Any]], marks: Sequence[datetime]) -> list[float]:
-    """Seconds from the harm to the success of every execution with an attempt that the harm has ended."""
+    """Seconds from the harm to the success of each execution that the harm interrupted."""
     succeeded = {row["execution_id"]: row["ended_at"] for row in attempts if row["outcome"] == "succeeded"}
     found: dict[str, float] = {}
     for row in attempts:
@@ -119,7 +119,7 @@ def _matched(
     firings: Sequence[Mapping[str, Any]],
     triggers: Mapping[str, str],
 ) -> None:
-    """Everything that was acknowledged or matched must be an execution that has ended."""
+    """Check that each acknowledged start and each match has an execution that has ended."""
     expected: set[str] = set(executions)
     for id_ in chaos.given.executions:
         if id_ not in executions:

@@ -1,4 +1,4 @@
-"""Many runs as one Markdown table: a row for each fault and broker."""
+"""Makes a Markdown table of many runs: one row for each fault and broker."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ HEADS = (
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of results; none when there is no such file."""
+    """The lines of a file of results; empty without the file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def markdown(lines: Iterable[Mapping[str, Any]]) -> str:
-    """The table. Recovery is the median of the runs' medians and the worst of all runs."""
+    """The Markdown table. Recovery is the median of the runs' medians, and the worst time of all runs."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for line in lines:
         groups.setdefault((line["fault"], line["broker"]), []).append(line)

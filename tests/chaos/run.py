@@ -1,7 +1,7 @@
-"""One run: a deployment, its work, one fault, and what came of it as one line.
+"""Makes one run: a deployment, its work, one fault, and the result as one line.
 
-The order is always the same: functions and triggers, roles, work, the harm in the middle of it, rest, an end in
-order, counts and invariants. Times are measured and never judged: a machine that does other things is slow, not wrong.
+The order is always the same: functions and triggers, roles, work, the harm in the middle of it, idleness, a soft
+stop, counts and invariants. Times are measured and never checked: a busy machine is slow, not wrong.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.chaos.deployment import ROOT, SETTINGS, Deployment, Servers
 from tests.chaos.fault import PATIENCE_SECONDS, Chaos, Fault, Impossible
 from tests.chaos.outcome_counts import Counts, count
 
-# What the end of a run waits for: no process writes another event that would stay unrouted.
+# The end of a run waits until no process writes a further event, which would stay unrouted.
 LAST = ("router", "worker", "dev")
 
-# Alembic's context belongs to the process.
+# Alembic's context is global in the process.
 _migrating = threading.Lock()
 
 
@@ -43,10 +43,10 @@ def run(
     max_seconds: float = PATIENCE_SECONDS,
     commit: str = "",
 ) -> dict[str, Any]:
-    """Do it. Returns the line; its ``violations`` and ``complaints`` are empty when all is well.
+    """Make the run. Returns the line; its ``violations`` and ``complaints`` are empty when all is well.
 
-    ``max_seconds`` is how long the deployment may take to come to rest after the harm. On any complaint the run's
-    folder stays, with all that the roles have printed, and the line names it.
+    ``max_seconds`` is the longest time until the deployment is idle after the harm. After a complaint the run's
+    folder stays, with all output of the roles, and the line names it.
     """
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{fault.name}-")).resolve()
@@ -104,7 +104,7 @@ def run(
 
 
 def commit() -> str:
-    """The commit that is tested, with a mark when the tree differs from it; empty outside of a repository."""
+    """The tested commit, with a mark when the work tree differs from it; empty outside of a repository."""
     said = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"],
         cwd=ROOT,
@@ -144,7 +144,7 @@ def _deployed(
 
 
 def _lived(chaos: Chaos, max_seconds: float) -> list[str]:
-    """Work, harm, rest and end. Returns complaints about the end."""
+    """Run the work and the harm, wait until all is idle, and stop. Returns complaints about the end."""
     complaints: list[str] = []
     chaos.deployment.start()
     with workload.feeding(chaos):
@@ -173,7 +173,7 @@ def _halted(chaos: Chaos) -> bool:
 
 
 def _no_dead_workers(chaos: Chaos) -> bool:
-    """A killed worker is reported some leases later, by an event that must be routed too."""
+    """True when no killed worker is registered: its event comes some leases later, and must be routed too."""
     with chaos.database.read() as tx:
         known = tx.scalar(sa.select(sa.func.count()).select_from(worker))
     alive = worker_registry.alive(chaos.database, chaos.settings.lease_seconds)
@@ -181,7 +181,7 @@ def _no_dead_workers(chaos: Chaos) -> bool:
 
 
 def _judged(chaos: Chaos, counts: Counts) -> list[str]:
-    """What must be true of the counts of any run, and what the fault expects."""
+    """The complaints about the counts of the run, and those of the fault's own checks."""
     complaints = []
     if counts.lost:
         complaints.append(f"{counts.lost} lost: {'; '.join(counts.told[:3])}")
@@ -190,7 +190,7 @@ def _judged(chaos: Chaos, counts: Counts) -> list[str]:
     others = {state: number for state, number in counts.states.items() if state != "succeeded"}
     if others and not chaos.fault.failing and not counts.lost:
         complaints.append(f"not all succeeded: {others}")
-    # Celery tells with one what it could not acknowledge to a broker that is away, and of a child that was killed.
+    # Celery prints a traceback for a failed acknowledgement to an unavailable broker, and for a killed child.
     told = chaos.fault.traces or "broker" in chaos.fault.harms
     python = "" if told else "^Traceback|"
     traces = chaos.lines(rf"{python}round failed|could not be carried out")

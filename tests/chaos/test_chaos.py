@@ -1,8 +1,8 @@
-"""Real processes are harmed while they work: nothing is lost, nothing is doubled, every invariant holds.
+"""Real processes are harmed while they work: no execution is lost or doubled, and every invariant holds.
 
-These are the runs of ``python -m tests.chaos`` with the most teeth: ``make test`` makes one of them, ``make test-all``
-all that are here, ``make chaos`` every fault on every broker with many seeds.
-The seed follows from the commit, so that each one is tested with another, and a failure can be repeated.
+These are the hardest runs of ``python -m tests.chaos``. ``make test`` makes one of them, ``make test-all`` all of
+them, ``make chaos`` every fault on every broker with many seeds. The seed follows from the commit: each commit gets
+another seed, and a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    """The session's servers; a run that harms one has its own."""
+    """The session's servers; a run that harms a server has its own."""
     with Servers(lambda name: request.getfixturevalue(f"{name}_server")) as lent:
         yield lent
 
@@ -58,7 +58,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(broker, name, marks=marks, id=f"{broker}-{name}")
 
 
-# It waits for facts, with deadlines that a slow machine keeps.
+# The run waits for facts, with deadlines that a slow machine can keep.
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("broker", "name"), list(cases()))
 def test_nothing_is_lost_and_nothing_is_doubled(broker: str, name: str, servers: Servers) -> None:

@@ -1,4 +1,4 @@
-"""Defects found by random kills, each reduced to the one point that matters."""
+"""Tests of defects that random kills found, each reduced to its cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.support.waiting import wait_for
 
 
 def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_path):
-    """It used to report that confining had failed, and its execution ended; one that says nothing is started anew."""
+    """The child used to report a failed confinement, which ended its execution. A child that ends silently is started
+    again."""
     reading, writing = os.pipe()
     zygote = os.fork()
     if zygote == 0:
@@ -44,12 +45,12 @@ def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_pat
 
 
 def test_a_zygote_is_not_evicted_between_being_chosen_and_being_asked(tmp_path, monkeypatch):
-    """It used to be started again for a slot that was forgotten, and was never closed."""
+    """An evicted zygote used to be started again in a forgotten slot, and was never closed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     armed: list[int] = []
 
     def monotonic() -> float:
-        # The first look at the clock in a run: the kind's zygote is chosen, and nothing was asked of it yet.
+        # The first read of the clock in a run: the zygote is chosen, and has no request yet.
         if armed and threading.get_ident() == armed[0]:
             armed.clear()
             other = threading.Thread(target=run, args=("other",))

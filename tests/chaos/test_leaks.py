@@ -1,6 +1,6 @@
 """Random kills of children, zygotes, shims and the worker leave nothing, and lose no execution.
 
-``make leaks`` runs ten thousand; these are enough to meet every sort of execution and every role that is killed.
+``make leaks`` runs ten thousand executions. These few cover every sort of execution and every role that is killed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTIONS = {"A": 200, "B": 100, "C": 100}
 BATCHES = 4
-SEED = 11  # kills the worker in three of the four
+SEED = 11  # the worker is killed in three of the four batches
 MARK = "73194628"
 
 
@@ -44,7 +44,7 @@ def test_random_kills_leave_nothing_and_lose_no_execution(tier):
     report = json.loads(done.stdout or "{}")
     assert report.get("problems") == [], done.stderr[-2000:]
     assert done.returncode == 0
-    # The seed kills something of every role that matters, and lets most executions succeed.
+    # The seed kills a process of every important role, and lets most executions succeed.
     assert report["kills"].keys() >= {"child", "zygote", "worker"}
     assert report["statuses"]["succeeded"] > executions / 2
 
@@ -53,7 +53,7 @@ def test_what_is_left_is_found(tmp_path):
     before = leftover_resources.processes(MARK)
     left = subprocess.Popen(["sleep", f"600.{MARK}"])
     try:
-        # Its arguments are there shortly after it has been started.
+        # The arguments of a process are visible shortly after its start.
         wait_for(lambda: leftover_resources.processes(MARK))
         found = leftover_resources.processes(MARK)
         assert (before, [each.pid for each in found]) == ([], [left.pid])
@@ -70,7 +70,7 @@ def test_what_is_left_is_found(tmp_path):
 
 
 def test_a_leak_fails_the_run(monkeypatch):
-    """A process with the mark that is never ended plays the leak here."""
+    """The leak here is a process with the mark that does not end."""
     monkeypatch.setattr(leaks, "_GONE_SECONDS", 0.2)
     chaos = leaks.Chaos("none", 1)
     left = subprocess.Popen(["sleep", f"600.{chaos._mark}"])

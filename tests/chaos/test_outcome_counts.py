@@ -1,4 +1,4 @@
-"""The counts of a run see what is lost and what is doubled, and the table adds up what they say."""
+"""The counts of a run show lost and doubled executions, and the table adds the counts of several runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tried(id_: str, outcome: str, begun: float, ended: float) -> dict[str, Any]:
 
 
 def run_of(world: World, folder: Path) -> Any:
-    """A run over a world, with one order that is taken."""
+    """A run over a world, with one acknowledged order."""
     world.function("take", "order")
     world.trigger("take", "take", {"type": ["order.placed"]}, input={"order": 1})
     given = Given()
@@ -77,7 +77,7 @@ def test_a_second_success_and_a_second_end_are_doubled(world: World, tmp_path: P
     assert count(chaos).doubled == 2
 
 
-def test_an_end_that_was_written_outside_twice_is_told(world: World, tmp_path: Path) -> None:
+def test_an_end_that_was_written_outside_twice_is_reported(world: World, tmp_path: Path) -> None:
     chaos = run_of(world, tmp_path)
     file = tmp_path / "effects" / "lines"
     file.parent.mkdir()

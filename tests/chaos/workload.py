@@ -1,8 +1,8 @@
-"""The work of a run: functions with effects outside, what starts them, and what was given to the deployment.
+"""The workload of a run: functions with outside effects, the events and calls that start them, and a record of both.
 
-:data:`ORDERS` has one of every way to begin: events and a second trigger behind them, executions that somebody
-started, parents with a child, and a schedule. Every function writes a line outside at its beginning and its end, with
-its execution and attempt: this is what a retry repeats, and what tells from outside who ran.
+:data:`ORDERS` contains every way to start an execution: events with a second trigger behind them, direct starts,
+parents with a child, and a schedule. Every function writes a line to a file at its start and its end, with its
+execution and attempt. A retry repeats these lines, and they show from outside which attempts ran.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from functory.engine.errors import Unavailable
 if TYPE_CHECKING:
     from tests.chaos.fault import Chaos
 
-# Between two pieces of work: so much that giving goes on while the harm is done.
+# Seconds between two pieces of work: long enough that pieces still arrive during the harm.
 INTERVAL_SECONDS = 0.2
 
-# An attempt may be lost to every kill of a run, and the execution shall still succeed.
+# Every kill of a run may lose an attempt of one execution, and the execution must still succeed.
 MAX_ATTEMPTS = 30
 
 NOTE = """
@@ -92,7 +92,7 @@ def tick(at: str) -> str:
 
 @dataclass
 class Given:
-    """What the deployment has acknowledged: ids of executions that were started and of events that were written."""
+    """The acknowledged work: ids of started executions and of written events."""
 
     executions: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
@@ -102,27 +102,27 @@ class Given:
 
 @dataclass(frozen=True)
 class Workload:
-    """``prepare`` saves functions, triggers and schedules; ``give`` gives piece number i of the work."""
+    """A workload: ``prepare`` saves functions, triggers and schedules; ``give`` starts piece number i of the work."""
 
     prepare: Callable[[Chaos], None]
     give: Callable[[Chaos, int], None]
-    # Which functions must have run, once each, for every event of a type.
+    # The functions that must run once each for every event of a type.
     matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # What must be halted before the work can come to an end.
+    # The sources that must stop before the work can end.
     halt: Callable[[Chaos], None] = lambda chaos: None
 
 
 def effects(chaos: Chaos) -> Path:
-    """The file that the functions write into."""
+    """The file that the functions write to."""
     return chaos.folder / "effects" / "lines"
 
 
 def save(chaos: Chaos, source: str, **declared: Any) -> None:
-    """Save a function's source, in which ``NOTE`` stands for the definition of ``note(what)``."""
+    """Save a function's source; ``NOTE`` in it is replaced by the definition of ``note(what)``."""
     path = effects(chaos)
     path.parent.mkdir(exist_ok=True)
     path.touch()
-    # Where the sandbox has users of its own, the functions are somebody else.
+    # Where the sandbox has its own users, functions run as another user.
     for part, mode in ((chaos.folder, 0o755), (path.parent, 0o777), (path, 0o666)):
         part.chmod(mode)
     note = NOTE.replace("EFFECTS", repr(str(path))).strip()
@@ -133,7 +133,7 @@ def save(chaos: Chaos, source: str, **declared: Any) -> None:
 
 
 def prepare(chaos: Chaos) -> None:
-    """Functions, triggers and the schedule of orders."""
+    """Save the functions, triggers and schedule of orders."""
     for source in SOURCES:
         save(chaos, source)
     for name, type_, function in (("take", "order.placed", "take"), ("ship", "order.taken", "ship")):
@@ -146,7 +146,7 @@ def prepare(chaos: Chaos) -> None:
 
 
 def give(chaos: Chaos, number: int) -> None:
-    """Of four pieces two are events, one is an execution and one a parent."""
+    """Give one piece: of four pieces two are events, one is an execution and one is a parent."""
     key = f"piece-{number}"
     if number % 4 < 2:
         chaos.given.events.append(chaos.client.events.emit("order.placed", {"order": number}, dedup_key=key))
@@ -157,7 +157,7 @@ def give(chaos: Chaos, number: int) -> None:
 
 
 def halt(chaos: Chaos) -> None:
-    """No more ticks."""
+    """Stop the schedule."""
     chaos.client.schedules.pause("beat", note="the run ends")
 
 
@@ -166,7 +166,8 @@ ORDERS = Workload(prepare, give, matches={"order.placed": ("take",), "order.take
 
 @contextlib.contextmanager
 def feeding(chaos: Chaos) -> Iterator[None]:
-    """Give all pieces in a thread, each until the database has taken it; ``given.complete`` is set at the end."""
+    """Give all pieces in a thread. Each is repeated until the database accepts it; ``given.complete`` is set at the
+    end."""
     stop = threading.Event()
 
     def feed() -> None:
@@ -195,7 +196,7 @@ def feeding(chaos: Chaos) -> Iterator[None]:
 
 
 def settled(chaos: Chaos) -> bool:
-    """Whether nothing is open any more."""
+    """True when no work is open any more."""
     open_ = chaos.client.lineage.open_work()
     if chaos.fault.unpublished:
         open_.pop("unpublished events", None)
@@ -203,7 +204,7 @@ def settled(chaos: Chaos) -> bool:
 
 
 def lines(chaos: Chaos) -> list[tuple[str, int, str]]:
-    """What the functions wrote: execution, attempt, what."""
+    """The lines that the functions wrote: execution, attempt, what."""
     found = []
     for line in effects(chaos).read_text().splitlines() if effects(chaos).exists() else []:
         execution, attempt, what = line.split(" ", 2)

@@ -1,7 +1,7 @@
-"""`python -m tests.services --check | --install`: which test servers this machine has; get the others.
+"""`python -m tests.services --check | --install`: lists the test servers of this machine; installs the missing ones.
 
-Both print one line for each server. Both end with 0 also when one is missing, because its tests are then
-skipped and counted; under STRICT=1 (CI) they end with 1.
+Both print one line for each server. Their exit status is 0 even when a server is missing, because its tests are then
+skipped and counted. Under STRICT=1 (CI) the status is 1.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from tests.services.missing_servers import describe, strict
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line in `arguments` (default: the process's own) and return the exit status."""
+    """Run the command line `arguments` (default: the process's own). Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.services", description=__doc__)
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--check", action="store_true", help="print what was found")

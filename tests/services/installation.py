@@ -1,7 +1,7 @@
-"""Where the programs of the three servers are, and how they get onto a machine that lacks them.
+"""Finds the programs of the three servers, and installs the missing ones.
 
-`find` looks only; `install` uses Debian's and Ubuntu's packages and needs root. Nothing is installed in
-the middle of a test run: `make test` does it before.
+`find` only searches; `install` uses Debian's and Ubuntu's packages and needs root. `make test` installs before the
+test run, and nothing is installed during it.
 """
 
 import os
@@ -49,7 +49,7 @@ SERVICES: Mapping[str, Service] = {
 
 @dataclass(frozen=True)
 class Found:
-    """A service whose programs are all here: program name to path."""
+    """A service with all its programs: program name to path."""
 
     service: str
     programs: Mapping[str, Path]
@@ -57,7 +57,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Missing:
-    """A service that cannot be started here, and why."""
+    """A service that cannot be started here, with the reason."""
 
     service: str
     why: str
@@ -94,7 +94,7 @@ def _numbers(path: Path) -> list[int]:
 
 
 def how_to_get(services: Iterable[str]) -> str:
-    """The command with which a person gets the given services on Debian or Ubuntu."""
+    """The command that installs the given services on Debian or Ubuntu."""
     packages = " ".join(SERVICES[service].package for service in services)
     return f"apt-get install --no-install-recommends {packages}"
 

@@ -1,7 +1,7 @@
-"""What happens to a test whose server is not on this machine.
+"""Skips or fails the tests whose server is missing on this machine.
 
-It is skipped and counted loudly, or it fails under STRICT=1. The server fixtures call `require`; pytest's
-terminal summary prints what `report` makes of the skipped tests.
+Such a test is skipped and counted in the summary, or fails under STRICT=1. The server fixtures call `require`.
+pytest's terminal summary prints the lines of `report` about the skipped tests.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.services.installation import SERVICES, Found, Missing
 
 
 def strict() -> bool:
-    """Whether a missing server is a failure: the environment says STRICT=1 (CI does)."""
+    """True when a missing server is a failure: with STRICT=1 in the environment, as in CI."""
     return os.environ.get("STRICT", "") not in ("", "0")
 
 
@@ -33,9 +33,9 @@ def require(service: str) -> Found:
 
 
 def report(reasons: Iterable[str]) -> list[str]:
-    """Turn the reasons of all skipped tests into lines for people; empty when no server was missing.
+    """Summarise the reasons of all skipped tests in lines for people; empty when no server was missing.
 
-    `reasons` are pytest's skip texts; those that `require` did not write are passed over.
+    `reasons` are pytest's skip texts; texts that `require` did not write are ignored.
     """
     counts: Counter[str] = Counter()
     whys: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Ports for test servers: private, and still free when a server comes back after it was killed."""
+"""Ports for test servers: private, and still free when a killed server starts again."""
 
 import random
 import socket
@@ -7,13 +7,13 @@ import socket
 # no process can take the port of a server by accident while a test has it stopped. Above 20000 few services live.
 FIRST, LAST = 20_000, 31_999
 
-# A name in the abstract namespace (unix(7)) for each port that was handed out: other test runs on this machine see
-# it, until this process ends in whatever way.
+# A name in the abstract namespace (unix(7)) for each port that is in use: other test runs on this machine see it
+# until this process ends in any way.
 _handed_out: dict[int, socket.socket] = {}
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free and was not handed out before, by any process of tests."""
+    """Return a free TCP port of 127.0.0.1 that no process of tests has got before."""
     for port in random.sample(range(FIRST, LAST + 1), k=200):
         if port in _handed_out:
             continue

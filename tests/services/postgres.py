@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, and a fresh database in it for each test."""
+"""A private PostgreSQL server, with a new database for each test."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ ROLE = "functory"
 
 
 class Postgres(Server):
-    """PostgreSQL on 127.0.0.1 only, without a Unix socket, trusting every local client.
+    """A PostgreSQL server on 127.0.0.1 only. It has no Unix socket and trusts every local client.
 
     A killed server keeps what it acknowledged: commits are written to the kernel, though not to the disk.
     """
@@ -39,7 +39,7 @@ class Postgres(Server):
         return self._url("postgres")
 
     def prepare(self) -> None:
-        """Create the cluster; the role of the tests is its superuser."""
+        """Create the cluster; the tests' role is its superuser."""
         self.run(
             [
                 self.programs["initdb"],
@@ -60,7 +60,7 @@ class Postgres(Server):
             "port": self.port,
             # The path of a socket is limited to 107 bytes, which a long TMPDIR would break.
             "unix_socket_directories": "",
-            # Several processes of tests, each with deployments of many roles.
+            # There are several processes of tests, each with deployments of many roles.
             "max_connections": 500,
             # The kernel keeps what a killed process wrote, so only a crash of the machine could lose data.
             # synchronous_commit stays on: without it a killed server would forget acknowledged commits.
@@ -92,7 +92,7 @@ class Postgres(Server):
             return [row[0] for row in rows.fetchall()]
 
     def terminate(self, backends: Sequence[int]) -> None:
-        """End the connections that these processes serve, as an administrator does."""
+        """End the connections of these server processes with SIGTERM, as an administrator does."""
         with self.connect() as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(backends)]
@@ -113,16 +113,16 @@ class Postgres(Server):
 
     @property
     def disk(self) -> Path:
-        """Where the small disk is, as the server sees it."""
+        """The path of the small disk, as the server sees it."""
         return self.folder / "disk"
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:
-        """Not a byte is left on the small disk meanwhile."""
+        """Keep the small disk full inside the block."""
         ballast = str(self.disk / "ballast")
         with self.connect() as connection:
             with suppress(psycopg.errors.DiskFull):
-                # The server writes it: the disk is its own.
+                # The server itself fills the disk, because the disk belongs to it.
                 lines = sql.SQL("COPY (SELECT repeat('x', 4095) FROM generate_series(1, {})) TO {}")
                 connection.execute(lines.format(self._disk // 4096 + 1, ballast))
                 raise RuntimeError("the small disk has not become full")
@@ -132,13 +132,13 @@ class Postgres(Server):
                 connection.execute(sql.SQL("COPY (SELECT 1 WHERE false) TO {}").format(ballast))
 
     def _disk_first(self) -> list[str | Path]:
-        """The command that mounts the small disk and then becomes the server; nothing without one."""
+        """The command that mounts the small disk and then runs the server; empty without a small disk."""
         if not self._disk:
             return []
         self.disk.mkdir(exist_ok=True)
         self._hand_over(self.disk)
-        # In a namespace in which the server's user may mount; then in one in which it is that user again, for
-        # PostgreSQL refuses to run as root.
+        # The first namespace lets the server's user mount; in the second it is that user again, because PostgreSQL
+        # refuses to run as root.
         user = [f"--map-user={self._uid or os.getuid()}", f"--map-group={self._gid or os.getgid()}"]
         mount = f'mount -t tmpfs -o size={self._disk},mode=0700 tmpfs "$0" && exec unshare --user {" ".join(user)} "$@"'
         return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, self.disk]
@@ -160,7 +160,7 @@ class Postgres(Server):
 
     @contextmanager
     def database(self, template: str = "template0") -> Iterator[str]:
-        """Give the URL of a new database; drop it afterwards, even with clients connected.
+        """Yield the URL of a new database; drop it afterwards, even with connected clients.
 
         It is a copy of ``template``. template0 is empty, whatever a test did to template1.
         """
@@ -173,7 +173,7 @@ class Postgres(Server):
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def template(self, name: str) -> str:
-        """Make a database that stays until the server ends, to be copied. Returns its URL."""
+        """Make a database to copy, which stays until the server ends. Returns its URL."""
         with self.start().connect() as connection:
             connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
         return self._url(name)

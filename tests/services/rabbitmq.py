@@ -1,7 +1,7 @@
-"""A RabbitMQ server of our own, and a fresh virtual host in it for each test.
+"""A private RabbitMQ server, with a new virtual host for each test.
 
-Erlang nodes find each other through a name server, epmd. Ours is private as well: the system's would know
-our node, and one that the broker started by itself would turn into a daemon and outlive the tests.
+Erlang nodes find each other through a name server, epmd. The tests start a private one: the system's epmd would know
+our node, and an epmd that the broker starts itself becomes a daemon and outlives the tests.
 """
 
 import base64
@@ -20,11 +20,11 @@ from typing import Any
 from tests.services.port import free_port
 from tests.services.server import NotReady, Server, environment_without
 
-USER = PASSWORD = "guest"  # what a new RabbitMQ has, for clients on 127.0.0.1 only
+USER = PASSWORD = "guest"  # the default user of a new RabbitMQ, for clients on 127.0.0.1 only
 
 
 class RabbitMQ(Server):
-    """RabbitMQ on 127.0.0.1 only, with the management plugin, whose HTTP API makes a virtual host in 20 ms.
+    """A RabbitMQ server on 127.0.0.1 only, with the management plugin: its HTTP API makes a virtual host in 20 ms.
 
     A killed server keeps durable queues and persistent messages that it had confirmed.
     """
@@ -33,7 +33,7 @@ class RabbitMQ(Server):
     account = "rabbitmq"
 
     def __init__(self, programs: Mapping[str, Path]) -> None:
-        """Reserve the further ports: management, distribution, name server; see `Server`."""
+        """Reserve the other ports: management, distribution, name server; see `Server`."""
         super().__init__(programs)
         self.management_port = free_port()
         self.distribution_port = free_port()
@@ -47,7 +47,7 @@ class RabbitMQ(Server):
         return self._url("/")
 
     def prepare(self) -> None:
-        """Write the settings; the cluster's name is the secret by which we recognise the server."""
+        """Write the settings; the cluster's name is a secret that identifies the server."""
         self.write(
             "rabbitmq.conf",
             f"listeners.tcp.local = 127.0.0.1:{self.port}\n"
@@ -90,14 +90,14 @@ class RabbitMQ(Server):
 
     @contextmanager
     def virtual_host(self) -> Iterator[str]:
-        """Give the URL of a new, empty virtual host; delete it afterwards with all that is in it."""
+        """Yield the URL of a new, empty virtual host; delete it afterwards with its contents."""
         name = f"test-{uuid.uuid4().hex[:12]}"
         self.start()._management("PUT", f"vhosts/{name}", {})
         yield self._url(name)
         self.start()._management("DELETE", f"vhosts/{name}")
 
     def purge(self, url: str) -> None:
-        """Throw away every message that waits in the virtual host of ``url``."""
+        """Delete every waiting message in the virtual host of ``url``."""
         name = url.rpartition("/")[2]
         for queue in self.queues(url):
             self._management("DELETE", f"queues/{name}/{urllib.parse.quote(queue, safe='')}/contents")
@@ -109,10 +109,11 @@ class RabbitMQ(Server):
 
     @contextmanager
     def blocked(self) -> Iterator[None]:
-        """The alarm of memory meanwhile: who publishes is not read from any more (RabbitMQ's manual, "Alarms")."""
+        """Keep the memory alarm on inside the block: the broker stops reading from publishers (RabbitMQ's manual,
+        "Alarms")."""
         self.control("set_vm_memory_high_watermark", "absolute", "1")
         try:
-            # It looks at its memory once a second.
+            # The broker checks its memory once a second.
             while not self._alarmed():
                 time.sleep(0.05)
             yield
@@ -134,7 +135,7 @@ class RabbitMQ(Server):
     @property
     def _environment(self) -> dict[str, str]:
         return environment_without("RABBITMQ_", "ERL_") | {
-            "HOME": str(self.folder),  # where Erlang keeps its cookie
+            "HOME": str(self.folder),  # Erlang keeps its cookie here
             "ERL_EPMD_PORT": str(self.epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": self.node,
@@ -156,7 +157,7 @@ class RabbitMQ(Server):
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Basic {token}", "Content-Type": "application/json"},
         )
-        # Without a proxy, whatever the environment says: this never leaves the machine.
+        # Without a proxy, even if the environment sets one: the request stays on this machine.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as response:
             text = response.read()

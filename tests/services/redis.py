@@ -1,4 +1,4 @@
-"""A Redis server of our own, and an empty numbered database in it for each test."""
+"""A private Redis server, with an empty numbered database for each test."""
 
 import itertools
 import os
@@ -11,14 +11,14 @@ from tests.services.server import NotReady, Server, environment_without
 if TYPE_CHECKING:
     import redis
 
-# Of each process of tests: enough that a client left over from an earlier test does not meet the next one's data.
+# Databases of each process of tests: enough that a client of an earlier test does not find the next test's data.
 DATABASES = 64
-# How many processes share a server at most.
+# The largest number of processes that share a server.
 PROCESSES = 32
 
 
 class Redis(Server):
-    """Redis on 127.0.0.1 only, keeping nothing on disk: after a restart or kill it is empty."""
+    """A Redis server on 127.0.0.1 only. It stores nothing on disk: after a restart or kill it is empty."""
 
     title = "Redis"
     account = "redis"
@@ -46,7 +46,7 @@ class Redis(Server):
         """Redis needs nothing beforehand."""
 
     def launch(self) -> None:
-        """Start without persistence, in our folder, by which the server is recognised."""
+        """Start without persistence, in our folder, which identifies the server."""
         settings = {
             "bind": "127.0.0.1",
             "port": self.port,
@@ -97,6 +97,6 @@ class Redis(Server):
 
 
 def _numbers() -> Iterator[int]:
-    """The databases of this process, one after the other, again and again."""
+    """The database numbers of this process, in an endless circle."""
     process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PROCESSES
     return itertools.cycle(range(process * DATABASES, (process + 1) * DATABASES))

@@ -1,8 +1,8 @@
-"""A server process of our own: a folder, a port, and a life that a test controls.
+"""A private server process: a test controls its folder, its port, its start and its end.
 
-`Postgres`, `Redis` and `RabbitMQ` fill in how their server is prepared, launched and recognised; starting,
-stopping, killing and cleaning up are the same for all and live here. A server that was stopped or killed
-comes back on the same port with the same folder. When the test run ends in any way, SIGKILL included, a
+`Postgres`, `Redis` and `RabbitMQ` define how their server is prepared, launched and identified. This module starts,
+stops, kills and removes all of them in the same way. A stopped or killed server starts again on the same port with
+the same folder. When the test run ends in any way, SIGKILL included, a
 guard process sees the end of its input, kills the server's process group and removes the folder.
 """
 
@@ -24,19 +24,19 @@ import psutil
 
 from tests.services.port import free_port
 
-# A line on its input sends the guard home; the end of its input means that its holder is dead.
+# A line on its input ends the guard; the end of its input means that the owner is dead.
 GUARD = 'read -r _ && exit 0; exec <&-; kill -s KILL -- "-$1"; rm -rf -- "$2"'
 
-# Where the folders of servers are: in memory where there is room, for a busy disk makes every test wait.
+# The folders of servers are in memory where there is room, because a busy disk makes every test wait.
 MEMORY, ROOM = Path("/dev/shm"), 2 * 2**30
 
 
 class NotReady(Exception):
-    """The server does not answer yet; raised by `is_ours`."""
+    """The server does not answer yet; `is_ours` raises it."""
 
 
 class Server(ABC):
-    """One server process with its folder and port; also a context manager that starts and closes it."""
+    """One server process with its folder and port. As a context manager it starts and closes the server."""
 
     title: str
     account: str  # the ordinary user that runs it when the tests run as root
@@ -46,7 +46,7 @@ class Server(ABC):
     stop_seconds = 30.0
 
     def __init__(self, programs: Mapping[str, Path]) -> None:
-        """Reserve a folder and a port; `programs` come from `installation.find`. Nothing runs yet."""
+        """Reserve a folder and a port; `programs` come from `installation.find`. No process starts yet."""
         self.programs = programs
         self.port = free_port()
         prefix = f"functory-{type(self).__name__.lower()}-"
@@ -72,7 +72,7 @@ class Server(ABC):
 
     @abstractmethod
     def is_ours(self) -> bool:
-        """Ask the server on our port who it is and say whether it is the one that we started.
+        """Ask the server on our port for its identity. True when it is the server that we started.
 
         Raises NotReady while nothing answers.
         """
@@ -80,11 +80,11 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where clients reach the server."""
+        """The URL for clients of the server."""
 
     @property
     def running(self) -> bool:
-        """Whether the server's own process lives; it may still be starting."""
+        """True while the server's process lives; it may still be starting."""
         return bool(self._running) and self._running[-1][0].poll() is None
 
     @property
@@ -95,7 +95,7 @@ class Server(ABC):
         return self._running[-1][0].pid
 
     def start(self) -> Self:
-        """Start the server and return when it answers and has proved to be ours; does nothing when it runs.
+        """Start the server, and return when it answers and is proved to be ours. Does nothing for a running server.
 
         Raises RuntimeError, with the end of the server's log, when it dies, does not answer in time, or when
         another server answers on the port.
@@ -126,16 +126,16 @@ class Server(ABC):
         atexit.unregister(self.close)
 
     def card(self) -> dict[str, Any]:
-        """What another process needs to use the server that this one has started."""
+        """The data with which another process can use this server."""
         return {name: value for name, value in vars(self).items() if name != "_running"}
 
     def attach(self, card: dict[str, Any]) -> None:
-        """Be the server that another process has started."""
+        """Use the server that another process has started."""
         vars(self).update(card)
         self._running = []
 
     def stop(self) -> None:
-        """Ask the server to end in order and wait for it; one that does not obey in time is killed."""
+        """Stop the server softly and wait for its end; kill it when it does not end in time."""
         self._refuse_if_shared()
         if self.running:
             process = self._running[-1][0]
@@ -152,7 +152,7 @@ class Server(ABC):
         doomed: list[psutil.Process] = []
         for process, _ in self._running:
             try:
-                # Both PostgreSQL and Erlang give children a session of their own: no group signal gets there.
+                # PostgreSQL and Erlang give children a session of their own, which no group signal reaches.
                 doomed += psutil.Process(process.pid).children(recursive=True)
             except psutil.NoSuchProcess:
                 pass
@@ -175,7 +175,7 @@ class Server(ABC):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop every process of the server with SIGSTOP meanwhile: connections stay, without answers."""
+        """Stop every process of the server with SIGSTOP inside the block: connections stay open, without answers."""
         self._refuse_if_shared()
         stopped: list[psutil.Process] = []
         try:
@@ -188,7 +188,7 @@ class Server(ABC):
                     one.resume()
 
     def restart(self) -> Self:
-        """Stop in order and start again, on the same port and folder."""
+        """Stop the server softly and start it again, on the same port and folder."""
         self.stop()
         return self.start()
 
@@ -199,7 +199,7 @@ class Server(ABC):
         atexit.unregister(self.close)
 
     def __enter__(self) -> Self:
-        """Start; a server that cannot start leaves nothing behind."""
+        """Start the server; a failed start leaves nothing behind."""
         try:
             return self.start()
         except BaseException:
@@ -218,7 +218,7 @@ class Server(ABC):
         return path
 
     def spawn(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
-        """Start `command` under a guard: as the ordinary user, in its own session, logging to a file."""
+        """Start `command` under a guard: as the ordinary user, in its own session, with a log file."""
         with self._log.open("ab") as log:
             process = subprocess.Popen(
                 [str(word) for word in command],
@@ -298,17 +298,17 @@ class Server(ABC):
 
 
 def _suspend_family(parent: psutil.Process, stopped: list[psutil.Process]) -> None:
-    """Stop a process and all below it, and add them to `stopped`; returns when all of them stand still."""
+    """Stop a process and all its descendants, and add them to `stopped`. Returns when all of them are stopped."""
     family = [parent]
     while family:
         for one in family:
             with suppress(psutil.NoSuchProcess):
                 one.suspend()
         stopped += family
-        # The signal was sent; a process that is busy in the kernel stands still a little later.
+        # The signal was sent; a process that is busy in the kernel stops a little later.
         while not all(map(_stands_still, family)):
             time.sleep(0.001)
-        # Whom somebody made before he stood still himself.
+        # The children that a process made before it stopped.
         family = [child for child in parent.children(recursive=True) if child not in stopped]
 
 
@@ -325,7 +325,7 @@ def environment_without(*prefixes: str) -> dict[str, str]:
 
 
 def _roomy_memory() -> Path | None:
-    """The folder in memory, where this machine has one with room."""
+    """The folder in memory, if this machine has one with enough room."""
     try:
         roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
     except OSError:
@@ -334,7 +334,7 @@ def _roomy_memory() -> Path | None:
 
 
 def _ordinary_user(account: str) -> pwd.struct_passwd | None:
-    """The user of a server: our own when we are not root; else `account`, or the unprivileged user where it lacks."""
+    """The user of a server: our own when we are not root; else `account`, or the unprivileged user without one."""
     if os.geteuid() != 0:
         return None
     for name in (account, "missing"):
@@ -346,7 +346,7 @@ def _ordinary_user(account: str) -> pwd.struct_passwd | None:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether the process still runs or holds sockets and files."""
+    """True while the process runs or holds sockets and files."""
     try:
         # Orphans go to process 1, which in a container may never collect them, so a zombie counts as dead;
         # but while one of its threads still ends, its sockets are open.

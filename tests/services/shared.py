@@ -1,6 +1,6 @@
-"""One server of each kind for all test processes of a run.
+"""Shares one server of each kind among all test processes of a run.
 
-The first process that needs a server starts it. The others read where it is from a file in the run's folder. Every
+The first process that needs a server starts it. The others read its address from a file in the run's folder. Every
 process holds a named pipe open; when the last one ends, in any way, the guards of the server see the end of the
 pipe and remove the server with its folder.
 """
@@ -20,7 +20,7 @@ from tests.services.server import Server
 
 Kind = TypeVar("Kind", bound=Server)
 
-# Kept until the process ends: closing the pipe says that this process needs the server no more.
+# Kept until the process ends: closing the pipe means that this process no longer needs the server.
 _held: dict[Path, int] = {}
 
 
@@ -60,7 +60,7 @@ def shared(kind: type[Kind], programs: Mapping[str, Path], run: Path) -> Kind:
 
 
 def _joined(pipe: Path) -> bool:
-    """Whether the server's guards still read: this process is then one of its users."""
+    """True when the server's guards still read the pipe: this process is then one of its users."""
     if pipe in _held:
         return True
     try:

@@ -1,10 +1,10 @@
-"""Processes whose wall clock is wrong: a small library loaded before all others adds seconds to it.
+"""Gives processes a wrong wall clock: a small library, loaded before all others, adds seconds to it.
 
     clock = Skew(folder)
     subprocess.Popen(command, env=os.environ | clock.environment)
     clock.set(3600)
 
-Only the wall clock: monotonic clocks count on, as they do when somebody sets a machine's time.
+Only the wall clock changes. Monotonic clocks continue, as they do when an administrator sets a machine's time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SOURCE = Path(__file__).with_name("skew.c")
 
 
 class Skew:
-    """The wrong clock of those processes that have its ``environment``."""
+    """A wrong clock for the processes that have its ``environment``."""
 
     def __init__(self, folder: Path) -> None:
         """Build the library in ``folder``. Raises RuntimeError without a C compiler."""
@@ -35,11 +35,11 @@ class Skew:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process needs to have this clock."""
+        """The environment variables that give a process this clock."""
         return {"LD_PRELOAD": str(self._library), "CLOCK_SKEW_FILE": str(self._file)}
 
     def set(self, seconds: int) -> None:
-        """Be off by this number of seconds from now on."""
+        """Make the clock wrong by this number of seconds from now on."""
         new = self._file.with_suffix(".new")
         new.write_text(str(seconds))
         new.replace(self._file)

@@ -1,4 +1,4 @@
-"""A door in front of a server: closed, it refuses connections as an absent server does."""
+"""A TCP proxy in front of a server: while it is closed, it refuses connections as a stopped server does."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ from tests.services.port import free_port
 
 
 class Door:
-    """``url`` is the server's URL with the door's port. It begins closed."""
+    """A proxy, closed at first; ``url`` is the server's URL with the proxy's port."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -30,7 +30,7 @@ class Door:
         self.close()
 
     def open(self) -> None:
-        """Let connections through from now on."""
+        """Accept connections from now on."""
         self._listener = socket.create_server(("127.0.0.1", self._port))
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 

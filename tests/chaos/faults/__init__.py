@@ -1,4 +1,4 @@
-"""The faults, a module for each kind of thing that is harmed."""
+"""The faults, in a module for each part that they harm."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import pkgutil
 
 
 def load() -> None:
-    """Import every module here, so that its faults are known."""
+    """Import every module of this package, which registers its faults."""
     for module in sorted(pkgutil.iter_modules(__path__), key=lambda one: one.name):
         importlib.import_module(f"{__name__}.{module.name}")

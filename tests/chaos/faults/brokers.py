@@ -1,4 +1,4 @@
-"""Faults of the broker: away, empty, still, blocked. Its messages are hints, so none of it may cost anything."""
+"""Faults of the broker: unavailable, empty, stopped, blocked. Messages are hints, so no fault may lose anything."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from tests.services.redis import Redis
 REDIS, RABBITMQ = ("redis",), ("rabbitmq",)
 OWN = ("broker",)
 
-# How long a broker stands still: longer than the socket's timeouts, shorter than the longest one of a run.
+# How long a broker is stopped: longer than the socket's timeouts, shorter than the longest wait of a run.
 PAUSE_SECONDS = 10.0
 
-# What a worker says when it takes its work out of the database itself.
+# The log event of a worker that claims by polling.
 POLLING = "polling instead"
 
 
 def redis_of(chaos: Chaos) -> Redis:
-    """The run's Redis."""
+    """The run's Redis server."""
     assert isinstance(chaos.broker, Redis)
     return chaos.broker
 
 
 def rabbit_of(chaos: Chaos) -> RabbitMQ:
-    """The run's RabbitMQ."""
+    """The run's RabbitMQ server."""
     assert isinstance(chaos.broker, RabbitMQ)
     return chaos.broker
 
 
 def strike(chaos: Chaos) -> None:
-    """A time in the middle of the work, from which recovery is counted."""
+    """Wait until the middle of the work, and record the time from which recovery is measured."""
     chaos.pause(0, 2)
     chaos.mark()
 
 
 def succeeded(chaos: Chaos) -> int:
-    """How many executions have succeeded."""
+    """The number of succeeded executions."""
     return len(chaos.client.executions.list(state="succeeded", limit=1000))
 
 
 def progress(chaos: Chaos) -> None:
-    """Wait until something has succeeded that had not, whatever has become of the broker."""
+    """Wait until a further execution has succeeded, in any state of the broker."""
     before = succeeded(chaos)
     chaos.wait(lambda: succeeded(chaos) > before, "a further success")
 
 
 def polled(chaos: Chaos, counts: Counts) -> list[str]:
-    """Without the broker, workers take their work out of the database."""
+    """Check that workers claimed from the database while the broker was unavailable."""
     complaints = nothing_lost(chaos, counts)
     if not chaos.lines(POLLING):
         complaints.append("no worker has said that it polls")
@@ -59,7 +59,7 @@ def polled(chaos: Chaos, counts: Counts) -> list[str]:
 
 @fault("redis-restart-empty", brokers=REDIS, harms=OWN, expect=nothing_lost)
 def redis_restart(chaos: Chaos) -> None:
-    """Restarted in order, without what it held: three times, so quickly that a client may not notice."""
+    """Restart Redis softly and empty, three times, so quickly that a client may not notice."""
     for _ in range(3):
         strike(chaos)
         redis_of(chaos).restart()
@@ -67,7 +67,7 @@ def redis_restart(chaos: Chaos) -> None:
 
 @fault("redis-kill9", brokers=REDIS, harms=OWN, expect=nothing_lost)
 def redis_kill(chaos: Chaos) -> None:
-    """Killed, away for a while, and back without what it held."""
+    """Kill Redis, and start it again later, empty."""
     strike(chaos)
     redis_of(chaos).kill()
     chaos.pause(0, 4)
@@ -76,7 +76,7 @@ def redis_kill(chaos: Chaos) -> None:
 
 @fault("redis-flush", brokers=REDIS, harms=OWN, expect=nothing_lost)
 def redis_flush(chaos: Chaos) -> None:
-    """All that it holds is thrown away, again and again, the queues' own bookkeeping too."""
+    """Delete everything in Redis repeatedly, also the bookkeeping of the queues."""
     for _ in range(5):
         strike(chaos)
         with redis_of(chaos).connect() as client:
@@ -85,7 +85,7 @@ def redis_flush(chaos: Chaos) -> None:
 
 @fault("redis-pause", brokers=REDIS, harms=OWN, expect=nothing_lost)
 def redis_pause(chaos: Chaos) -> None:
-    """It stands still with all connections open."""
+    """Stop Redis with SIGSTOP; all connections stay open."""
     strike(chaos)
     with redis_of(chaos).frozen():
         time.sleep(PAUSE_SECONDS)
@@ -93,14 +93,14 @@ def redis_pause(chaos: Chaos) -> None:
 
 @fault("rabbit-restart", brokers=RABBITMQ, harms=OWN, expect=nothing_lost)
 def rabbit_restart(chaos: Chaos) -> None:
-    """Restarted in order."""
+    """Restart RabbitMQ softly."""
     strike(chaos)
     rabbit_of(chaos).restart()
 
 
 @fault("rabbit-kill9", brokers=RABBITMQ, harms=OWN, expect=nothing_lost)
 def rabbit_kill(chaos: Chaos) -> None:
-    """Killed, away for a while, and back with what it had confirmed."""
+    """Kill RabbitMQ, and start it again later with all confirmed messages."""
     strike(chaos)
     rabbit_of(chaos).kill()
     chaos.pause(0, 4)
@@ -109,7 +109,7 @@ def rabbit_kill(chaos: Chaos) -> None:
 
 @fault("rabbit-purge", brokers=RABBITMQ, expect=nothing_lost)
 def rabbit_purge(chaos: Chaos) -> None:
-    """The messages that wait in the deployment's queues are thrown away, again and again."""
+    """Delete the waiting messages of the deployment's queues, repeatedly."""
     for _ in range(5):
         strike(chaos)
         rabbit_of(chaos).purge(chaos.settings.broker)
@@ -117,7 +117,8 @@ def rabbit_purge(chaos: Chaos) -> None:
 
 @fault("rabbit-block", brokers=RABBITMQ, harms=OWN, expect=nothing_lost)
 def rabbit_block(chaos: Chaos) -> None:
-    """Its memory is short, so that it reads from no publisher: routing goes on, and so do executions, by polling."""
+    """Set RabbitMQ's memory alarm, so that it reads from no publisher. Routing continues, and executions run by
+    polling."""
     chaos.pause(0, 2)
     with rabbit_of(chaos).blocked():
         chaos.mark()
@@ -129,7 +130,7 @@ def rabbit_block(chaos: Chaos) -> None:
 
 @fault("broker-gone", brokers=(*REDIS, *RABBITMQ), harms=OWN, unpublished=True, expect=polled)
 def gone(chaos: Chaos) -> None:
-    """It never comes back, and a worker is started while it is away: everything ends all the same."""
+    """Stop the broker for good, and start a worker without it. All executions still end."""
     strike(chaos)
     assert chaos.broker is not None
     chaos.broker.kill()
@@ -139,7 +140,7 @@ def gone(chaos: Chaos) -> None:
 
 @fault("broker-gone-and-back", brokers=(*REDIS, *RABBITMQ), harms=OWN, expect=polled)
 def gone_and_back(chaos: Chaos) -> None:
-    """Away until workers have carried on without it, then back: what waited for it is published."""
+    """Stop the broker until workers have polled, then start it. The events in the outbox are published."""
     strike(chaos)
     assert chaos.broker is not None
     chaos.broker.kill()

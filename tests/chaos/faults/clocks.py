@@ -1,4 +1,4 @@
-"""Faults of clocks: machines that are an hour off, and the two nights of a year in which the clocks are changed."""
+"""Faults of clocks: machines whose clock is wrong by an hour, and the two nights of daylight saving changes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tests.services.skew import Skew
 
 HOUR = 3600
 
-# How long a clock stays wrong: more than a lease, and more than it takes to give the work.
+# How long a clock stays wrong: longer than a lease, and longer than the work takes to give.
 WRONG_SECONDS = 5.0
 
-# What a run begins before its roles; far less than a clock is off.
+# Rows may be this much older than the start of the roles; far less than the error of a clock.
 TOLERANCE = timedelta(minutes=10)
 
 
 def wrong_clocks(chaos: Chaos) -> None:
-    """Give one of each role a machine whose clock can be set."""
+    """Give one process of each role a clock that the test can set."""
     try:
         ahead, behind = (Skew(_folder(chaos, name)) for name in ("ahead", "behind"))
     except RuntimeError as reason:
@@ -41,7 +41,7 @@ def wrong_clocks(chaos: Chaos) -> None:
     for place in chaos.deployment.places:
         if place.number == 0:
             place.environment |= (ahead if place.role == "worker" else behind).environment
-    # A second worker is wrong in the other direction.
+    # The clock of the second worker is wrong in the other direction.
     next(
         p for p in chaos.deployment.places if p.role == "worker" and p.number == 1
     ).environment |= behind.environment
@@ -54,7 +54,7 @@ def _folder(chaos: Chaos, name: str) -> Path:
 
 
 def in_time(chaos: Chaos, counts: Counts) -> list[str]:
-    """Whatever a process took for the time: all that is stored follows the database's clock, ids too."""
+    """Check that all stored times and ids follow the database's clock, and not the clocks of processes."""
     complaints = nothing_lost(chaos, counts)
     if chaos.deployment.exits:
         complaints.append(f"processes have ended: {dict(chaos.deployment.exits)}")
@@ -75,7 +75,7 @@ def in_time(chaos: Chaos, counts: Counts) -> list[str]:
 
 @fault("clock-jump", prepare=wrong_clocks, expect=in_time)
 def jump(chaos: Chaos) -> None:
-    """One worker an hour ahead, the other and a scheduler and router an hour behind; then the other way round."""
+    """Set one worker an hour ahead, and the other, a scheduler and a router an hour behind; then exchange them."""
     ahead, behind = chaos.notes["clocks"]
     for hours in (1, -1, 0):
         chaos.mark()
@@ -103,9 +103,9 @@ FIXED, STARRED = "30 2 * * *", "*/30 * * * *"
 
 
 def by_hand(zone: ZoneInfo, begin: datetime) -> Iterator[tuple[str, datetime]]:
-    """The times that the schedules must have, found by looking at every minute of a night.
+    """The times that the schedules must have, computed by checking every minute of a night.
 
-    A fixed time happens once a day: in the first of two equal hours, and right after a gap that swallows it.
+    A fixed time happens once a day: in the first of two equal hours, and right after a gap that contains it.
     """
     done = set()
     before = begin.astimezone(zone).replace(tzinfo=None)
@@ -122,7 +122,7 @@ def by_hand(zone: ZoneInfo, begin: datetime) -> Iterator[tuple[str, datetime]]:
 
 
 def lived(chaos: Chaos, url: str, begin: datetime) -> set[tuple[str, str, datetime]]:
-    """Live through one night with two tickers and a clock that steps; the times that were written."""
+    """Run two tickers through one night with a stepped clock. Returns the written times."""
     settings = load_settings(database_url=url, broker_url=chaos.settings.broker, home=chaos.folder / "nights")
     client = Functory(settings, author="chaos")
     clock = client.database.clock = ManualClock(begin)
@@ -150,13 +150,13 @@ def lived(chaos: Chaos, url: str, begin: datetime) -> set[tuple[str, str, dateti
 
 
 def told_exactly(chaos: Chaos, counts: Counts) -> list[str]:
-    """Not a time too many and none too few."""
+    """Check that the written times are exactly the expected ones."""
     return nothing_lost(chaos, counts) + chaos.notes["nights"]
 
 
 @fault("dst", expect=told_exactly, brokers=("none",))
 def dst(chaos: Chaos) -> None:
-    """Both changes of the year in three zones, on both databases, while the deployment does its ordinary work."""
+    """Test both changes of a year in three zones, on both databases, while the deployment works."""
     complaints = chaos.notes["nights"] = []
     for number, begin in enumerate(NIGHTS):
         wanted = {(zone, cron, at) for zone in ZONES for cron, at in by_hand(ZoneInfo(zone), begin)}

@@ -1,4 +1,4 @@
-"""Faults of the database: away, cut off, still, full. It is the truth: all wait for it, and nothing is doubled."""
+"""Faults of the database: unavailable, disconnected, stopped, full. All roles wait for it, and nothing is doubled."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.chaos.outcome_counts import Counts
 
 OWN = ("postgres",)
 
-# Longer than a lease of the deployment: every attempt that runs looks lost afterwards.
+# Longer than a lease of the deployment: every running attempt looks lost afterwards.
 AWAY_SECONDS = 6.0
 
-# How long connections are cut.
+# How long connections are ended, in seconds.
 CUT_SECONDS = 5.0
 
 # A database without rows is 10 MB.
@@ -28,7 +28,7 @@ DISK_BYTES = 96 * 1024 * 1024
 
 
 def all_live(chaos: Chaos, counts: Counts) -> list[str]:
-    """An outage costs no attempt, and no process ends of it."""
+    """Check that an outage costs no attempt and ends no process."""
     complaints = nothing_lost(chaos, counts)
     if chaos.deployment.exits:
         complaints.append(f"processes have ended: {dict(chaos.deployment.exits)}")
@@ -36,14 +36,14 @@ def all_live(chaos: Chaos, counts: Counts) -> list[str]:
 
 
 def recovered(chaos: Chaos) -> None:
-    """Wait until something has succeeded that had not."""
+    """Wait until a further execution has succeeded."""
     before = chaos.wait(lambda: (succeeded(chaos),), "the database")[0]
     chaos.wait(lambda: succeeded(chaos) > before, "a further success")
 
 
 @fault("pg-immediate", harms=OWN, expect=all_live)
 def immediate(chaos: Chaos) -> None:
-    """Every server process ends at once, and the next start recovers from the log; twice."""
+    """End every server process at once, twice; the next start recovers from the log."""
     for _ in range(2):
         chaos.pause(0, 2)
         chaos.mark()
@@ -55,7 +55,7 @@ def immediate(chaos: Chaos) -> None:
 
 @fault("pg-kill9-backend", expect=all_live)
 def kill_backends(chaos: Chaos) -> None:
-    """Random connections of the deployment are ended by the server, for some seconds."""
+    """Let the server end random connections of the deployment, for some seconds."""
 
     def cut(pid: int) -> None:
         chaos.postgres.terminate([pid])
@@ -65,7 +65,7 @@ def kill_backends(chaos: Chaos) -> None:
 
 @fault("pg-crash", harms=OWN, expect=all_live)
 def crash(chaos: Chaos) -> None:
-    """SIGKILL for a process that serves a connection: the server takes back all of them and recovers."""
+    """SIGKILL a server process of a connection: the server then ends all connections and recovers."""
 
     def cut(pid: int) -> None:
         chaos.mark()
@@ -80,7 +80,7 @@ def _cut(chaos: Chaos, cut: Callable[[int], None]) -> None:
     until = time.monotonic() + CUT_SECONDS
     chaos.mark()
     while time.monotonic() < until:
-        # Right after a crash it may not let anybody in yet.
+        # Right after a crash the server may still refuse connections.
         with contextlib.suppress(psycopg.OperationalError):
             backends = chaos.postgres.backends(chaos.settings.database)
             if backends:
@@ -91,7 +91,7 @@ def _cut(chaos: Chaos, cut: Callable[[int], None]) -> None:
 
 @fault("pg-stop", harms=OWN, expect=all_live)
 def stop(chaos: Chaos) -> None:
-    """Away for longer than a lease: no worker could send a heartbeat, and none of them is to blame."""
+    """Stop the database for longer than a lease: no worker can send a heartbeat, and no attempt may be lost."""
     chaos.pause(0, 2)
     chaos.mark()
     chaos.postgres.stop()
@@ -102,7 +102,7 @@ def stop(chaos: Chaos) -> None:
 
 @fault("pg-pause", harms=OWN, expect=all_live)
 def pause(chaos: Chaos) -> None:
-    """It stands still for longer than a lease, with all connections open and every answer late."""
+    """Stop the server with SIGSTOP for longer than a lease: connections stay open, and every answer is late."""
     chaos.pause(0, 2)
     chaos.mark()
     with chaos.postgres.frozen():
@@ -111,7 +111,7 @@ def pause(chaos: Chaos) -> None:
 
 
 def small_disk(chaos: Chaos) -> None:
-    """Move the deployment's database to a disk that can be filled."""
+    """Move the deployment's database to a small disk, which the test can fill."""
     chaos.client.database.close()
     try:
         chaos.postgres.move_to_small_disk(chaos.settings.database, DISK_BYTES)
@@ -120,7 +120,7 @@ def small_disk(chaos: Chaos) -> None:
 
 
 def told(chaos: Chaos, counts: Counts) -> list[str]:
-    """What went wrong is said as it is, in a sentence, and nothing was given up."""
+    """Check that the roles logged the full disk as the reason, and that no work was given up."""
     complaints = all_live(chaos, counts)
     if not chaos.lines("No space left on device"):
         complaints.append("missing has said that the disk was full")
@@ -129,7 +129,7 @@ def told(chaos: Chaos, counts: Counts) -> list[str]:
 
 @fault("disk-full-db", harms=OWN, prepare=small_disk, expect=told)
 def disk_full(chaos: Chaos) -> None:
-    """The database's disk is full for a while: writers get an error, and continue when there is space."""
+    """Fill the database's disk for some seconds: writers get an error, and continue when there is space."""
     chaos.pause(0, 2)
     chaos.mark()
     with chaos.postgres.full_disk():

@@ -1,6 +1,6 @@
-"""Faults of the embedded engine: one process and one SQLite file, killed at any time and opened again.
+"""Faults of the embedded engine: its one process is killed at any time, and its SQLite file is opened again.
 
-Others write into the same file meanwhile: the harness, and commands as a person types them.
+Other processes write into the same file at the same time: the harness, and single commands.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ KILLS = 10
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DEV = {"dev": 1}
 
-# By how much a clock is set: many leases, and no longer than a run can wait.
+# The change of the clock, in seconds: many leases, and no longer than a run can wait.
 STEP_SECONDS = 60
 
 
 def whole(chaos: Chaos) -> list[str]:
-    """What SQLite finds wrong in the file, as it is now."""
+    """The problems that SQLite finds in the file now."""
     file = data_file(chaos.settings)
     with contextlib.closing(sqlite3.connect(file, timeout=60)) as connection:
         said = [row[0] for row in connection.execute("PRAGMA integrity_check")]
@@ -34,24 +34,25 @@ def whole(chaos: Chaos) -> list[str]:
 
 
 def submit(chaos: Chaos, number: int) -> None:
-    """Start an execution with a command of its own process."""
+    """Start an execution with a command in a process of its own."""
     command = [str(SCRIPTS / "functory"), "function", "run", "work", "--input", f"order={number}"]
     process = chaos.roles.spawn([*command, "--no-wait", "--quiet"], name=f"submit-{number}")
     if process.wait(120) == 0:
-        # Beside a warning that no worker is there to run it.
+        # The command also warns that no worker runs.
         chaos.given.executions += [line for line in process.lines if ID.fullmatch(line)]
     else:
         chaos.notes.setdefault("complaints", []).append(process.output)
 
 
 def undamaged(chaos: Chaos, counts: Counts) -> list[str]:
-    """The file was whole after every kill and is now, and no command failed."""
+    """Check that the file was undamaged after every kill and is now, and that no command failed."""
     return chaos.notes.get("complaints", []) + whole(chaos)
 
 
 @fault("sqlite-embedded", brokers=("none",), embedded=True, layout=DEV, expect=undamaged)
 def killed(chaos: Chaos) -> None:
-    """Kill the one process with all below it, ten times and more; work comes in between, and while no process runs."""
+    """Kill the process and its descendants ten times or more. Work arrives between the kills, and while no process
+    runs."""
     complaints = chaos.notes["complaints"] = []
     for number in range(KILLS):
         (dev,) = chaos.wait(lambda: chaos.deployment.of("dev"), "the next process")
@@ -67,7 +68,7 @@ def killed(chaos: Chaos) -> None:
 
 
 def wrong_clock(chaos: Chaos) -> None:
-    """SQLite has no clock of its own: the engine goes by the machine's, which can be set here."""
+    """Give the engine a clock that the test can set. SQLite has no clock, so the engine uses the machine's."""
     try:
         clock = chaos.notes["clock"] = Skew(chaos.folder)
     except RuntimeError as reason:
@@ -77,9 +78,9 @@ def wrong_clock(chaos: Chaos) -> None:
 
 @fault("clock-step", brokers=("none",), embedded=True, layout=DEV, prepare=wrong_clock, expect=undamaged)
 def stepped(chaos: Chaos) -> None:
-    """The machine's clock is put forward and back again, under the embedded engine.
+    """Set the machine's clock forward and back again, under the embedded engine.
 
-    What was due in between waits for as long as the clock was put back; nothing is lost and nothing doubled.
+    Work that was due in between waits for as long as the clock was set back. Nothing is lost and nothing is doubled.
     """
     for seconds in (STEP_SECONDS, 0):
         chaos.pause(1, 2)

@@ -1,4 +1,5 @@
-"""Faults of the other roles: killed at random, and dying at the worst point of their transactions again and again."""
+"""Faults of the other roles: they are killed at random, or die repeatedly at the worst point of their
+transactions."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from tests.chaos.fault import Chaos, Fault, add, fault
 from tests.chaos.outcome_counts import Counts
 from tests.chaos.workload import ORDERS, Workload
 
-# A run in which the hook struck less often has shown little; more often, and it only takes time.
+# The wanted number of strikes: fewer show little, and more only take time.
 STRIKES = 4
 
 
 def kill_at_random(chaos: Chaos, role: str, times: int = 4) -> None:
-    """SIGKILL a random process of the role, several times, while the work goes on."""
+    """SIGKILL a random process of the role, several times, while the work continues."""
     for _ in range(times):
         chaos.pause(0.2, 1.5)
         victim = chaos.rng.choice(chaos.wait(lambda: chaos.deployment.of(role), f"a {role} that lives"))
@@ -35,18 +36,18 @@ def kill_at_random(chaos: Chaos, role: str, times: int = 4) -> None:
 
 @fault("router-kill")
 def kill_router(chaos: Chaos) -> None:
-    """Any router at any time."""
+    """Kill routers at random times."""
     kill_at_random(chaos, "router")
 
 
 @fault("scheduler-kill")
 def kill_scheduler(chaos: Chaos) -> None:
-    """Any scheduler at any time: its ticks, its messages, its reaping."""
+    """Kill schedulers at random times: in their ticks, their dispatches and their reaping."""
     kill_at_random(chaos, "scheduler")
 
 
 def hooked(role: str, hook: str, p: float) -> Callable[[Chaos], None]:
-    """A ``prepare`` that runs the role with a hook."""
+    """Return a ``prepare`` that runs the role with a hook."""
 
     def prepare(chaos: Chaos) -> None:
         chaos.hook(role, hook, p)
@@ -55,7 +56,7 @@ def hooked(role: str, hook: str, p: float) -> Callable[[Chaos], None]:
 
 
 def dying(chaos: Chaos) -> None:
-    """Let the hook strike until it has struck often enough, or the work is done in spite of it."""
+    """Arm the hook until it has struck often enough, or all work is done."""
     chaos.armed.touch()
     chaos.mark()
 
@@ -74,19 +75,19 @@ def _idle(chaos: Chaos) -> bool:
 
 
 def struck(chaos: Chaos, _counts: Counts) -> list[str]:
-    """A hook that never struck proves nothing."""
+    """Check that the hook struck: a hook that never struck proves nothing."""
     return [] if chaos.strikes else ["the hook did not strike"]
 
 
 def dying_reaper(chaos: Chaos) -> None:
-    """A worker is killed, so that there is something to reap; then reapers die with it in their hands."""
+    """Kill a worker, so that there are attempts to reap; then let reapers die before they commit."""
     chaos.armed.touch()
     chaos.pause(0, 1)
     victim = chaos.busy_worker()
     chaos.mark()
     kill_tree(victim)
     try:
-        # Each incarnation waits one lease before it believes in any: two deaths take a while.
+        # Each incarnation waits for one lease before it reaps, so two deaths take some time.
         chaos.wait(lambda: len(chaos.strikes) >= 2, "two reapers that die")
     finally:
         chaos.armed.unlink(missing_ok=True)
@@ -126,12 +127,12 @@ add(
 
 
 def _both(chaos: Chaos, hook: str) -> None:
-    """Routers and schedulers dispatch."""
+    """Run routers and schedulers with the hook: both dispatch."""
     for role in ("router", "scheduler"):
         chaos.hook(role, hook, 0.3)
 
 
-# What cannot be reached, does not answer or breaks off: the sender tries again, with the same id.
+# On an unreachable server, a missing answer or a broken connection the sender tries again, with the same id.
 _AWAY = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
@@ -165,7 +166,7 @@ SENT = Workload(ORDERS.prepare, send, matches=ORDERS.matches, halt=ORDERS.halt)
 
 
 def taken_once(chaos: Chaos, counts: Counts) -> list[str]:
-    """An event that was sent again, because its answer was lost with the server, is one event."""
+    """Check that an event is stored once, even when it was sent again because a killed server did not answer."""
     with chaos.database.read() as tx:
         numbers = [
             row["data"]["order"]
@@ -178,7 +179,7 @@ def taken_once(chaos: Chaos, counts: Counts) -> list[str]:
 
 @fault("server-kill", workload=SENT, layout={**LAYOUT, "server": 2}, expect=taken_once)
 def kill_server(chaos: Chaos) -> None:
-    """Any HTTP server at any time, while events are sent there."""
+    """Kill HTTP servers at random times, while they receive events."""
     kill_at_random(chaos, "server")
 
 
@@ -196,7 +197,7 @@ def _inbox(chaos: Chaos) -> Path:
 
 
 def prepare_watch(chaos: Chaos) -> None:
-    """A watched folder, and a function for each file that comes."""
+    """Save a watched folder, and a function that runs for each new file."""
     _inbox(chaos).mkdir()
     workload.save(chaos, SEEN)
     chaos.client.sources.save("file", "inbox", {"path": str(_inbox(chaos))}, author="chaos")
@@ -206,14 +207,14 @@ def prepare_watch(chaos: Chaos) -> None:
 
 
 def drop(chaos: Chaos, number: int) -> None:
-    """A file, complete from the start."""
+    """Write a file that appears complete."""
     part = chaos.folder / "part"
     part.write_text(f"{number}\n" * 10)
     part.rename(_inbox(chaos) / f"{number}.txt")
 
 
 def told_once(chaos: Chaos, counts: Counts) -> list[str]:
-    """Every file makes one event, whichever watcher ran."""
+    """Check that every file made exactly one event."""
     with chaos.database.read() as tx:
         names = sorted(
             Path(row["data"]["path"]).name
@@ -233,7 +234,7 @@ def told_once(chaos: Chaos, counts: Counts) -> list[str]:
     expect=told_once,
 )
 def kill_watcher(chaos: Chaos) -> None:
-    """Any watcher at any time, while files come in. The next one finds the files of the meantime."""
+    """Kill watchers at random times, while files arrive. The next watcher finds the files that it missed."""
     kill_at_random(chaos, "watcher", 3)
     chaos.wait(chaos.given.complete.is_set, "the last file")
 

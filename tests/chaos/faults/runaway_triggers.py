@@ -1,7 +1,7 @@
-"""Loops, bombs and poison: the guards stop them exactly at their limits, and all else goes on.
+"""Faults of triggers: loops, fork bombs and poison events. Guards stop them exactly at their limits.
 
-Nothing is killed here. The harm is what triggers and functions do to each other, with two routers and two workers at
-it; afterwards the system is idle: no further event comes by itself.
+All other work continues. No process is killed here: triggers and functions cause the harm, with two routers and two
+workers. Afterwards the system is idle, and no further event comes by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.chaos.fault import Chaos, Fault, add
 from tests.chaos.outcome_counts import Counts
 from tests.chaos.workload import ORDERS, Workload
 
-# Nothing may come in this time, which is some rounds of every loop of the roles.
+# No event may come in this time, which is some rounds of every loop of the roles.
 IDLE_SECONDS = 3.0
 
 BALL = """
@@ -72,13 +72,13 @@ BUDGET = 30
 
 
 def prepare(chaos: Chaos) -> None:
-    """Orders without a schedule: what comes afterwards comes by itself."""
+    """Prepare orders without a schedule, so that any later event comes by itself."""
     ORDERS.prepare(chaos)
     ORDERS.halt(chaos)
 
 
 def looping(give: Callable[[Chaos], None]) -> Workload:
-    """Orders, and in the midst of them what ``give`` begins."""
+    """Give orders, and in the middle of them call ``give``, which starts the loop."""
 
     def mixed(chaos: Chaos, number: int) -> None:
         if number == 2:
@@ -89,7 +89,7 @@ def looping(give: Callable[[Chaos], None]) -> Workload:
 
 
 def emitted(type_: str, **data: object) -> Callable[[Chaos], None]:
-    """Begin with one event; the harm is counted from it."""
+    """Write the one event that starts the loop; recovery is measured from it."""
 
     def give(chaos: Chaos) -> None:
         chaos.mark()
@@ -99,7 +99,7 @@ def emitted(type_: str, **data: object) -> Callable[[Chaos], None]:
 
 
 def all_of(*gives: Callable[[Chaos], None]) -> Callable[[Chaos], None]:
-    """Begin with several."""
+    """Write several events that start loops."""
 
     def give(chaos: Chaos) -> None:
         for one in gives:
@@ -109,7 +109,7 @@ def all_of(*gives: Callable[[Chaos], None]) -> Callable[[Chaos], None]:
 
 
 def rest(chaos: Chaos) -> None:
-    """Wait until nothing is open, and see whether anything comes by itself."""
+    """Wait until no work is open, then check that no event comes by itself."""
     chaos.wait(chaos.given.complete.is_set, "the giving of the work")
     chaos.wait(lambda: workload.settled(chaos), "rest")
     before = chaos.client.lineage.totals()
@@ -118,7 +118,7 @@ def rest(chaos: Chaos) -> None:
 
 
 def seen(chaos: Chaos) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    """How many executions there are of each function, and how many decisions against one by trigger and reason."""
+    """The number of executions of each function, and the number of suppressed matches by trigger and reason."""
     with chaos.database.read() as tx:
         ran = tx.pairs(sa.select(execution.c.function, sa.func.count()).group_by(execution.c.function))
         statement = (
@@ -134,7 +134,7 @@ def seen(chaos: Chaos) -> tuple[Counter[str], Counter[tuple[str, str]]]:
 def exactly(
     ran: Mapping[str, int], stopped: Mapping[tuple[str, str], int]
 ) -> Callable[[Chaos, Counts], list[str]]:
-    """So often each function ran, so often a guard said no, and afterwards all was quiet."""
+    """Check the exact number of executions and of suppressed matches, and that no event came afterwards."""
 
     def expect(chaos: Chaos, _counts: Counts) -> list[str]:
         have_run, were_stopped = seen(chaos)
@@ -151,13 +151,13 @@ def exactly(
 
 
 def quiet(chaos: Chaos) -> list[str]:
-    """Nothing came by itself."""
+    """Check that no event came by itself."""
     told = chaos.notes["came by itself"]
     return [f"it was not idle: {told}"] if told["before"] != told["after"] else []
 
 
 def two(chaos: Chaos) -> None:
-    """Two functions that call each other by events, allowed three turns."""
+    """Run two functions that start each other by events; they may do so three times."""
     for here, there in (("ping", "pong"), ("pong", "ping")):
         workload.save(chaos, BALL.replace("THERE", there).replace("HERE", here))
         chaos.client.register_trigger(
@@ -166,7 +166,7 @@ def two(chaos: Chaos) -> None:
 
 
 def itself(chaos: Chaos) -> None:
-    """A function that its own events trigger: one that may, down to the greatest depth, and one that may not."""
+    """Run functions that their own events trigger: one may do so down to the depth limit, the other may not."""
     workload.save(chaos, DEEPER)
     workload.save(chaos, AGAIN)
     chaos.client.register_trigger(
@@ -179,7 +179,7 @@ def itself(chaos: Chaos) -> None:
 
 
 def bomb(chaos: Chaos) -> None:
-    """Every execution causes four more."""
+    """Run a fork bomb: every execution causes four more."""
     workload.save(chaos, BURST)
     chaos.client.register_trigger(
         "burst",
@@ -190,7 +190,7 @@ def bomb(chaos: Chaos) -> None:
 
 
 def outside(chaos: Chaos) -> None:
-    """A function that changes the file that it is triggered by, and one that sends what it is triggered by."""
+    """Run a function that changes the file that triggers it, and a function that sends the event that triggers it."""
     inbox = chaos.folder / "inbox"
     inbox.mkdir()
     inbox.chmod(0o777)
@@ -209,7 +209,7 @@ def outside(chaos: Chaos) -> None:
 
 
 def drop(chaos: Chaos) -> None:
-    """One file, and one event."""
+    """Write one file and one event."""
     file = chaos.folder / "part"
     file.write_text("begin")
     file.chmod(0o666)
@@ -218,14 +218,15 @@ def drop(chaos: Chaos) -> None:
 
 
 def both_stopped(chaos: Chaos) -> None:
-    """Wait until either loop has met its guard: until then the work outside may look like rest."""
+    """Wait until both loops have met their guard: before that, work outside the database may look like idleness."""
     chaos.wait(lambda: seen(chaos)[1]["grow", "own_event"], "the guard of the file's loop")
     chaos.wait(lambda: seen(chaos)[1]["notify", "breaker_open"], "the breaker")
     rest(chaos)
 
 
 def slow(chaos: Chaos, _counts: Counts) -> list[str]:
-    """The writer is known by its file, and what comes back without its lineage is held by the rate and its breaker."""
+    """Check that the file names its writer as the cause, and that the rate limit and its breaker stop events without
+    lineage."""
     ran, stopped = seen(chaos)
     complaints = quiet(chaos)
     with chaos.database.read() as tx:
@@ -248,7 +249,8 @@ def slow(chaos: Chaos, _counts: Counts) -> list[str]:
 
 
 def poison_rules(chaos: Chaos) -> None:
-    """Conditions on the orders' own events that err, that are no yes or no, and that would search for ever."""
+    """Save triggers on the orders' events with bad conditions: one raises, one gives no boolean, one would search for
+    ever."""
     workload.save(chaos, "def never(order: int) -> int:\n    return order\n")
     rules = {
         "errs": "data.order / 0 == 1",
@@ -266,7 +268,7 @@ def poison_rules(chaos: Chaos) -> None:
 
 
 def told_of(chaos: Chaos, _counts: Counts) -> list[str]:
-    """Each error is a decision with its reason; a condition that does not hold is none."""
+    """Check that each failed condition is a recorded decision with its reason; a false condition records none."""
     ran, stopped = seen(chaos)
     events = len(chaos.given.events)
     wanted = Counter({("errs", "condition_error"): events, ("lacks", "condition_error"): events})
@@ -279,7 +281,7 @@ def told_of(chaos: Chaos, _counts: Counts) -> list[str]:
 
 
 def poisoned(chaos: Chaos) -> None:
-    """Routers that fail at one event: a defect of ours, as they see it."""
+    """Run routers that fail at one event, as with a defect in the router."""
     chaos.hook("router", "router-poison", 1.0)
     chaos.armed.touch()
     chaos.client.register_trigger(
@@ -288,7 +290,8 @@ def poisoned(chaos: Chaos) -> None:
 
 
 def poison(chaos: Chaos) -> None:
-    """The event is set aside after its fifth failure, the others flow, and a person sends it again."""
+    """Write the poison event. It is quarantined after its fifth failure, other events continue, and an operator
+    retries it."""
 
     def quarantined() -> list[dict[str, object]]:
         return chaos.client.events.list(type_="poison", state="quarantined")
@@ -301,7 +304,7 @@ def poison(chaos: Chaos) -> None:
 
 
 def cured(chaos: Chaos, _counts: Counts) -> list[str]:
-    """It was routed in the end, and the others had not waited for it."""
+    """Check that the event was routed in the end, and that other events did not wait for it."""
     complaints = quiet(chaos)
     if not chaos.notes["routed meanwhile"]:
         complaints.append("nothing was routed while one event failed")

@@ -1,4 +1,5 @@
-"""Faults of workers: killed in whole and in part, told to end, stopped and woken up, out of memory, deaf."""
+"""Faults of workers: killed as a whole or in part, stopped softly, paused and resumed, out of memory, without
+messages."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ PREFORK = {"worker": ("--pool", "prefork", "--slots", "2")}
 
 
 def nothing_lost(chaos: Chaos, counts: Counts) -> list[str]:
-    """No attempt may have been lost, unless the machine stood still for so long that heartbeats could not be sent."""
+    """Check that no attempt was lost, unless the machine was too slow to send heartbeats."""
     if counts.longest_pause > chaos.settings.lease_seconds / 2:
         return []
     if counts.attempts_lost or counts.attempts_crashed or counts.zombies_rejected:
@@ -36,14 +37,14 @@ def nothing_lost(chaos: Chaos, counts: Counts) -> list[str]:
 
 
 def interrupted(chaos: Chaos, counts: Counts) -> list[str]:
-    """The harm hit somebody: a run in which it did not proves nothing."""
+    """Check that the harm hit a running attempt: otherwise the run proves nothing."""
     if not (counts.attempts_lost or counts.attempts_crashed or counts.released):
         return ["no attempt was interrupted"]
     return []
 
 
 def given_back(chaos: Chaos, counts: Counts) -> list[str]:
-    """What a worker that ends in order had begun is given back, and does not count as an attempt."""
+    """Check that a softly stopped worker released its executions, and that they do not count as attempts."""
     complaints = nothing_lost(chaos, counts)
     if not counts.released:
         complaints.append("nothing was given back")
@@ -56,12 +57,12 @@ def given_back(chaos: Chaos, counts: Counts) -> list[str]:
     return complaints + [f"{row['id']} counts {row['attempt']} attempts, not 1" for row in counted]
 
 
-# A busy machine may let an execution end between the look and the blow.
+# On a busy machine an execution may end between the check and the kill.
 BLOWS = 5
 
 
 def strike(chaos: Chaos, blow: Callable[[Role], None]) -> None:
-    """Harm a worker that works so that it ends, and another one if it had just become idle."""
+    """Harm a busy worker so that it ends; repeat with another one if the first had just become idle."""
     for _ in range(BLOWS):
         victim = chaos.busy_worker()
         chaos.mark()
@@ -72,7 +73,7 @@ def strike(chaos: Chaos, blow: Callable[[Role], None]) -> None:
 
 
 def _was_hit(chaos: Chaos, whose: Any) -> bool:
-    """Whether an attempt of a worker that is dead was interrupted: it is open still, or did not end by itself."""
+    """True when an attempt of a dead worker was interrupted: it is still open, or did not end by itself."""
     spoilt = sa.or_(attempt.c.ended_at.is_(None), attempt.c.outcome.in_(("lost", "crashed", "released")))
     with chaos.database.read() as tx:
         return bool(tx.scalar(sa.select(sa.func.count()).where(whose, spoilt)))
@@ -80,26 +81,26 @@ def _was_hit(chaos: Chaos, whose: Any) -> bool:
 
 @fault("none", expect=nothing_lost)
 def none(chaos: Chaos) -> None:
-    """Nothing happens: what the others are compared with."""
+    """Do nothing, for comparison with the other faults."""
 
 
 @fault("worker-kill9-group", expect=interrupted)
 def kill_group(chaos: Chaos) -> None:
-    """The worker and all below it at once, as when its container is killed."""
+    """Kill a worker and all its descendants at once, as when its container is killed."""
     chaos.pause(0, 2)
     strike(chaos, kill_tree)
 
 
 @fault("worker-kill9-main", expect=interrupted)
 def kill_main(chaos: Chaos) -> None:
-    """The main process alone, as the kernel does when memory is short: no other process is notified."""
+    """Kill a worker's main process alone, as the kernel does when memory is short."""
     chaos.pause(0, 2)
     strike(chaos, Role.kill)
 
 
 @fault("worker-kill9-child")
 def kill_child(chaos: Chaos) -> None:
-    """Four times any process below a worker: one that runs a function, one that forks them, one that waits."""
+    """Kill four random processes below workers: a child, a zygote or a spare."""
     for _ in range(4):
         chaos.pause(0.2, 1)
         below = descendants(chaos.busy_worker())
@@ -110,14 +111,14 @@ def kill_child(chaos: Chaos) -> None:
 
 @fault(
     "prefork-kill9-child",
-    # Without a broker Celery and its pools are not there.
+    # Without a broker there is no Celery and no pool.
     brokers=("redis", "rabbitmq"),
     arguments=PREFORK,
     traces=True,
     expect=interrupted,
 )
 def kill_prefork_child(chaos: Chaos) -> None:
-    """A child of Celery's prefork pool, which has a slot of its own and all that belongs to it."""
+    """Kill a child of Celery's prefork pool, which has a slot and an executor of its own."""
 
     def in_use() -> list[int]:
         rows = chaos.client.executions.list(state="running", limit=100)
@@ -135,14 +136,14 @@ def kill_prefork_child(chaos: Chaos) -> None:
 
 @fault("worker-term", settings={"grace_seconds": 0.3}, expect=given_back)
 def term(chaos: Chaos) -> None:
-    """SIGTERM, with less grace than the work takes."""
+    """Send SIGTERM, with a shorter grace time than the work takes."""
     chaos.pause(0, 1)
     strike(chaos, lambda victim: victim.signal(signal.SIGTERM))
 
 
 @fault("worker-term-twice", settings={"grace_seconds": 600.0}, expect=given_back)
 def term_twice(chaos: Chaos) -> None:
-    """SIGTERM with all the time of the world, and again: now."""
+    """Send SIGTERM with a long grace time, then a second one, which ends the worker at once."""
 
     def twice(victim: Role) -> None:
         victim.signal(signal.SIGTERM)
@@ -154,7 +155,7 @@ def term_twice(chaos: Chaos) -> None:
 
 
 def zombie_refused(chaos: Chaos, counts: Counts) -> list[str]:
-    """A worker that slept through its lease finds that out, and goes on working."""
+    """Check that a worker that slept through its lease noticed it, and continued to work."""
     complaints = interrupted(chaos, counts)
     if not counts.zombies_rejected:
         complaints.append("no zombie was rejected")
@@ -165,7 +166,7 @@ def zombie_refused(chaos: Chaos, counts: Counts) -> list[str]:
 
 
 def sleep_through_lease(chaos: Chaos, victim: Role, sleeping: list[int]) -> bool:
-    """SIGSTOP until everything that the victim held was lost, and a little longer. False when it held nothing."""
+    """SIGSTOP the victim until all its claims are lost, and a little longer. False when it held none."""
     send(sleeping, signal.SIGSTOP)
     chaos.mark()
     try:
@@ -175,7 +176,7 @@ def sleep_through_lease(chaos: Chaos, victim: Role, sleeping: list[int]) -> bool
 
 
 def outlast(chaos: Chaos, victim: Role) -> bool:
-    """Wait until everything that a stopped victim holds was lost, and a little longer. False when it holds nothing."""
+    """Wait until all claims of a stopped victim are lost, and a little longer. False when it holds none."""
     with chaos.database.read() as tx:
         held = tx.rows(
             sa.select(execution.c.id, execution.c.fence).where(
@@ -199,11 +200,12 @@ def outlast(chaos: Chaos, victim: Role) -> bool:
 
 @fault("worker-stop-resume", expect=zombie_refused)
 def stop_and_resume(chaos: Chaos) -> None:
-    """SIGSTOP for longer than the lease, of the main process or of all: a machine that slept, then woke up."""
+    """SIGSTOP the main process, or all processes, for longer than the lease, as on a machine that sleeps and
+    wakes."""
     chaos.pause(0, 2)
     for _ in range(BLOWS):
         victim = chaos.busy_worker()
-        # Alone, its children go on and want to emit: their request lies in a pipe until it wakes up.
+        # With only the main process stopped, its children continue; their requests wait in a pipe until it resumes.
         below = descendants(victim) if chaos.rng.random() < 0.3 else []
         if sleep_through_lease(chaos, victim, [victim.pid, *below]):
             break
@@ -211,20 +213,21 @@ def stop_and_resume(chaos: Chaos) -> None:
 
 
 def finish_refused(chaos: Chaos, counts: Counts) -> list[str]:
-    """It was the database that refused, not the worker that noticed in time."""
+    """Check that the database refused the late result, and not the worker itself."""
     if not chaos.lines("lease lost, result refused"):
         return ["no finish was refused", *zombie_refused(chaos, counts)]
     return zombie_refused(chaos, counts)
 
 
 def hook_sight(chaos: Chaos) -> None:
-    """Let the first worker be blind for its leases as soon as the hook is armed."""
+    """Stop the lease renewal of the first worker as soon as the hook is armed."""
     chaos.hook("worker", "worker-blind", 1.0, first=True)
 
 
 @fault("worker-stop-resume-blind", prepare=hook_sight, expect=finish_refused)
 def stop_and_resume_blind(chaos: Chaos) -> None:
-    """The same, of a worker that does not notice: it brings what its children came to, long after the lease."""
+    """SIGSTOP a worker that does not notice its lost leases: it stores its children's results long after the
+    lease."""
 
     def victim_works() -> list[Role]:
         return [role for role in chaos.busy_workers() if chaos.deployment.place_of(role).number == 0]
@@ -236,7 +239,7 @@ def stop_and_resume_blind(chaos: Chaos) -> None:
             (victim,) = chaos.wait(victim_works, "the first worker's work")
             if sleep_through_lease(chaos, victim, [victim.pid]):
                 break
-        # Where it does not come, the counts and invariants shall tell what came instead.
+        # Without this line, the counts and invariants show what happened instead.
         with contextlib.suppress(AssertionError):
             chaos.wait(lambda: chaos.lines("lease lost, result refused"), "the refusal", 120)
     finally:
@@ -244,45 +247,46 @@ def stop_and_resume_blind(chaos: Chaos) -> None:
 
 
 def no_second_claim(chaos: Chaos, counts: Counts) -> list[str]:
-    """Another process that wants the same rows waits for the commit, and then finds them taken."""
+    """Check that another process waited for the commit of the claim, and did not claim the same rows."""
     return [] if chaos.strikes else ["the hook did not strike"]
 
 
 def hook_claim(chaos: Chaos) -> None:
-    """Hook the claims of the workers."""
+    """Hook the workers' claims."""
     chaos.hook("worker", "worker-before-claim-commit", 0.5)
 
 
 @fault("worker-stop-before-claim-commit", prepare=hook_claim, expect=no_second_claim)
 def stop_before_claim_commits(chaos: Chaos) -> None:
-    """A worker stops between its claim and the commit, longer than lease and redispatch."""
+    """Stop a worker between its claim and the commit, for longer than the lease and the redispatch time."""
     chaos.armed.touch()
     sleeping = chaos.wait(lambda: stopped(chaos), "a stop between claim and commit")
     chaos.mark()
     chaos.armed.unlink(missing_ok=True)
     chaos.pause(chaos.settings.lease_seconds + 1, chaos.settings.lease_seconds + 3)
-    # Both workers may have been in the middle of a claim when the hook was armed.
+    # Both workers may have been in a claim when the hook was armed.
     wake([*sleeping, *stopped(chaos)])
 
 
 def stopped(chaos: Chaos) -> list[Role]:
-    """The workers that stand still."""
+    """The stopped workers."""
     return [role for role in chaos.workers if psutil.Process(role.pid).status() == psutil.STATUS_STOPPED]
 
 
 def wake(sleeping: Iterable[Role]) -> None:
-    """Let them go on."""
+    """Resume stopped workers."""
     send([role.pid for role in sleeping], signal.SIGCONT)
 
 
 def hook_pulse(chaos: Chaos) -> None:
-    """Hook the heartbeats of the workers."""
+    """Hook the workers' heartbeats."""
     chaos.hook("worker", "worker-before-heartbeat-commit", 1.0)
 
 
 @fault("worker-stop-in-heartbeat", prepare=hook_pulse, expect=zombie_refused)
 def stop_in_heartbeat(chaos: Chaos) -> None:
-    """A worker stops with the rows of all that it runs locked, until others have got them: the database frees them."""
+    """Stop a worker while it locks the rows of all its executions, until the database frees them and others claim
+    them."""
     chaos.pause(0, 2)
     for _ in range(BLOWS):
         chaos.armed.touch()
@@ -290,10 +294,10 @@ def stop_in_heartbeat(chaos: Chaos) -> None:
         chaos.mark()
         chaos.armed.unlink(missing_ok=True)
         try:
-            # Both may have been in the middle of one when the hook was armed; somebody has to be there for the work.
+            # Both may have been in a heartbeat when the hook was armed; a worker must be left for the work.
             chaos.pause(0.5, 1)
             wake(role for role in stopped(chaos) if role.pid != victim.pid)
-            # What it beat for may have ended before it stopped.
+            # The executions of the heartbeat may have ended before the worker stopped.
             if outlast(chaos, victim):
                 break
         finally:
@@ -302,12 +306,12 @@ def stop_in_heartbeat(chaos: Chaos) -> None:
 
 
 def hook_ears(chaos: Chaos) -> None:
-    """Make the workers' consumers deaf as soon as the hook is armed."""
+    """Make the workers' consumers ignore messages as soon as the hook is armed."""
     chaos.hook("worker", "worker-deaf", 1.0)
 
 
 def started_again(chaos: Chaos, counts: Counts) -> list[str]:
-    """The watchdog ended a deaf worker, and polling lost nothing until then."""
+    """Check that the watchdog ended a worker without messages, and that polling lost nothing before."""
     complaints = nothing_lost(chaos, counts)
     if not any(what == f"worker {EX_TEMPFAIL}" for what in chaos.deployment.exits):
         complaints.append(f"no worker ended itself: {dict(chaos.deployment.exits)}")
@@ -322,7 +326,7 @@ def started_again(chaos: Chaos, counts: Counts) -> list[str]:
     expect=started_again,
 )
 def deaf(chaos: Chaos) -> None:
-    """Every worker is alive and hears no message any more: they claim by polling, then end to be started again."""
+    """Let every worker live without messages: it claims by polling, then ends, and the supervisor restarts it."""
     chaos.armed.touch()
     chaos.mark()
     chaos.wait(lambda: chaos.strikes, "a message that is not heard")
@@ -331,7 +335,7 @@ def deaf(chaos: Chaos) -> None:
     def ended() -> bool:
         nonlocal number
         number += 1
-        # The suspicion needs a few executions for which no message came, over some time.
+        # The watchdog needs a few executions without a message, over some time.
         row = chaos.client.executions.start("tick", {"at": str(number)}, idempotency_key=f"tick-{number}")
         chaos.given.executions.append(row["id"])
         time.sleep(0.2)
@@ -361,7 +365,7 @@ def suicidal(order: int) -> int:
 
 
 def prepare_hunger(chaos: Chaos) -> None:
-    """Orders, and two functions that never get to their end."""
+    """Prepare orders, and two functions that never finish."""
     ORDERS.prepare(chaos)
     workload.save(
         chaos,
@@ -372,7 +376,7 @@ def prepare_hunger(chaos: Chaos) -> None:
 
 
 def give_hunger(chaos: Chaos, number: int) -> None:
-    """Every fifth piece dies of hunger, every fifth leaves without a word."""
+    """Give the work: every fifth piece allocates until it is killed, and another fifth exits without a result."""
     if number % 5 < 3:
         ORDERS.give(chaos, number)
         return
@@ -383,7 +387,7 @@ def give_hunger(chaos: Chaos, number: int) -> None:
 
 
 def exact_attempts(chaos: Chaos, counts: Counts) -> list[str]:
-    """What dies each time ends after exactly its attempts, and no worker with it."""
+    """Check that these functions end after exactly their attempts, and that no worker ends with them."""
     complaints = []
     with chaos.database.read() as tx:
         rows = tx.rows(
@@ -409,5 +413,5 @@ def exact_attempts(chaos: Chaos, counts: Counts) -> list[str]:
     failing=True,
 )
 def oom(chaos: Chaos) -> None:
-    """Functions that allocate until they are killed, in every attempt."""
+    """Run functions that allocate memory until they are killed, in every attempt."""
     chaos.mark()

@@ -1,8 +1,8 @@
 """``python -m tests.chaos.peer [--broker redis|rabbitmq] [--json]``: the same kills on plain Celery and on Functory.
 
 Twelve tasks of two seconds, one worker of two slots, one fault when the first tasks run; a supervisor starts an ended
-worker anew. *Lost*: never ran to its end, 34 s after anything has happened. *Begun twice* and *ended twice* are counted
-from what the tasks themselves wrote. The study of reliability (section 4.2) describes the scenarios.
+worker anew. A task is *lost* when it has not ended 34 s after the last progress. *Begun twice* and *ended twice* are
+counted from the lines that the tasks wrote. The study of reliability (section 4.2) describes the scenarios.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REJECT: Mapping[str, Any] = LATE | {"task_reject_on_worker_lost": True}
 
 
 def kill_group(side: Side, _: Server) -> None:
-    """The worker and everything below it, as when a machine dies."""
+    """Kill the worker and all its descendants, as when a machine dies."""
     main, _busy = side.worker_processes()
     for process in [main, *main.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -47,13 +47,13 @@ def kill_group(side: Side, _: Server) -> None:
 
 
 def kill_child(side: Side, _: Server) -> None:
-    """One process that carries out a task, as when memory is short."""
+    """Kill one process that runs a task, as the kernel does when memory is short."""
     _main, busy = side.worker_processes()
     busy[0].kill()
 
 
 def kill_main(side: Side, _: Server) -> None:
-    """The worker's main process alone."""
+    """Kill the worker's main process alone."""
     main, _busy = side.worker_processes()
     main.kill()
     main.wait(20)
@@ -61,17 +61,17 @@ def kill_main(side: Side, _: Server) -> None:
 
 
 def restart_broker(_: Side, server: Server) -> None:
-    """The broker ends in order and is started again; Redis keeps nothing on disk here."""
+    """Restart the broker softly. Redis stores nothing on disk here."""
     server.restart()
 
 
 def no_fault(_: Side, __: Server) -> None:
-    """Nothing at all."""
+    """Do nothing, for comparison."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fault, and the options of the Celery side; without options it is ours."""
+    """A fault and the options of the Celery side; without options the side is Functory."""
 
     name: str
     act: Callable[[Side, Server], None]
@@ -131,7 +131,7 @@ def main() -> int:
 
 
 def run(scenario: Scenario, broker: str) -> dict[str, Any]:
-    """One scenario on servers of its own. Returns the counts."""
+    """Run one scenario on servers of its own. Returns the counts."""
     with tempfile.TemporaryDirectory(prefix="functory-peer-") as name, server_of(broker) as (server, url):
         folder = Path(name)
         folder.chmod(0o755)
@@ -141,7 +141,7 @@ def run(scenario: Scenario, broker: str) -> dict[str, Any]:
             time.sleep(min(0.5, SECONDS / 4))
             scenario.act(side, server)
             took = side.wait(PATIENCE)
-            # A task that runs again is still running.
+            # A second run of a task may still be running.
             time.sleep(SECONDS * 2)
             begun, ended = side.begun(), side.ended()
     return {
@@ -154,7 +154,7 @@ def run(scenario: Scenario, broker: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def side_for(scenario: Scenario, folder: Path, url: str) -> Iterator[Side]:
-    """Celery, or ours with a database of its own."""
+    """The side of a scenario: Celery, or Functory with a database of its own."""
     if scenario.celery is not None:
         with PlainCelery(folder, url, scenario.celery, scenario.seconds) as celery:
             yield celery
@@ -169,7 +169,7 @@ def side_for(scenario: Scenario, folder: Path, url: str) -> Iterator[Side]:
 
 @contextlib.contextmanager
 def server_of(broker: str) -> Iterator[tuple[Server, str]]:
-    """The broker's server, and the URL of something empty on it."""
+    """The broker's server, and the URL of an empty database or virtual host on it."""
     if broker == "redis":
         with Redis(programs("redis")) as redis:
             yield redis, redis.empty_database()
@@ -179,7 +179,7 @@ def server_of(broker: str) -> Iterator[tuple[Server, str]]:
 
 
 def side_of(scenario: Scenario) -> str:
-    """How the table names the side."""
+    """The side's name in the table."""
     if scenario.celery is None:
         return "Functory"
     if "task_reject_on_worker_lost" in scenario.celery:
@@ -188,13 +188,13 @@ def side_of(scenario: Scenario) -> str:
 
 
 def row(figures: Mapping[str, Any]) -> str:
-    """A line of the Markdown table."""
+    """One row of the Markdown table."""
     keys = ("fault", "broker", "side", "lost", "begun_twice", "ended_twice", "seconds")
     return "| " + " | ".join(str(figures[key]) for key in keys) + " |"
 
 
 def programs(service: str) -> Any:
-    """Where the programs of a service are. Raises :class:`LookupError` when it is not installed."""
+    """The paths of a service's programs. Raises :class:`LookupError` when it is not installed."""
     found = find(service)
     if isinstance(found, Missing):
         raise LookupError(f"{service} is not installed: python -m tests.services --install")

@@ -1,6 +1,6 @@
-"""Both sides of the comparison: plain Celery with a prefork worker, and a deployment of ours, doing the same tasks.
+"""The two compared systems with the same tasks: plain Celery with a prefork worker, and a Functory deployment.
 
-Each tells what became of the tasks from what their code wrote into a file: a line at its start and one at its end.
+Each task writes a line at its start and one at its end into a file. Both sides count from these lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.processes import Role, Roles
 TASKS = 12
 SECONDS = 2.0
 
-# A task that runs longer than its message is invisible is begun again for ever: that is the finding, and enough of it.
+# A task that runs longer than the visibility timeout begins again for ever. This number of starts shows it.
 LONGEST = 180.0
 SLOTS = 2
 
@@ -47,7 +47,7 @@ def work(number, seconds, file):
 
 
 class Side(ABC):
-    """Tasks 0 to ``TASKS`` - 1, a worker to be killed, and the file that tells."""
+    """One compared system: tasks 0 to ``TASKS`` - 1, a worker to kill, and the file with the tasks' lines."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,23 +61,23 @@ class Side(ABC):
 
     @abstractmethod
     def worker_processes(self) -> tuple[psutil.Process, list[psutil.Process]]:
-        """The worker's main process, and those that run tasks now."""
+        """The worker's main process, and the processes that run tasks now."""
 
     @abstractmethod
     def new_worker(self) -> None:
-        """What a supervisor does when the worker has ended."""
+        """Start the worker again, as a supervisor does after its end."""
 
     def begun(self) -> Counter[str]:
-        """How often each task was begun."""
+        """The number of starts of each task."""
         return self._lines("start")
 
     def ended(self) -> Counter[str]:
-        """How often each task ran to its end."""
+        """The number of ends of each task."""
         return self._lines("end")
 
     def wait(self, patience: float) -> float:
-        """Until every task has ended, or nothing has happened for ``patience`` seconds, or the same things happen again
-        and again. Returns the seconds it took."""
+        """Wait until every task has ended, or nothing has happened for ``patience`` seconds, or tasks begin again and
+        again. Returns the seconds that it took."""
         began = time.monotonic()
         seen, since = -1, began
         while len(self.ended()) < TASKS:
@@ -91,7 +91,7 @@ class Side(ABC):
         return time.monotonic() - began
 
     def wait_for_begun(self, count: int) -> None:
-        """Wait until this number of tasks has begun. Raises :class:`RuntimeError` when that takes too long."""
+        """Wait until this number of tasks has begun. Raises :class:`RuntimeError` after too long a wait."""
         _until(lambda: len(self.begun()) >= count, f"{count} tasks to begin")
 
     def _lines(self, word: str) -> Counter[str]:
@@ -211,12 +211,12 @@ class Ours(Side):
         main = psutil.Process(self._worker.pid)
         family = main.children(recursive=True)
         parents = {child.ppid() for child in family}
-        # The children of fork servers carry out executions; a spare does nothing yet, and is killed as well.
+        # The children of zygotes run executions. A spare child does nothing yet, and is killed as well.
         return main, [child for child in family if child.pid not in parents and child.ppid() != main.pid]
 
     def new_worker(self) -> None:
         if self._worker is None or self._worker.process.poll() is not None:
-            # It is the worker that decides what a declared grant is worth.
+            # The worker decides which declared grants take effect.
             self._worker = self._roles.start(
                 "worker", "--slots", str(SLOTS), wait=self._worker is None, author_grants='["write"]'
             )

@@ -1,6 +1,6 @@
-"""A plain Celery app whose one task takes its time and notes its start and its end, a line each.
+"""A plain Celery app with one task, which works for some seconds and writes a line at its start and its end.
 
-A worker process runs it as Celery's users do; ``PEER_*`` variables say where and with which options.
+A worker process runs it as Celery's users do. ``PEER_*`` variables set the broker, the file and the options.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ app.conf.update(
 
 @app.task(name="peer.work", bind=True)
 def work(self: object, number: int, seconds: float) -> None:
-    """Note the start, work, note the end."""
+    """Write the start, work, write the end."""
     note(f"start {number} {os.getpid()}")
     time.sleep(seconds)
     note(f"end {number}")
 
 
 def note(line: str) -> None:
-    """Append a line in one write, which is atomic for lines this short."""
+    """Append a line in one write, which is atomic for such short lines."""
     handle = os.open(Path(os.environ["PEER_FILE"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(handle, f"{line}\n".encode())
