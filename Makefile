@@ -27,13 +27,13 @@ help: ## print this list
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/.run ## run the main job on real input: the licence watch (ARGS=--keep keeps its folder)
+demo: .venv/.run ## run the demo on real input: the licence watch (ARGS=--keep keeps its folder)
 	@$(BIN)/functory demo $(ARGS)
 
 # Tests wait for processes most of their time: twice as many at once as there are cores.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n * 2)))
 
-test: .venv/.ready ## run the tests, on servers of their own: minutes (STRICT=1: a missing server fails)
+test: .venv/.ready ## run the tests on their own servers: minutes (with STRICT=1 a missing server is a failure)
 	@$(PY) -m tests.services --install
 	@$(PY) -m pytest -n $(JOBS) $(ARGS)
 
@@ -47,22 +47,22 @@ test-sample: .venv/.ready ## run some of the long tests, chosen by a seed (ARGS=
 	@$(PY) -m tests.services --install
 	@$(PY) -m pytest -n $(JOBS) --long=sample $(ARGS)
 
-fuzz: .venv/.fuzz ## look for bytes that harm the worker's side of the sandbox (ARGS='--seconds 60')
+fuzz: .venv/.fuzz ## send random bytes to the worker's side of the sandbox (ARGS='--seconds 60')
 	@$(PY) -m tests.fuzz.frames $(ARGS)
 
 simulate: .venv/.ready ## run the engine under a virtual clock and faults, 3000 seeds (ARGS='--seeds 500 --first 7' or '--mutants')
 	@$(PY) -m tests.simulation --seeds 3000 --jobs 2 $(ARGS)
 
-chaos: .venv/.ready ## harm real deployments: every fault on every broker, the nastiest with 20 seeds; hours (ARGS='--jobs 2')
+chaos: .venv/.ready ## harm real deployments: every fault on every broker, the worst with 20 seeds; hours (ARGS='--jobs 2')
 	@$(PY) -m tests.services --install
 	@mkdir -p .chaos
 	@$(PY) -m tests.chaos --fault all --seeds 3 --nastiest 20 --broker all --jobs 3 \
 		--out .chaos/runs.jsonl --table .chaos/runs.md $(ARGS)
 
-leaks: .venv/.ready ## kill processes of 10,000 executions at random, look for what is left (ARGS='--tier C --seed 2')
+leaks: .venv/.ready ## kill processes of 10,000 executions at random, search for leaks (ARGS='--tier C --seed 2')
 	@$(PY) -m tests.chaos.leaks $(ARGS)
 
-soak: .venv/.plot ## half of the highest rate for 30 minutes: does anything grow? (ARGS='--minutes 5')
+soak: .venv/.plot ## run at half of the highest rate for 30 minutes, and check that nothing grows (ARGS='--minutes 5')
 	@$(PY) -m benchmarks.soak $(ARGS)
 
 check: .venv/.ready ## dependencies, format, lint, types, import contracts, vocabulary: seconds
@@ -73,7 +73,7 @@ check: .venv/.ready ## dependencies, format, lint, types, import contracts, voca
 	@$(BIN)/lint-imports
 	@$(PY) -m tests.support.vocabulary
 
-bench: .venv/.ready ## measure, beside plain Celery in the same run
+bench: .venv/.ready ## measure the speed, beside plain Celery in the same run
 	@$(PY) -m benchmarks $(ARGS)
 
 docs: .venv/.ready ## build the documentation into site/

@@ -67,7 +67,7 @@ _R = TypeVar("_R")
 _default_engine: Functory | None = None
 _lock = threading.Lock()
 
-# Errors and classes that are offered here but live elsewhere.
+# Public errors and classes that other modules define.
 _LAZY = {
     "Functory": "functory.client",
     "Handle": "functory.client",

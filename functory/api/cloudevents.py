@@ -1,6 +1,6 @@
 """``POST /events``: CloudEvents 1.0.2 in binary, structured and batch mode (HTTP binding, section 3).
 
-An event of the same source and id is taken once. A batch is taken as a whole or not at all. A sender needs
+An event of the same source and id is stored once. A batch is stored as a whole or not at all. A sender needs
 ``events_token``. Without that setting only this machine may send, and only to a server that listens on loopback.
 """
 

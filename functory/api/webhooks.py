@@ -22,7 +22,7 @@ from functory.triggers.sources.webhooks import WebhookReceiver, WebhookResponse
 
 log = structlog.get_logger("functory.api")
 
-# After this many seconds a sender may try again when the database is away.
+# Seconds after which a sender may try again while the database is unavailable.
 RETRY_AFTER_SECONDS = 5
 
 _REASONS = {413: "too_large", 415: "content_type", 408: "slow"}

@@ -78,7 +78,7 @@ def validate_parse_metadata(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def roll_back(event: dict[str, Any]) -> dict[str, Any]:
-    """A validation has failed: activate the older version of the function that it validates."""
+    """Activate the previous version of a function whose validation has failed."""
     from functory import functions
 
     back = functions.rollback(event["data"]["function"].removeprefix("validate_"))

@@ -148,8 +148,8 @@ class LicenceWatch:
         self.engine.settle(WAIT_TIMEOUT_SECONDS)
 
     def store_samples(self) -> int:
-        """Give ``validate_parse_metadata`` its samples: real files, one for each way to name a licence, with
-        what the good version says of them. Returns how many."""
+        """Give ``validate_parse_metadata`` its samples: real files, one for each way to name a licence, with the
+        results of the good version. Returns their number."""
         samples: dict[str, dict[str, Any]] = {}
         for row in self._results("parse_metadata"):
             path, found = row["input"]["path"], row["result"]
@@ -201,7 +201,7 @@ class LicenceWatch:
         return [*self._wrong_files(), *self._wrong_report(), *self._wrong_update(root)]
 
     def _wrong_files(self) -> list[str]:
-        """Each file is one event, parsed once and rightly, in the event's own tree."""
+        """Check that each file made one event, and was parsed once and correctly in the tree of that event."""
         wrong = []
         events: dict[str, list[str]] = {}
         for event in self._file_events():
@@ -222,7 +222,8 @@ class LicenceWatch:
         return wrong
 
     def _wrong_report(self) -> list[str]:
-        """Each licence that needs a look was reviewed, and the schedule has written all of them down."""
+        """Check that each licence that needs a review got one, and that the schedule's report contains all of
+        them."""
         wrong = []
         parsed = [functions.parse_metadata(str(file)) for file in self.files.values()]
         expected = sorted(
@@ -241,7 +242,7 @@ class LicenceWatch:
         return wrong
 
     def _wrong_update(self, root: str) -> list[str]:
-        """The bad version was taken back, and the loop stopped."""
+        """Check that the bad version was rolled back, and that the loop was stopped."""
         wrong = []
         active = self.engine.functions.get("parse_metadata")
         if active["number"] != 1 or active["latest"] != 2:

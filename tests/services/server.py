@@ -30,6 +30,9 @@ GUARD = 'read -r _ && exit 0; exec <&-; kill -s KILL -- "-$1"; rm -rf -- "$2"'
 # The folders of servers are in memory where there is room, because a busy disk makes every test wait.
 MEMORY, ROOM = Path("/dev/shm"), 2 * 2**30
 
+# The unprivileged user that every Linux has (the kernel's overflow user, user_namespaces(7)).
+UNPRIVILEGED_UID = 65534
+
 
 class NotReady(Exception):
     """The server does not answer yet; `is_ours` raises it."""
@@ -337,12 +340,16 @@ def _ordinary_user(account: str) -> pwd.struct_passwd | None:
     """The user of a server: our own when we are not root; else `account`, or the unprivileged user without one."""
     if os.geteuid() != 0:
         return None
-    for name in (account, "missing"):
-        try:
-            return pwd.getpwnam(name)
-        except KeyError:
-            continue
-    raise RuntimeError(f"this system has neither a user {account!r} nor a user 'missing' to run a server as")
+    try:
+        return pwd.getpwnam(account)
+    except KeyError:
+        pass
+    try:
+        return pwd.getpwuid(UNPRIVILEGED_UID)
+    except KeyError:
+        raise RuntimeError(
+            f"this system has neither a user {account!r} nor one with the id {UNPRIVILEGED_UID} to run a server as"
+        ) from None
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -1,8 +1,8 @@
 """Translates parameters of a rule's action from Jinja to input templates of triggers, or gives the reason why not.
 
-``{{ trigger.body.x }}`` becomes ``{{ event.data.body.x }}``. A text that is one expression keeps its value's type
-here, so the filters that StackStorm needs for that are dropped. Where the action's parameter is a text, the
-value is converted to text.
+``{{ trigger.body.x }}`` becomes ``{{ event.data.body.x }}``. Here a text that is one expression keeps its value's
+type, so filters that only keep the type are dropped. For an action's parameter of type string the value is converted
+to text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks the parameters of StackStorm's three timers, and translates cron timers to crontab lines.
 
-Fields of ``core.st2.CronTimer`` are those of APScheduler (days of the week from 0 for Monday), which a
-crontab writes in another order and, for days of the week, with other numbers.
+Fields of ``core.st2.CronTimer`` are those of APScheduler (days of the week from 0 for Monday). A crontab writes them
+in another order, and numbers the days of the week differently.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def polled(chaos: Chaos, counts: Counts) -> list[str]:
     """Check that workers claimed from the database while the broker was unavailable."""
     complaints = nothing_lost(chaos, counts)
     if not chaos.lines(POLLING):
-        complaints.append("no worker has said that it polls")
+        complaints.append("no worker logged that it polls")
     return complaints
 
 

@@ -123,7 +123,7 @@ def told(chaos: Chaos, counts: Counts) -> list[str]:
     """Check that the roles logged the full disk as the reason, and that no work was given up."""
     complaints = all_live(chaos, counts)
     if not chaos.lines("No space left on device"):
-        complaints.append("missing has said that the disk was full")
+        complaints.append("no role logged that the disk was full")
     return complaints
 
 

@@ -249,8 +249,7 @@ def slow(chaos: Chaos, _counts: Counts) -> list[str]:
 
 
 def poison_rules(chaos: Chaos) -> None:
-    """Save triggers on the orders' events with bad conditions: one raises, one gives no boolean, one would search for
-    ever."""
+    """Save triggers on the orders' events with bad conditions: two raise, and one would search for ever."""
     workload.save(chaos, "def never(order: int) -> int:\n    return order\n")
     rules = {
         "errs": "data.order / 0 == 1",

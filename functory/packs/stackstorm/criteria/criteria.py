@@ -44,7 +44,7 @@ class _Spent(Exception):
 
 @dataclass(frozen=True)
 class Criterion:
-    """One member of criteria: the test of the value at ``key``.
+    """One criterion: the test of the value at ``key``.
 
     ``operator`` is the name in full, ``operand`` as written.
     """

@@ -156,7 +156,7 @@ def _inside(operand: Any) -> Callable[[Any], bool]:
 
 
 def _plain(make: Callable[[Any], Callable[[Any], bool]], *, holds: bool = True) -> Callable[[Any], Test]:
-    """An operator that needs no time. Without ``holds`` its answer is turned round."""
+    """An operator that does not use the current time. Without ``holds`` its answer is inverted."""
 
     def made(operand: Any) -> Test:
         ask = make(operand)

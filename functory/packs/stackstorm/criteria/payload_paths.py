@@ -33,7 +33,7 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class PayloadPath:
-    """A parsed key: as it was ``written``, the name of the context at its begin, and the steps below."""
+    """A parsed key: its text as ``written``, the name of the context at its start, and the steps after it."""
 
     written: str
     root: str
