@@ -28,13 +28,6 @@ def mark_published(tx: Tx, ids: Sequence[str]) -> None:
     tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(ids)))
 
 
-def drop_unpublished(tx: Tx, limit: int) -> int:
-    """Remove the oldest events from the outbox, because there is no exchange. Returns the number removed."""
-    oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
-    oldest = oldest.with_for_update(skip_locked=True)
-    return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount
-
-
 def publish_outbox(database: Database, publisher: EventPublisher, limit: int = 200) -> list[dict[str, Any]]:
     """Publish the oldest unpublished events and note it. Returns their rows.
 
@@ -48,7 +41,9 @@ def publish_outbox(database: Database, publisher: EventPublisher, limit: int = 2
     return rows
 
 
-def drop_outbox(database: Database, limit: int = 1000) -> int:
+def drop_outbox(database: Database, limit: int) -> int:
     """Forget the oldest events that wait to be published: there is no broker. Returns how many."""
+    oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
+    oldest = oldest.with_for_update(skip_locked=True)
     with database.write() as tx:
-        return drop_unpublished(tx, limit)
+        return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount

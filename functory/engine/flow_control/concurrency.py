@@ -68,10 +68,10 @@ def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls)
     return list(found.values())
 
 
-def overlap_slot_request(trigger: Mapping[str, Any], key: Key, capacity: int) -> SlotRequest:
+def overlap_slot_request(trigger: Mapping[str, Any], key: Key) -> SlotRequest:
     """The slot that marks an execution of this key as open."""
     text = " ".join(filter(None, ("overlap", trigger["name"], key.text)))
-    return SlotRequest(_hash("overlap", trigger["id"], key), text, OVERLAP_RULE, capacity)
+    return SlotRequest(_hash("overlap", trigger["id"], key), text, OVERLAP_RULE, capacity=1)
 
 
 def queue_at(event_id: str, priority: float) -> datetime:

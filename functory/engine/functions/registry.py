@@ -176,7 +176,19 @@ class Functions:
 
     def disable(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
         """Stop new executions of ``name``; its versions stay. Raises :class:`NotFound`."""
-        self._set_state(name, "disabled", "function.disabled", author, cause)
+        with self._database.write() as tx:
+            causation.check_fence(tx, cause)
+            counters.bump(tx, counters.FUNCTIONS)
+            row = self._existing(tx, name)
+            if row["state"] == "disabled":
+                return
+            tx.execute(
+                sa.update(function)
+                .where(function.c.id == row["id"])
+                .values(state="disabled", updated_at=tx.now)
+            )
+            data = {"function": name, "version": row["active"], "author": author}
+            function_events.append(tx, "function.disabled", name, data, cause)
 
     def delete(self, name: str, *, force: bool = False, author: str = "", cause: Cause | None = None) -> None:
         """Delete a function; its executions and versions stay readable.
@@ -225,19 +237,6 @@ class Functions:
         """The functions and triggers that use ``name``, as text."""
         with self._database.read() as tx:
             return dependent_rows.dependents(tx, name)
-
-    def _set_state(self, name: str, state: str, type_: str, author: str, cause: Cause | None) -> None:
-        with self._database.write() as tx:
-            causation.check_fence(tx, cause)
-            counters.bump(tx, counters.FUNCTIONS)
-            row = self._existing(tx, name)
-            if row["state"] == state:
-                return
-            tx.execute(
-                sa.update(function).where(function.c.id == row["id"]).values(state=state, updated_at=tx.now)
-            )
-            data = {"function": name, "version": row["active"], "author": author}
-            function_events.append(tx, type_, name, data, cause)
 
     def _existing(self, tx: Tx, name: str) -> dict[str, Any]:
         row = tx.first(sa.select(function).where(function.c.name == name, function.c.state != "deleted"))

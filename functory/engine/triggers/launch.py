@@ -54,7 +54,7 @@ class _Launcher:
         self._tx = tx
         self._admitted = admitted
         self._overlaps = {
-            id(item): concurrency.overlap_slot_request(item.fire.trigger, item.fire.controls.overlap.key, 1)
+            id(item): concurrency.overlap_slot_request(item.fire.trigger, item.fire.controls.overlap.key)
             for item in admitted
             if item.fire.controls.overlap is not None
         }

@@ -16,6 +16,7 @@ from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import (
     Instant,
+    decided_by_version,
     event,
     execution,
     firing,
@@ -216,13 +217,7 @@ def _suppressed(
     stopped = tx.first(
         sa.select(firing, trigger.c.name, trigger_version.c.definition)
         .join(trigger, trigger.c.id == firing.c.trigger_id)
-        .join(
-            trigger_version,
-            sa.and_(
-                trigger_version.c.trigger_id == firing.c.trigger_id,
-                trigger_version.c.number == firing.c.trigger_version,
-            ),
-        )
+        .join(trigger_version, decided_by_version)
         .where(firing.c.event_id == event_id, trigger.c.name == trigger_name)
     )
     if row is None or stopped is None:

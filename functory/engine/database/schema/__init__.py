@@ -41,6 +41,7 @@ from functory.engine.database.schema.sources import (
 from functory.engine.database.schema.triggers import (
     breaker,
     budget,
+    decided_by_version,
     suppression,
     trigger,
     trigger_version,
@@ -61,6 +62,7 @@ __all__ = [
     "secret",
     "trigger",
     "trigger_version",
+    "decided_by_version",
     "budget",
     "breaker",
     "suppression",

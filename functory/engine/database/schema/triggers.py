@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Table
 
 from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
+from functory.engine.database.schema.events import firing
 from functory.engine.database.schema.metadata import metadata
 
 trigger = Table(
@@ -32,6 +33,12 @@ trigger_version = Table(
     Column("sha256", sa.String(64), nullable=False),
     Column("author", Words, nullable=False),
     Column("created_at", Instant, nullable=False),
+)
+
+# Joins a firing with the version of its trigger that decided.
+decided_by_version = sa.and_(
+    trigger_version.c.trigger_id == firing.c.trigger_id,
+    trigger_version.c.number == firing.c.trigger_version,
 )
 
 budget = Table(

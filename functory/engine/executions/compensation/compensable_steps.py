@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import (
     Json,
     attempt,
+    decided_by_version,
     event,
     execution,
     firing,
@@ -136,13 +137,7 @@ def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
         sa.select(event.c.cause_execution_id, trigger_version.c.definition)
         .select_from(firing)
         .join(event, event.c.id == firing.c.event_id)
-        .join(
-            trigger_version,
-            sa.and_(
-                trigger_version.c.trigger_id == firing.c.trigger_id,
-                trigger_version.c.number == firing.c.trigger_version,
-            ),
-        )
+        .join(trigger_version, decided_by_version)
         .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"])
     )
     return by["cause_execution_id"] if by and by["definition"].get("compensate") else None
@@ -245,13 +240,7 @@ def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...
         .join(firing, firing.c.event_id == event.c.id)
         .join(execution, execution.c.id == firing.c.execution_id)
         .join(function_version, function_version.c.id == execution.c.version_id)
-        .join(
-            trigger_version,
-            sa.and_(
-                trigger_version.c.trigger_id == firing.c.trigger_id,
-                trigger_version.c.number == firing.c.trigger_version,
-            ),
-        )
+        .join(trigger_version, decided_by_version)
         .where(event.c.cause_execution_id.in_(ids), execution.c.state.in_(there))
     )
     called = (

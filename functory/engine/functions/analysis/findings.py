@@ -70,11 +70,6 @@ def analyze(text: str, declared: DeclaredRights | None = None) -> list[Finding]:
     )
 
 
-def analyze_version(content: Mapping[str, Any]) -> list[Finding]:
-    """The findings of a version, from its row or from the content that becomes one."""
-    return analyze(content["source"], declared_rights(content))
-
-
 @dataclass(frozen=True)
 class Review:
     """The findings of a content that becomes a version, with everything that they depend on."""

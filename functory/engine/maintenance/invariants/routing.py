@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import buffered_match, event, execution, firing, switch, trigger_version
+from functory.engine.database.schema import (
+    buffered_match,
+    decided_by_version,
+    event,
+    execution,
+    firing,
+    switch,
+    trigger_version,
+)
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 from functory.engine.triggers import kill_switch
 
@@ -44,10 +52,6 @@ def unrouted(scope: QueryScope) -> Sequence[Violations]:
 def undecided(scope: QueryScope) -> Sequence[Violations]:
     """I2: a firing whose event is not routed or whose trigger version is not there, and a match that waits after
     its decision. That there is no second firing is the table's key."""
-    version = sa.and_(
-        trigger_version.c.trigger_id == firing.c.trigger_id,
-        trigger_version.c.number == firing.c.trigger_version,
-    )
     of_match = sa.and_(
         firing.c.trigger_id == buffered_match.c.trigger_id, firing.c.event_id == buffered_match.c.event_id
     )
@@ -69,7 +73,7 @@ def undecided(scope: QueryScope) -> Sequence[Violations]:
             number=firing.c.trigger_version,
         )
         .select_from(firing)
-        .outerjoin(trigger_version, version)
+        .outerjoin(trigger_version, decided_by_version)
         .where(trigger_version.c.number.is_(None), *scope.ids_since(firing.c.event_id)),
         violations("event {id} waits for a trigger that has decided about it", buffered_match.c.event_id)
         .select_from(buffered_match)

@@ -23,7 +23,7 @@ HEAD = "from functory import secret, call, functions, state\n"
 
 def found(text: str, **declared) -> set[str]:
     """The kinds found in ``text``; declared packages and the like are fields of a version."""
-    return {finding.kind for finding in findings.analyze_version({"source": text, **declared})}
+    return {finding.kind for finding in findings.review({"source": text, **declared}).findings}
 
 
 def inside(*lines: str) -> str:
@@ -272,7 +272,7 @@ def test_an_operator_refuses_kinds_by_name_or_by_severity():
         findings.check_allowed("f", some, ["files"])
     with pytest.raises(Invalid, match="refused here: undeclared_import\nline 2: "):
         findings.check_allowed("f", some, ["warning"])
-    unused = findings.analyze_version({"source": inside("return 1"), "secrets": ["A"]})
+    unused = findings.review({"source": inside("return 1"), "secrets": ["A"]}).findings
     with pytest.raises(Invalid, match="refused here: unused_secret\nthe secret A"):
         findings.check_allowed("f", unused, ["info"])
 
