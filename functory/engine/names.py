@@ -17,7 +17,7 @@ RESERVED = frozenset({
 
 
 def check_name(name: str) -> None:
-    """Refuse names that are no identifiers, Python's, or the library's own."""
+    """Refuse a name that is not an identifier, or that Python or Functory reserves."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise Invalid(
             f"{name!r} is not a function name", "it must be a Python identifier of at most 200 characters"

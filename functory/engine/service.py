@@ -38,7 +38,9 @@ class Service(Protocol):
         ...
 
     def next_due(self) -> float | None:
-        """Seconds until the next round is needed; None when only a wake-up signal or the poll interval decides."""
+        """Return the seconds until the next round is needed; None when only a wake-up signal or the poll interval
+        decides.
+        """
         return None
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ BROKERS = ("memory", "none", "amqp", "amqps", "pyamqp", "redis", "rediss")
 
 
 class Settings(BaseSettings):
-    """Each field is set by ``FUNCTORY_<NAME>`` or by ``<name> = …`` in ``functory.toml``."""
+    """The settings of a process. Each field is set by ``FUNCTORY_<NAME>`` or by ``<name> = …`` in ``functory.toml``."""
 
     model_config = SettingsConfigDict(
         env_prefix="FUNCTORY_", extra="forbid", frozen=True, hide_input_in_errors=True
@@ -295,7 +295,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Read the settings. Raises :class:`Invalid` that names each wrong one and what it takes."""
+    """Read the settings. Raises :class:`Invalid` that names each wrong setting and its allowed values."""
     file = os.environ.get("FUNCTORY_CONFIG")
     if file and not Path(file).is_file():
         raise Invalid(

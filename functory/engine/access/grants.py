@@ -1,4 +1,4 @@
-"""What a version is granted beyond plain computation: secrets, hosts, files, permissions, programs.
+"""Grants: what a version may use beyond plain computation (secrets, hosts, files, permissions, programs).
 
 An author *declares* what a version needs. Kinds that the operator lets authors grant (setting ``author_grants``) take
 effect at once. The rest is *pending* until an operator allows it for exactly this content
@@ -21,14 +21,14 @@ from functory.engine.settings import Settings
 
 KINDS = ("secret", "host", "read", "write", "permission", "subprocess")
 PERMISSIONS = ("functions:read", "functions:write")
-# What authors may grant where many people save functions; files and programs of a machine wait for its operator.
+# The kinds that authors may grant on a shared server; only an operator grants files and programs of a machine.
 SERVER_AUTHOR_GRANTS = frozenset({"secret", "host", "permission"})
 
 FIELDS = ("hosts", "files", "subprocess")
-# Each entry is a rule that each connection is checked against, or a mount of each zygote.
+# Each host is a rule for each connection to be checked against, and each path is a mount of each zygote.
 MAX_ENTRIES = 100
 
-# Where a kind stands in the record.
+# The field of the JSON record that holds each kind.
 _PLACES = {
     "secret": "secrets",
     "host": "hosts",
@@ -64,7 +64,7 @@ class Grants:
 
     @classmethod
     def declared(cls, version: Mapping[str, Any]) -> Grants:
-        """The grants that a version row declares."""
+        """Return the grants that a version row declares."""
         asked, secrets, permissions = version["grants"], version["secrets"], version["permissions"]
         if not (asked or secrets or permissions):
             return NOTHING
@@ -91,7 +91,7 @@ class Grants:
         return {name: value for name, value in (listed | {"subprocess": self.subprocess}).items() if value}
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """(kind, value) pairs, in the order of the kinds; the value of ``subprocess`` is empty."""
+        """Yield (kind, value) pairs in the order of the kinds; the value of ``subprocess`` is empty."""
         for kind, place in _PLACES.items():
             for value in getattr(self, place):
                 yield kind, value
@@ -99,7 +99,7 @@ class Grants:
             yield "subprocess", ""
 
     def __iter__(self) -> Iterator[str]:
-        """Each grant as one writes it on the command line: ``host api.example.com``."""
+        """Yield each grant in the form that the command line takes: ``host api.example.com``."""
         return (f"{kind} {value}".rstrip() for kind, value in self.items())
 
     def __bool__(self) -> bool:
@@ -111,7 +111,7 @@ class Grants:
         return Grants.from_items(chain(self.items(), other.items())) if self else other
 
     def only(self, kinds: Collection[str]) -> Grants:
-        """The grants of these kinds."""
+        """Return the grants of these kinds."""
         return (
             Grants.from_items((kind, value) for kind, value in self.items() if kind in kinds)
             if self
@@ -123,7 +123,7 @@ class Grants:
         return not self.missing(other)
 
     def missing(self, other: Grants) -> Grants:
-        """The grants that ``other`` allows and this set does not."""
+        """Return the grants that ``other`` allows and this set does not."""
         tests: dict[str, Callable[[str], bool]] = {
             "secret": lambda name: name in self.secrets,
             "host": lambda text: any(_host_covers(granted, text) for granted in self.hosts),
@@ -140,29 +140,31 @@ NOTHING = Grants()
 
 
 def author_grant_kinds(settings: Settings) -> frozenset[str]:
-    """The kinds that take effect as authors declare them."""
+    """Return the kinds that take effect as authors declare them."""
     if settings.author_grants is not None:
         return frozenset(settings.author_grants)
     return frozenset(KINDS) if settings.embedded else SERVER_AUTHOR_GRANTS
 
 
 def effective(declared: Grants, kinds: Collection[str], approved: Grants = NOTHING) -> Grants:
-    """The grants of a version that take effect: those that its author may give, and those that an operator allowed."""
+    """Return the grants of a version that take effect: those that its author may give, and those that an operator
+    allowed.
+    """
     return declared.only(kinds) | approved
 
 
 def pending(declared: Grants, kinds: Collection[str], approved: Grants = NOTHING) -> Grants:
-    """The declared grants that wait for an operator."""
+    """Return the declared grants that wait for an operator."""
     return effective(declared, kinds, approved).missing(declared)
 
 
 def allow_command(function: str, number: int, kind: str, value: str) -> str:
-    """The command that allows a grant."""
+    """Return the command that allows a grant."""
     return f'functory grant allow {function}@{number} {f"{kind} {value}".rstrip()} --reason "…"'
 
 
 def warnings(function: str, number: int, waiting: Grants) -> list[str]:
-    """The warnings for the author of a saved version: one line for each grant that waits for approval."""
+    """Return the warnings for the author of a saved version: one line for each grant that waits for approval."""
     return [
         f"{f'{kind} {value}'.rstrip()} waits for an operator: {allow_command(function, number, kind, value)}"
         for kind, value in waiting.items()
@@ -170,7 +172,7 @@ def warnings(function: str, number: int, waiting: Grants) -> list[str]:
 
 
 def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the declared ``hosts``, ``files`` and ``subprocess``; returns them in one plain form.
+    """Check the declared ``hosts``, ``files`` and ``subprocess``, and return them in one plain form.
 
     Raises :class:`Invalid`.
     """
@@ -182,7 +184,9 @@ def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
         files = {} if given["files"] is None else given["files"]
         example = 'files={"read": ["/data"]}'
         if not isinstance(files, Mapping) or set(files) - {"read", "write"}:
-            raise Invalid(f"wrong files={_short(files)}", "it names what is read and written", example)
+            raise Invalid(
+                f"wrong files={_short(files)}", "it must name the paths to read and to write", example
+            )
         checked = {
             mode: sorted(
                 {path_grants.check(mode, path) for path in _texts(files[mode], f"files {mode}", example)}
@@ -192,17 +196,17 @@ def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
         result["files"] = {mode: found for mode, found in checked.items() if found}
     if "subprocess" in given:
         if not isinstance(given["subprocess"], bool):
-            raise Invalid(f"wrong subprocess={_short(given['subprocess'])}", "it is True or False")
+            raise Invalid(f"wrong subprocess={_short(given['subprocess'])}", "it must be True or False")
         result["subprocess"] = given["subprocess"]
     return result
 
 
 def normalize_value(kind: str, value: str) -> str:
-    """One grant's value in the form that is stored. Raises :class:`Invalid` for a wrong kind or value."""
+    """Return a grant's value in the form that is stored. Raises :class:`Invalid` for a wrong kind or value."""
     if kind not in KINDS:
         raise Invalid(f"there is no kind of grant called {_short(kind)}", "known are " + ", ".join(KINDS))
     if not isinstance(value, str):
-        raise Invalid(f"wrong {kind} {_short(value)}", "it is a text")
+        raise Invalid(f"wrong {kind} {_short(value)}", "it must be a text")
     match kind:
         case "subprocess":
             if value:
@@ -229,7 +233,7 @@ def normalize_value(kind: str, value: str) -> str:
 
 
 def _host_covers(granted: str, wanted: str) -> bool:
-    """Whether one host grant allows all that another one does."""
+    """Return True when one host grant allows everything that another one allows."""
     have, want = host_grants.parse(granted), host_grants.parse(wanted)
     if not set(want.ports) <= set(have.ports):
         return False
@@ -254,13 +258,13 @@ def _texts(value: Any, what: str, example: str) -> list[str]:
     if value is None:
         return []
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection):
-        raise Invalid(f"wrong {what}={_short(value)}", "it is a list of texts", example)
+        raise Invalid(f"wrong {what}={_short(value)}", "it must be a list of texts", example)
     if len(value) > MAX_ENTRIES:
         raise Invalid(f"too many {what}: {len(value):,}", f"a version declares at most {MAX_ENTRIES}")
     listed = list(value)
     wrong = next((item for item in listed if not isinstance(item, str)), None)
     if wrong is not None or None in listed:
-        raise Invalid(f"wrong {what}: it holds {_short(wrong)}", "it is a list of texts", example)
+        raise Invalid(f"wrong {what}: it holds {_short(wrong)}", "it must be a list of texts", example)
     return listed
 
 

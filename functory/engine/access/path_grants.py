@@ -1,4 +1,4 @@
-"""Which files a function may be granted: absolute paths, away from what would undo its confinement.
+"""Path grants: which files a function may be granted (absolute paths that do not weaken its confinement).
 
 ``check`` reads the text alone, when a version is saved. ``ProtectedPaths`` knows one machine and one installation: its
 home folder, database and code. It checks again where the function runs, because only that machine knows what a path
@@ -24,7 +24,7 @@ PROTECTED_PATHS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
     "/etc/ssh", "/etc/ssl/private", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
 )  # fmt: skip
-# Other programs execute or obey these files: a function that may write there has left the sandbox.
+# Other programs execute or obey these files: a function that may write them could leave the sandbox.
 UNWRITABLE = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/var/spool/cron")
 # Folders with the keys of a person, wherever they are.
 _KEYS = (".ssh", ".gnupg", ".aws", ".kube", ".docker")
@@ -33,7 +33,7 @@ _TRY = 'files={"read": ["/data/in"], "write": ["/data/out"]}'
 
 
 def inside(path: str, folders: Collection[str]) -> bool:
-    """Whether ``path`` is one of ``folders`` or below one. All are as :func:`check` returns them."""
+    """Return True when ``path`` is one of ``folders`` or below one. All are as :func:`check` returns them."""
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
@@ -50,7 +50,7 @@ def check(mode: str, path: str) -> str:
     if len(path.encode()) > MAX_BYTES:
         raise Invalid(f"the path {name} is too long", f"at most {MAX_BYTES} bytes are taken")
     if ".." in path.split("/"):
-        raise Invalid(f"wrong path {name}", "it goes up by ..", "write the folder that is meant")
+        raise Invalid(f"wrong path {name}", "it contains ..", "write the path without ..")
     plain = "/" + posixpath.normpath(path).lstrip("/")
     if plain == "/":
         raise Invalid("/ cannot be granted", "it is the whole machine", "grant the folder that is needed")
@@ -65,7 +65,7 @@ def check(mode: str, path: str) -> str:
         )
     keys = next((part for part in plain.split("/") if part in _KEYS), None)
     if keys is not None:
-        raise Invalid(f"{mode} {plain} cannot be granted", f"{keys} holds somebody's keys")
+        raise Invalid(f"{mode} {plain} cannot be granted", f"{keys} holds a person's keys")
     return plain
 
 
@@ -80,7 +80,7 @@ class ProtectedPaths:
         self._code = _spellings([Path(__file__).parents[3], Path(sys.prefix), Path(sys.base_prefix)])
 
     def check(self, mode: str, path: str) -> None:
-        """Raises :class:`Refused` when the path, or what it leads to on this machine, is protected.
+        """Refuse a path that is protected, or that leads to a protected place on this machine. Raises :class:`Refused`.
 
         ``path`` is as the function :func:`check` returns it.
         """

@@ -53,7 +53,7 @@ class Secrets:
             )
         key = self._key()
         with self._database.write() as tx:
-            # The row first, even an empty one: a second process waits for its lock.
+            # The row is inserted first, even an empty one, so that a second process waits for its lock.
             first = {"name": name, "sealed": b"", "version": 0, "created_at": tx.now, "updated_at": tx.now}
             created = tx.insert_new(secret, first)
             statement = sa.select(secret.c.version).where(secret.c.name == name)
@@ -74,7 +74,7 @@ class Secrets:
         return version
 
     def list(self) -> list[dict[str, Any]]:
-        """Names, versions and times; never values."""
+        """Return the name, version and times of every secret; never a value."""
         with self._database.read() as tx:
             return tx.rows(
                 sa.select(secret.c.name, secret.c.version, secret.c.created_at, secret.c.updated_at).order_by(
@@ -90,7 +90,7 @@ class Secrets:
             tx.wake("sources")
 
     def missing(self, names: list[str]) -> list[str]:
-        """The ``names`` that are not stored."""
+        """Return the ``names`` that are not stored."""
         if not names:
             return []
         with self._database.read() as tx:
@@ -102,14 +102,14 @@ class Secrets:
         self._key()
 
     def open(self, name: str) -> SecretStr:
-        """The value of a secret. Raises :class:`NotFound`, and :class:`Invalid` for a wrong key."""
+        """Return the value of a secret. Raises :class:`NotFound`, and :class:`Invalid` for a wrong key."""
         found = self.open_all([name])[name]
         if isinstance(found, FunctoryError):
             raise found
         return found
 
     def open_all(self, names: Collection[str]) -> dict[str, SecretStr | FunctoryError]:
-        """Open several secrets at once; a secret that has no value gives the error that says why."""
+        """Open several secrets at once. A secret that cannot be opened gives its error instead of a value."""
         with self._database.read() as tx:
             rows = {
                 row["name"]: row
@@ -128,7 +128,11 @@ class Secrets:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         if row is None:
-            raise NotFound(f"secret {name!r} is not set", "it is asked for", f"functory secret set {name}")
+            raise NotFound(
+                f"secret {name!r} is not set",
+                "a function or a source needs it",
+                f"functory secret set {name}",
+            )
         sealed = bytes(row["sealed"])
         try:
             return SecretStr(
@@ -171,7 +175,7 @@ class Secrets:
 
 
 def _create(file: Path) -> bytes:
-    """Create a key in ``file``, which appears complete; return the other process's key if that one was first."""
+    """Create a key and move it into ``file`` in one step; return another process's key if that process was first."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

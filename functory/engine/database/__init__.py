@@ -1,1 +1,1 @@
-"""One connection pool, one transaction type, both SQL dialects."""
+"""The database: one connection pool, one transaction type, both SQL dialects."""

@@ -30,6 +30,6 @@ def append(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, An
 
 
 def recent(database: Database, limit: int = 50) -> list[dict[str, Any]]:
-    """The newest entries, at most ``limit``."""
+    """Return the newest entries, at most ``limit``."""
     with database.read() as tx:
         return tx.rows(sa.select(audit).order_by(audit.c.id.desc()).limit(limit))

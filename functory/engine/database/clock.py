@@ -1,7 +1,7 @@
 """Clocks and identifiers, passed to every service so that a simulation can control them.
 
 Nothing else in the project calls ``datetime.now`` or puts ``now()`` into SQL. On PostgreSQL the clock follows the
-*database's* clock, because leases compared with the clocks of several machines would be judged differently.
+*database's* clock, because the clocks of several machines differ, and would not agree about when a lease expires.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """``now`` is wall time in UTC; ``monotonic`` is seconds from an arbitrary start."""
+    """A source of time: ``now`` is wall time in UTC; ``monotonic`` is seconds from an arbitrary start."""
 
     def now(self) -> datetime: ...
     def monotonic(self) -> float: ...
@@ -59,13 +59,13 @@ class ServerClock:
         return time.monotonic()
 
     def cached_now(self) -> datetime:
-        """The same from the last measurement, however old it is."""
+        """Return the server's time by the last measurement, however old it is."""
         anchor = self._anchor
         return self.now() if anchor is None else anchor[1] + timedelta(seconds=time.monotonic() - anchor[0])
 
     def _measure(self, stale: tuple[float, datetime] | None) -> tuple[float, datetime]:
-        # One thread measures. The others use the last answer; before the first answer they wait, for this machine's own
-        # clock may be hours off.
+        # One thread measures and the others use the last answer. Before the first answer they wait, because the clock
+        # of this machine may be hours off.
         if not self._lock.acquire(blocking=stale is None):
             assert stale is not None
             return stale
@@ -104,7 +104,7 @@ class ManualClock:
 
 
 def new_id() -> str:
-    """A UUIDv7 (RFC 9562 section 5.7) in its canonical text form: unique and ordered by time."""
+    """Return a UUIDv7 (RFC 9562 section 5.7) in its canonical text form: unique and ordered by time."""
     return str(uuids.uuid7())
 
 
@@ -131,6 +131,6 @@ class ServerIds:
 
 
 def lowest_id(at: datetime) -> str:
-    """The lowest UUIDv7 of a time: every id made before it, by the same clock, is lower."""
+    """Return the lowest UUIDv7 of a time: every id made before it, by the same clock, is lower."""
     milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
     return str(uuids.UUID(int=(milliseconds << 80) | (7 << 76) | (2 << 62)))

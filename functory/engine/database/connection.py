@@ -33,14 +33,14 @@ from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
 from functory.engine.errors import Unavailable
 
-# Transactions of one process that share a commit at most.
+# The most transactions of one process that share a commit.
 MAX_GROUP_SIZE = 64
-# PostgreSQL ends one of two transactions that wait for each other. It is tried again this many times.
+# PostgreSQL ends one of two transactions that wait for each other. The ended one is tried again this many times.
 DEADLOCK_TRIES = 3
 # PostgreSQL ends a session that is idle inside a transaction for this long. A process that was stopped, or whose
 # machine is gone, would otherwise keep its rows locked, and no other process could recover its executions.
 IDLE_SECONDS = 30.0
-# PostgreSQL's clock is read again when the answer took longer, at most this many times.
+# An answer about PostgreSQL's clock that took longer than this (seconds) is measured again, this many times at most.
 CLOCK_SECONDS = 0.1
 CLOCK_TRIES = 5
 
@@ -58,7 +58,7 @@ class _GroupedWork:
 
 
 class Database:
-    """A database by its SQLAlchemy URL, safe to use from many threads and after a fork."""
+    """A database, opened by its SQLAlchemy URL; safe to use from many threads and after a fork."""
 
     def __init__(
         self,
@@ -104,7 +104,9 @@ class Database:
         return Path(name) if self.dialect == "sqlite" and name and name != ":memory:" else None
 
     def connection_parameters(self) -> dict[str, Any]:
-        """The driver's connection parameters, for another program. They contain the password: never print them."""
+        """Return the driver's connection parameters, for another program. They contain the password: never print
+        them.
+        """
         given = self._url.translate_connect_args(username="user", database="dbname")
         return {**given, **self._url.query}
 
@@ -139,7 +141,7 @@ class Database:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Tx]:
-        """A writing transaction. Raises :class:`Unavailable` when the database cannot be used.
+        """Open a writing transaction. Raises :class:`Unavailable` when the database cannot be used.
 
         When the connection is lost during the commit, it raises :class:`functory.engine.errors.Uncertain`: the commit
         may have succeeded.
@@ -225,7 +227,7 @@ class Database:
                         ticket.error = error
                         tx.topics = topics
         except BaseException as error:
-            # Nothing was committed: no work is done.
+            # Nothing was committed, so every piece of work gets the error.
             for ticket in tickets:
                 ticket.error = ticket.error or error
             if not isinstance(error, Exception):
@@ -233,8 +235,9 @@ class Database:
 
     @contextlib.contextmanager
     def read(self, *, snapshot: bool = False) -> Iterator[Tx]:
-        """A reading transaction: one consistent snapshot on SQLite; on PostgreSQL READ COMMITTED, or with ``snapshot``
-        one as well."""
+        """Open a reading transaction. On SQLite it sees one snapshot, on PostgreSQL only with ``snapshot`` (else READ
+        COMMITTED).
+        """
         with self._driver_errors:
             now = self.clock.now()
             with self._connected() as connection, self._begin(connection):
@@ -245,7 +248,7 @@ class Database:
 
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:
-        """A bare connection, for migrations. Raises :class:`Unavailable`."""
+        """Open a bare connection, for migrations. Raises :class:`Unavailable`."""
         with self._driver_errors, self._connected(write=write) as connection:
             if self.dialect == "sqlite":
                 hooks.listen(connection, "begin", sqlite_connections.begin)
@@ -258,7 +261,7 @@ class Database:
             self._listener.start()
 
     def ping(self) -> float:
-        """Seconds of one round trip. Raises :class:`Unavailable`."""
+        """Return the seconds that one round trip takes. Raises :class:`Unavailable`."""
         start = time.monotonic()
         with self.read() as tx:
             tx.scalar(sa.text("SELECT 1"))
@@ -278,12 +281,12 @@ class Database:
 
     @contextlib.contextmanager
     def _connected(self, *, write: bool = False) -> Iterator[Connection]:
-        """A connection of the pool, for one transaction."""
+        """Take a connection from the pool for one transaction."""
         with self.engine.connect() as connection:
             yield connection.execution_options(functory_write=write)
 
     def _begin(self, connection: Connection) -> RootTransaction:
-        # By hand and not by a hook of the pool: with one, SQLAlchemy takes twice as long for every statement.
+        # Not by an event hook of the pool: with a hook, SQLAlchemy takes twice as long for every statement.
         transaction = connection.begin()
         if self.dialect == "sqlite":
             sqlite_connections.begin(connection)
@@ -300,12 +303,12 @@ class Database:
                 notifier.send(tx.topics)
 
     def _ids(self) -> Callable[[], str]:
-        """A generator of ids that uses the same clock as all timestamps."""
+        """Return a generator of ids that uses the same clock as all timestamps."""
         clock = self.clock
         return clocks.ServerIds(clock) if isinstance(clock, clocks.ServerClock) else clocks.new_id
 
     def _server_time(self) -> tuple[float, datetime]:
-        """The same instant on the local monotonic clock and on the server's clock.
+        """Return one instant twice: by the local monotonic clock and by the server's clock.
 
         The connection is opened before, so that its time adds no error. The error is at most half of the round trip,
         so slow answers are measured again: a clock that is seconds ahead makes the reaper take live leases for lost.
@@ -374,8 +377,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _roll_back_failed_commit(connection: Connection) -> None:
-    """End a transaction whose commit failed. SQLAlchemy regards it as ended, but it may still be open (SQLite's is when
-    the disk is full), and its locks must not go into the pool."""
+    """End a transaction whose commit failed. SQLAlchemy regards it as ended, but the database may not: SQLite keeps it
+    open when the disk is full. Its locks must not go back into the pool.
+    """
     with contextlib.suppress(Exception):
         raw: Any = connection.connection.dbapi_connection
         raw.rollback()

@@ -17,7 +17,7 @@ TRIGGERS = "triggers"
 SOURCES = "sources"
 
 
-# For every round of every role: built once.
+# Built once, because every role runs it in every round.
 _VALUE = sa.select(counter.c.value).where(counter.c.name == sa.bindparam("name"))
 
 
@@ -37,5 +37,5 @@ def bump(tx: Tx, name: str) -> int:
 
 
 def read(tx: Tx, name: str) -> int:
-    """The counter's value; 0 before the first change."""
+    """Return the counter's value; 0 before the first change."""
     return int(tx.scalar(_VALUE, {"name": name}) or 0)

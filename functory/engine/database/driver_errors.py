@@ -1,4 +1,4 @@
-"""Translation of database driver errors into the errors of the engine."""
+"""Driver errors: translates the errors of database drivers into the errors of the engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DriverErrorTranslation:
 
 
 def translate_driver_error(name: str, error: BaseException) -> FunctoryError | None:
-    """The engine's error for a driver's ``error``; None when there is no translation."""
+    """Return the engine's error for a driver's ``error``; None when there is no translation."""
     if isinstance(error, PoolTimeout):
         return Unavailable(
             f"no free connection to {name}",
@@ -65,7 +65,7 @@ def translate_driver_error(name: str, error: BaseException) -> FunctoryError | N
 
 
 def unknown_commit_outcome(name: str, error: BaseException) -> Uncertain | None:
-    """The error for a commit without an answer from the server; None when the commit certainly failed."""
+    """Return the error for a commit without an answer from the server; None when the commit certainly failed."""
     if not isinstance(error, OperationalError | InterfaceError):
         return None
     state = getattr(error.orig, "sqlstate", None) or ""
@@ -74,12 +74,12 @@ def unknown_commit_outcome(name: str, error: BaseException) -> Uncertain | None:
     return Uncertain(
         f"it is not known whether the database {name} has stored it",
         (str(error.orig).strip() or "no answer").splitlines()[0],
-        "look before you repeat it; with the same idempotency key or dedup_key it is not done twice",
+        "check before you repeat it; with the same idempotency key or dedup_key it is stored once",
     )
 
 
 def is_deadlock(error: BaseException | None) -> bool:
-    """PostgreSQL's deadlock_detected and serialization_failure (manual, appendix A)."""
+    """Return True for PostgreSQL's deadlock_detected and serialization_failure (manual, appendix A)."""
     cause = error.__cause__ if isinstance(error, Unavailable) else None
     return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in ("40P01", "40001")
 

@@ -1,4 +1,4 @@
-"""Names of tables before revision 0007 renamed them; a backup before the upgrade has to know them."""
+"""Former table names: the names before revision 0007, which a backup of an older schema needs."""
 
 FORMER_TABLES = {
     "lane": "concurrency_group",

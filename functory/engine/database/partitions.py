@@ -24,7 +24,7 @@ WEEK = timedelta(days=7)
 AHEAD = 4
 # Creating and dropping a partition takes a lock that all writers wait for, so the wait for that lock is short.
 LOCK_MILLISECONDS = 2000
-# Most rows that are moved from ``rest`` into their own week; if there are more, they stay.
+# The most rows that are moved from ``rest`` into their own week; if there are more, all of them stay.
 MAX_MOVED_ROWS = 50_000
 
 
@@ -40,13 +40,13 @@ class Partition:
 
 
 def week(at: datetime) -> datetime:
-    """The start of the week of ``at``: Monday, midnight in UTC."""
+    """Return the start of the week of ``at``: Monday, midnight in UTC."""
     day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return day - timedelta(days=day.weekday())
 
 
 def list_partitions(tx: Tx) -> list[Partition]:
-    """The partitions of this database, the oldest first; none on SQLite."""
+    """Return the partitions of this database, the oldest first; none on SQLite."""
     if tx.dialect != "postgresql":
         return []
     rows = tx.rows(
@@ -89,7 +89,7 @@ def _create(database: Database, table: str, start: datetime) -> list[str]:
     first, end = lowest_id(start), lowest_id(start + WEEK)
     with database.write() as tx:
         _set_lock_timeout(tx)
-        # One scheduler at a time: a second one finds the partition made.
+        # One scheduler at a time: a second one finds that the partition exists.
         tx.execute(sa.text(f"LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"))
         if tx.scalar(sa.text("SELECT to_regclass(:name)"), {"name": name}) is not None:
             return []
@@ -127,7 +127,9 @@ def _overlaps(part: Partition, first: str, end: str) -> bool:
 
 
 def _parsed(row: Mapping[str, Any]) -> Partition:
-    """``FOR VALUES FROM ('…') TO ('…')``, with MINVALUE without a lower bound; or ``DEFAULT``."""
+    """Parse the bounds of a partition: ``FOR VALUES FROM ('…') TO ('…')``, or ``DEFAULT``. MINVALUE means no lower
+    bound.
+    """
     if row["bound"] == "DEFAULT":
         return Partition(row["table"], row["name"], None, None, is_default=True)
     first, _, end = row["bound"].removeprefix("FOR VALUES FROM (").removesuffix(")").partition(") TO (")

@@ -22,7 +22,7 @@ _WATERMARK = sa.select(counter.c.value).where(counter.c.name == sa.bindparam("wh
 
 
 def read(tx: Tx, what: str = TREES) -> datetime | None:
-    """The time before which ended trees may have been pruned; None when nothing was ever pruned."""
+    """Return the time before which ended trees may have been pruned; None when nothing was ever pruned."""
     value = tx.scalar(_WATERMARK, {"what": what})
     return None if value is None else datetime.fromtimestamp(int(value) / 1000, UTC)
 
@@ -35,8 +35,8 @@ def advance(tx: Tx, what: str, cutoff: datetime) -> None:
 
 
 def why_missing(tx: Tx, id_: str) -> str:
-    """The reason why an event or execution with this id is missing; empty when it was not pruned."""
+    """Return the reason why an event or execution with this id is missing; empty when it was not pruned."""
     until = read(tx)
     if until is None or id_ >= lowest_id(until):
         return ""
-    return f"it may have been pruned: what ended before {until:%Y-%m-%d %H:%M} UTC is gone"
+    return f"it may have been pruned: everything that ended before {until:%Y-%m-%d %H:%M} UTC is deleted"

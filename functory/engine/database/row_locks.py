@@ -38,7 +38,7 @@ def lock(
     keys = sorted(wanted)
     asked = {"keys": keys if len(columns) > 1 else [key[0] for key in keys]}
     if tx.dialect == "sqlite":
-        # One writer at a time: rows neither vanish nor appear beside this transaction.
+        # SQLite has one writer at a time: no other transaction inserts or deletes rows meanwhile.
         found = _by_key(columns, tx.rows(_locking(table, key_share), asked))
         missing = {key: dict(wanted[key]) for key in keys if key not in found}
         tx.insert(table, list(missing.values()))

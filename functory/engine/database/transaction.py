@@ -28,20 +28,20 @@ class Tx:
         return self.connection.execute(statement, rows)
 
     def rows(self, statement: sa.Executable, values: Any = None) -> list[dict[str, Any]]:
-        """All rows of a statement as dictionaries."""
+        """Return all rows of a statement as dictionaries."""
         return [dict(row) for row in self.connection.execute(statement, values).mappings()]
 
     def first(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
-        """The first row of a statement, or None."""
+        """Return the first row of a statement, or None."""
         row = self.connection.execute(statement, values).mappings().first()
         return dict(row) if row is not None else None
 
     def pairs(self, statement: sa.Executable) -> dict[Any, Any]:
-        """The first two columns of every row, as a dictionary."""
+        """Return the first two columns of every row, as a dictionary."""
         return {row[0]: row[1] for row in self.connection.execute(statement)}
 
     def scalar(self, statement: sa.Executable, values: Any = None) -> Any:
-        """The first column of the first row, or None."""
+        """Return the first column of the first row, or None."""
         return self.connection.execute(statement, values).scalar()
 
     def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
@@ -51,9 +51,10 @@ class Tx:
 
     def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
         """Insert ``row`` unless a unique key has it already. True when it was inserted."""
-        # The row beside the statement, not in it: an expression for each value costs more than the insert.
+        # The row is passed beside the statement and not built into it: an expression for each value costs more than the
+        # insert.
         statement = _insert_missing(self.dialect, table)
-        # Without the option the driver's count of an INSERT is not kept.
+        # Without this option SQLAlchemy does not keep the row count of an INSERT.
         result = self.connection.execute(statement, row, execution_options={"preserve_rowcount": True})
         return result.rowcount == 1
 
@@ -63,16 +64,19 @@ class Tx:
             self.connection.execute(_insert_missing(self.dialect, table), list(rows))
 
     def insert_returning(self, table: sa.Table, rows: Sequence[dict[str, Any]], column: Any) -> set[Any]:
-        """Insert those of ``rows`` (all with the same keys) that no unique key has already; ``column`` of those."""
+        """Insert those of ``rows`` (all with the same keys) that no unique key has already. Returns the ``column`` of
+        the inserted rows.
+        """
         if not rows:
             return set()
-        # Rows beside the statement, not in it: it is compiled once for any number, and sent in pieces.
+        # The rows are passed beside the statement: it is compiled once for any number of rows, which are sent in
+        # pieces.
         return set(
             self.connection.execute(_insert_returning(self.dialect, table, column), list(rows)).scalars()
         )
 
     def upsert_statement(self, table: sa.Table) -> Any:
-        """The dialect's INSERT for ``table``, as :func:`insert_for` has it."""
+        """Return the dialect's INSERT for ``table``, as :func:`insert_for` has it."""
         return insert_for(self.dialect)(table)
 
     def wake(self, *topics: str) -> None:
@@ -96,7 +100,7 @@ def _insert_returning(dialect: str, table: sa.Table, column: Any) -> Any:
 
 
 def insert_for(dialect: str) -> Any:
-    """The dialect's ``insert``, whose statements know ``on_conflict_do_update`` and ``excluded``."""
+    """Return the dialect's ``insert``, whose statements know ``on_conflict_do_update`` and ``excluded``."""
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:

@@ -33,7 +33,7 @@ class Wakeup:
             self._condition.notify_all()
 
     def generation(self, topic: str) -> int:
-        """The topic's number now. Read it *before* looking for work and pass it to :meth:`wait`."""
+        """Return the topic's number now. Read it *before* looking for work and pass it to :meth:`wait`."""
         return self._generation[topic]
 
     def wait(self, topic: str, seen: int, timeout: float) -> int:

@@ -1,1 +1,1 @@
-"""The event store: append with its outbox row, read, publish, hand to the router once."""
+"""The event store: an event is appended with its outbox row, read, published, and given to the router once."""

@@ -33,13 +33,13 @@ class Cause:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Cause:
-        """The cause that an execution row describes."""
+        """Return the cause that an execution row describes."""
         return cls(
             row["id"], row["fence"], row["root_id"], row["depth"], tuple(row["chain"]), row["function"]
         )
 
 
-# Built once: it runs with every event, call and write of a function.
+# Built once, because it runs with every event, call and write of a function.
 _OWNED = (
     sa.select(execution.c.id)
     .where(

@@ -1,4 +1,4 @@
-"""Events that others send as CloudEvents 1.0.2: read from the envelope's three forms, taken in once each.
+"""CloudEvents 1.0.2 from other systems: reads the three forms of the envelope, and stores each event once.
 
 The forms are those of the HTTP binding (https://github.com/cloudevents/spec, tag v1.0.2, ``http-protocol-binding.md``)
 and of the JSON format (``json-format.md``). An event of the same ``source`` and ``id`` is the same event (spec 3.1):
@@ -28,9 +28,9 @@ from functory.engine.serialization import json_codec, media_types
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
-# What an event says of its data when that is bytes: the data is their base64 then.
+# The attribute of an event whose data was bytes: the stored data is their base64.
 ENCODING = "datacontentencoding"
-# The id that its sender gave it; in the envelope ``id`` is ours.
+# The id that the sender gave to the event; in our envelope ``id`` is our own.
 SENDER_ID = "functorysenderid"
 
 MAX_BATCH = 1000
@@ -38,7 +38,7 @@ MAX_TEXT = 1024
 MAX_EXTENSIONS = 50
 
 _CORE = frozenset({"specversion", "id", "source", "type", "subject", "time", "datacontenttype"})
-# Spec 3.1: lower-case letters and digits; 20 is what it asks senders to keep to, 100 what is taken.
+# Spec 3.1: lower-case letters and digits. It asks senders to use at most 20; up to 100 are accepted.
 _NAME = re.compile(r"[a-z0-9]{1,100}")
 # RFC 3339, section 5.6; the date's fields are checked when it is read.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -60,14 +60,14 @@ class IncomingEvent:
 
     @property
     def dedup_key(self) -> str:
-        """What it is known by: one text for each pair of source and id."""
+        """The key that identifies the event: one text for each pair of source and id."""
         return "ce:" + hashlib.sha256(json_codec.encode([self.source, self.id])).hexdigest()
 
 
 def parse_structured(value: Any) -> IncomingEvent:
-    """The event of a JSON object (JSON format 2 and 3.1). Raises :class:`Invalid`."""
+    """Return the event of a JSON object (JSON format 2 and 3.1). Raises :class:`Invalid`."""
     if not isinstance(value, dict):
-        raise Invalid("this is no CloudEvent", "it is a JSON object")
+        raise Invalid("this is not a CloudEvent", "it must be a JSON object")
     given = {name: item for name, item in value.items() if name not in ("data", "data_base64")}
     # A member that is null is one that is not there (JSON format 2.2).
     given = {name: item for name, item in given.items() if item is not None}
@@ -76,7 +76,7 @@ def parse_structured(value: Any) -> IncomingEvent:
     if raw is None:
         return _make(given, data, binary=False)
     if data is not None:
-        raise Invalid("the event has data and data_base64", "it has one of them")
+        raise Invalid("the event has data and data_base64", "it may have only one of them")
     try:
         body = base64.b64decode(raw if isinstance(raw, str) else "?", validate=True)
     except (binascii.Error, ValueError):
@@ -85,8 +85,9 @@ def parse_structured(value: Any) -> IncomingEvent:
 
 
 def parse_binary(headers: Sequence[tuple[str, str]], body: bytes) -> IncomingEvent:
-    """The event of a request whose headers (lower-case names) are its attributes (HTTP binding 3.1). Raises
-    :class:`Invalid`."""
+    """Return the event of a request whose headers (lower-case names) are its attributes (HTTP binding 3.1). Raises
+    :class:`Invalid`.
+    """
     given: dict[str, Any] = {}
     for name, value in headers:
         attribute = "datacontenttype" if name == "content-type" else name.removeprefix("ce-")
@@ -97,7 +98,7 @@ def parse_binary(headers: Sequence[tuple[str, str]], body: bytes) -> IncomingEve
         given[attribute] = value if name == "content-type" else _unescape(name, value)
     if "specversion" not in given:
         raise Invalid(
-            "this is no CloudEvent",
+            "this is not a CloudEvent",
             f"there is no header ce-specversion, and the content type is neither {STRUCTURED} nor {BATCH}",
         )
     return _of_bytes(given, body)
@@ -115,7 +116,9 @@ class Inbox:
         event_store.check_data(one.data, self._max_bytes)
 
     def ingest(self, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]:
-        """Write all of them in one transaction. Returns the id of each, and whether it was known before."""
+        """Write all events of ``incoming`` in one transaction. Returns the id of each, and True if it was stored
+        before.
+        """
         for one in incoming:
             self.check(one)
         return self._database.group_commit(lambda tx: _ingest(tx, incoming))
@@ -125,7 +128,7 @@ def _ingest(tx: Tx, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]
     first: dict[str, IncomingEvent] = {}
     for one in incoming:
         first.setdefault(one.dedup_key, one)
-    # In sorted order: two batches with the same events must not wait for each other.
+    # In sorted order, so that two batches with the same events do not wait for each other.
     rows = [
         event_store.record(
             tx,
@@ -148,13 +151,13 @@ def _ingest(tx: Tx, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]
     answers: list[tuple[str, bool]] = []
     for one in incoming:
         answers.append((str(ids[one.dedup_key]), one.dedup_key not in fresh))
-        # The same event once more in this batch is known by then.
+        # A second copy of the event in this batch counts as known.
         fresh.discard(one.dedup_key)
     return answers
 
 
 def _of_bytes(given: dict[str, Any], body: bytes) -> IncomingEvent:
-    """An event whose data came as bytes: read by its content type, as JSON, text, or kept as bytes."""
+    """Return an event whose data came as bytes. Its content type decides: JSON, text, or bytes that stay bytes."""
     content_type = given.get("datacontenttype")
     try:
         kind = media_types.media_type(content_type) if isinstance(content_type, str) else ""
@@ -171,7 +174,7 @@ def _of_bytes(given: dict[str, Any], body: bytes) -> IncomingEvent:
 
 def _make(given: dict[str, Any], data: Any, *, binary: bool) -> IncomingEvent:
     if given.get("specversion") != "1.0":
-        raise Invalid(f"wrong specversion {_shown(given.get('specversion'))}", "it is 1.0")
+        raise Invalid(f"wrong specversion {_shown(given.get('specversion'))}", "it must be 1.0")
     source = _text(given, "source")
     if source.startswith("/functory/") or source == "/functory":
         raise Invalid(f"the source {source!r} is reserved", "sources under /functory are the engine's own")
@@ -186,7 +189,8 @@ def _make(given: dict[str, Any], data: Any, *, binary: bool) -> IncomingEvent:
     if content_type is not None:
         if not isinstance(content_type, str) or not _MEDIA.fullmatch(content_type):
             raise Invalid(
-                f"wrong datacontenttype {_shown(content_type)}", "it is a media type, application/json"
+                f"wrong datacontenttype {_shown(content_type)}",
+                "it must be a media type, for example application/json",
             )
         if content_type.lower() != "application/json":
             extensions["datacontenttype"] = content_type
@@ -202,30 +206,35 @@ def _text(given: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or _unprintable(value):
         raise Invalid(
             f"wrong {name} {_shown(value)}" if value is not None else f"the event has no {name}",
-            f"it is a text of 1 to {MAX_TEXT} characters without control characters",
+            f"it must be a text of 1 to {MAX_TEXT} characters without control characters",
         )
     return value
 
 
 def _extension(name: str, value: Any) -> str | int | bool:
     if not _NAME.fullmatch(name):
-        raise Invalid(f"wrong attribute name {name[:100]!r}", "it has lower-case letters and digits only")
+        raise Invalid(
+            f"wrong attribute name {name[:100]!r}", "it may have lower-case letters and digits only"
+        )
     if name.startswith("functory"):
-        raise Invalid(f"the attribute {name} is reserved", "lineage is what the engine knows itself")
+        raise Invalid(f"the attribute {name} is reserved", "the engine sets the lineage itself")
     if name == "data":
-        raise Invalid("wrong attribute data", "that name is taken by the event's data")
+        raise Invalid("wrong attribute data", "that name belongs to the event's data")
     if isinstance(value, bool) or (isinstance(value, int) and value in _INT32):
         return value
     if not isinstance(value, str) or len(value) > MAX_TEXT or _unprintable(value):
         raise Invalid(
             f"wrong attribute {name}",
-            f"it is a text of at most {MAX_TEXT} characters without control characters, a boolean or a 32-bit integer",
+            f"it must be a text of at most {MAX_TEXT} characters without control characters, a boolean "
+            "or a 32-bit integer",
         )
     return value
 
 
 def _unprintable(text: str) -> bool:
-    """Whether a text has what attributes may not hold (spec 3.1, String): control characters, lone surrogates."""
+    """Return True when a text holds what attributes may not hold (spec 3.1, String): control characters, lone
+    surrogates.
+    """
     return any(c < " " or "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" for c in text)
 
 
@@ -242,11 +251,13 @@ def _time(given: Any) -> datetime | None:
             ).astimezone(UTC)
         except (ValueError, OverflowError):
             pass
-    raise Invalid(f"wrong time {_shown(given)}", "it is written as RFC 3339 says, 2026-01-31T12:00:00Z")
+    raise Invalid(
+        f"wrong time {_shown(given)}", "it must have the form of RFC 3339, for example 2026-01-31T12:00:00Z"
+    )
 
 
 def _unescape(name: str, value: str) -> str:
-    """A header's value as an attribute (HTTP binding 3.1.3.2): quotes taken off, then percent-encoded UTF-8."""
+    """Return a header's value as an attribute (HTTP binding 3.1.3.2): quotes taken off, then percent-encoded UTF-8."""
     if len(value) >= 2 and value[0] == value[-1] == '"':
         value = re.sub(r"\\(.)", r"\1", value[1:-1])
     try:

@@ -1,4 +1,4 @@
-"""The event exchange: committed events go onto a kombu topic exchange, with their type as the routing key.
+"""The event exchange: publishes committed events on a kombu topic exchange, with the event type as the routing key.
 
 Anyone may bind a queue of their own to the exchange (``<namespace>.events``). The message is the
 CloudEvents 1.0 structured JSON envelope. The publisher sends it after the commit. The writer of an event
@@ -24,9 +24,9 @@ CONTENT_TYPE = "application/cloudevents+json"
 
 
 def transport_options(url: str) -> dict[str, Any]:
-    """kombu's options by transport (``docs/reference/settings.md`` gives the reasons)."""
+    """Return kombu's options for the transport of ``url`` (``docs/reference/settings.md`` gives the reasons)."""
     if url.startswith("memory"):
-        # The default of one second would be the latency of everything embedded.
+        # With the default of one second, each message could wait that long in an embedded engine.
         return {"polling_interval": 0.005}
     if url.startswith("redis"):
         return {
@@ -34,7 +34,7 @@ def transport_options(url: str) -> dict[str, Any]:
             "socket_timeout": 30,
             "socket_connect_timeout": 5,
             # A consumer whose connection was replaced waits for an answer that never comes. kombu restarts it after one
-            # second and twice this.
+            # second plus twice this interval.
             "health_check_interval": 5,
         }
     # Without confirms a crash of the broker loses messages that were reported as sent.
@@ -42,7 +42,7 @@ def transport_options(url: str) -> dict[str, Any]:
 
 
 def connect(url: str) -> Connection:
-    """A kombu connection with these options; it connects on first use."""
+    """Return a kombu connection with these options; it connects on first use."""
     options: dict[str, Any] = (
         {} if url.startswith(("memory", "redis")) else {"connect_timeout": 5, "heartbeat": 0}
     )
@@ -50,12 +50,12 @@ def connect(url: str) -> Connection:
 
 
 def topic_exchange(namespace: str) -> Exchange:
-    """The durable topic exchange that all events go onto."""
+    """Return the durable topic exchange that all events go onto."""
     return Exchange(f"{namespace}.events", type="topic", durable=True)
 
 
 class EventPublisher:
-    """A publisher of envelopes; one connection, reopened after a failure. Not shared between threads."""
+    """Publishes envelopes over one connection, which it opens again after a failure. Not shared between threads."""
 
     def __init__(self, settings: Settings) -> None:
         self._url = settings.broker
@@ -104,12 +104,12 @@ class EventPublisher:
         if connection is not None:
             try:
                 connection.release()
-            except Exception:  # noqa: S110  (it is being thrown away because it is broken)
+            except Exception:  # noqa: S110  (the connection is broken and is dropped)
                 pass
 
 
 def ping(settings: Settings) -> None:
-    """One connection attempt, none where there is no broker. Raises :class:`Unavailable`."""
+    """Connect to the broker once; do nothing in a deployment without one. Raises :class:`Unavailable`."""
     if settings.embedded or settings.brokerless:
         return
     connection = connect(settings.broker)

@@ -29,9 +29,9 @@ def mark_published(tx: Tx, ids: Sequence[str]) -> None:
 
 
 def publish_outbox(database: Database, publisher: EventPublisher, limit: int = 200) -> list[dict[str, Any]]:
-    """Publish the oldest unpublished events and note it. Returns their rows.
+    """Publish the oldest unpublished events and record it. Returns their rows.
 
-    A crash between the two sends them again: subscribers tell doubles by the CloudEvents ``id``.
+    A crash between the two sends them again: subscribers recognise duplicates by the CloudEvents ``id``.
     """
     with database.write() as tx:
         rows = take_unpublished(tx, limit)
@@ -42,7 +42,7 @@ def publish_outbox(database: Database, publisher: EventPublisher, limit: int = 2
 
 
 def drop_outbox(database: Database, limit: int) -> int:
-    """Forget the oldest events that wait to be published: there is no broker. Returns how many."""
+    """Remove the oldest unpublished events from the outbox, because there is no broker. Returns the number removed."""
     oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
     oldest = oldest.with_for_update(skip_locked=True)
     with database.write() as tx:

@@ -3,8 +3,9 @@
 The key of an arrival is a delivery id, an offset or a message id. It is a row of ``delivery_receipt``, written in the
 transaction of the event, so that any number of processes may ingest the same arrival, and be killed at any time.
 
-Receipts expire, or a busy source would fill the database. An arrival that comes again after its receipt expired is a
-new one, so the age must be longer than any sender repeats a delivery, and longer than the range of a backfill.
+Receipts expire, because a busy source would otherwise fill the database. An arrival that comes again after its receipt
+expired is a new one, so the age must be longer than any sender repeats a delivery, and longer than the range of a
+backfill.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class IncomingEvent:
-    """An arrival at a source, before it is an event.
+    """An arrival at a source, before it becomes an event.
 
     ``key`` identifies it within its source: a second arrival with the same key is dropped; without a key every arrival
     is new. ``time`` is when it happened (aware; default: now), ``cause`` the execution that caused it, if known.
@@ -87,7 +88,7 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
 
 
 def find_event_id(tx: Tx, source_id: str, key: str) -> str | None:
-    """The id of the event of the arrival with ``key``; None if there is no receipt."""
+    """Return the id of the event of the arrival with ``key``; None if there is no receipt."""
     return tx.scalar(
         sa.select(delivery_receipt.c.event_id).where(
             delivery_receipt.c.source_id == source_id, delivery_receipt.c.key == _stored_key(key)
@@ -123,6 +124,6 @@ def _any_before(table: sa.Table) -> sa.Select[Any]:
 
 
 def _stored_key(key: str) -> str:
-    """A key as the table holds it: text that every database can store, at most 255 characters."""
+    """Return a key as the table holds it: text that every database can store, at most 255 characters."""
     shown = key.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     return shown if 0 < len(shown) <= MAX_KEY and shown == key else f"sha256:{json_codec.digest(key)}"

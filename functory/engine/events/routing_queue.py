@@ -15,7 +15,7 @@ MAX_ROUTE_ATTEMPTS = 5
 
 
 def count_quarantined(tx: Tx) -> int:
-    """The number of quarantined events."""
+    """Return the number of quarantined events."""
     count = sa.select(sa.func.count()).select_from(event).where(event.c.state == "quarantined")
     return int(tx.scalar(count) or 0)
 
@@ -26,7 +26,7 @@ def _pending(what: Any) -> sa.Select[Any]:
     return waiting.with_for_update(skip_locked=True)
 
 
-# Built once: they run in every round of every router.
+# Built once, because every router runs them in every round.
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 
 _TAKE = _pending(event).limit(_LIMIT)
@@ -46,12 +46,12 @@ def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
 
 
 def pending_ids(tx: Tx, limit: int) -> list[str]:
-    """The ids of pending events, without reading or locking their rows."""
+    """Return the ids of pending events, without reading or locking their rows."""
     return [str(id_) for (id_,) in tx.execute(_IDS, {"now": tx.now, "limit": limit})]
 
 
 def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
-    """Lock one event if it is still pending. Returns a list of it, or an empty one."""
+    """Lock one event if it is still pending. Returns a list with the event, or an empty list."""
     return _lock_pending(tx, _ONE, {"id": id_})
 
 
@@ -83,9 +83,9 @@ _ROUTED = (
 
 
 def first_unrouted(tx: Tx) -> str | None:
-    """The oldest pending event without a failed routing; None when there is none.
+    """Return the oldest pending event without a failed routing; None when there is none.
 
-    Read before anything that depends on the order of events: what was routed up to then is seen by later reads.
+    Read it before anything that depends on the order of events: later reads then see everything that was routed so far.
     """
     return tx.scalar(_FIRST)
 

@@ -1,8 +1,8 @@
 """Events: rows of the outbox, and their CloudEvents 1.0 envelope.
 
-An event is written in the transaction of the change that it tells of (:func:`record`). From then
-on it is *pending* until the router has decided about it (a partial index), and in the *outbox* until it
-went onto the exchange: open work is found at a cost that does not grow with history.
+An event is written in the transaction of the change that it reports (:func:`record`). From then on it is *pending*
+until the router has decided about it (a partial index), and in the *outbox* until it is on the exchange. So the cost
+of finding open work does not grow with history.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def record(
     time: datetime | None = None,
     extensions: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A new event row of the engine, ready to insert; :func:`append` writes it.
+    """Return a new event row of the engine, ready to insert; :func:`append` writes it.
 
     ``inert`` events are published and kept but fire nothing (they are routed from the start). ``time`` is when
-    it happened, where that is known and not now. ``extensions`` are attributes of the envelope beyond ours.
+    it happened, if that differs from now. ``extensions`` are attributes of the envelope beyond ours.
     """
     id_ = tx.new_id()
     return {
@@ -107,7 +107,7 @@ def append_new(tx: Tx, rows: Sequence[dict[str, Any]]) -> set[str]:
 
 
 def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An event row as a CloudEvents 1.0.2 structured-mode JSON object (spec sections 3.1 and 3.2).
+    """Return an event row as a CloudEvents 1.0.2 structured-mode JSON object (spec sections 3.1 and 3.2).
 
     Lineage goes along as extension attributes, whose names are lower-case letters by the spec.
     """
@@ -131,7 +131,7 @@ def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Events:
-    """What users do with events: emit, read and list."""
+    """Emits, reads, lists and releases events for users."""
 
     def __init__(self, database: Database, max_bytes: int = 1_048_576) -> None:
         self._database = database
@@ -170,7 +170,7 @@ class Events:
         return self._database.group_commit(work)
 
     def get(self, id_: str) -> dict[str, Any]:
-        """One event row. Raises :class:`NotFound`."""
+        """Return one event row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             row = tx.first(sa.select(event).where(event.c.id == as_id(id_, "event")))
             if row is None:
@@ -189,7 +189,7 @@ class Events:
         after: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Events, newest first (oldest first with ``after``), at most ``limit`` (1 to 1000).
+        """Return events, newest first (oldest first with ``after``), at most ``limit`` (1 to 1000).
 
         ``before`` and ``after`` are event ids: the key of the next page.
         """
@@ -208,7 +208,7 @@ class Events:
             return tx.rows(statement.order_by(order).limit(max(1, min(limit, 1000))))
 
     def count(self, since: datetime, types: Collection[str] | None = None) -> int:
-        """The number of events that :meth:`scan` yields."""
+        """Return the number of events that :meth:`scan` yields."""
         with self._database.read() as tx:
             return int(
                 tx.scalar(sa.select(sa.func.count()).select_from(event).where(*_since(since, types))) or 0
@@ -217,7 +217,9 @@ class Events:
     def scan(
         self, since: datetime, types: Collection[str] | None = None, *, batch: int = 5000
     ) -> Iterator[dict[str, Any]]:
-        """Every event from ``since`` on, oldest first, of ``types`` only when given; ``batch`` rows at a time."""
+        """Yield every event from ``since`` on, oldest first, of ``types`` only when given. Reads ``batch`` rows at a
+        time.
+        """
         last: str | None = None
         columns = [event.c[name] for name in SCANNED]
         while True:
@@ -238,14 +240,16 @@ class Events:
             raise NotFound(f"no quarantined event {id_}", try_="functory event list --state quarantined")
 
     def release_all(self, type_: str | None = None, *, author: str = "") -> int:
-        """quarantined → pending for all events, of one type only when given. Returns how many."""
+        """quarantined → pending for all events, of one type only when given. Returns the number released."""
         done = 0
         while count := self._release([] if type_ is None else [event.c.type == type_], author):
             done += count
         return done
 
     def _release(self, which: Sequence[Any], author: str) -> int:
-        """Those of ``which`` that are quarantined, at most ``RELEASED`` of them, each with its line in the audit."""
+        """Release up to ``RELEASED`` quarantined events of ``which``, each with an audit entry. Returns their
+        number.
+        """
         with self._database.write() as tx:
             some = sa.select(event.c.id).where(event.c.state == "quarantined", *which)
             some = some.order_by(event.c.id).limit(RELEASED)
@@ -269,13 +273,13 @@ def _since(since: datetime, types: Collection[str] | None) -> list[Any]:
 
 
 def lowest_id_since(since: datetime) -> str:
-    """The lowest UUIDv7 of ``since``, less one second: every event made from then on has a higher id."""
+    """Return the lowest UUIDv7 of ``since``, less one second: every event made from then on has a higher id."""
     least = f"{max(0, int(since.timestamp() * 1000) - 1000):012x}"
     return f"{least[:8]}-{least[8:]}-7000-8000-000000000000"
 
 
 def as_id(value: str, what: str) -> str:
-    """An id in its canonical form. Raises :class:`NotFound` for anything else: nothing with it can exist."""
+    """Return an id in its canonical form. Raises :class:`NotFound` for anything else: nothing with it can exist."""
     if not isinstance(value, str) or not re.fullmatch(
         r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value
     ):
@@ -288,7 +292,7 @@ def check_key(key: str | None, what: str) -> None:
     if key is None:
         return
     if not isinstance(key, str) or not 0 < len(key) <= 255:
-        raise Invalid(f"wrong {what}", "it is a string of 1 to 255 characters")
+        raise Invalid(f"wrong {what}", "it must be a string of 1 to 255 characters")
     if "\x00" in key or any("\ud800" <= letter <= "\udfff" for letter in key):
         raise Invalid(f"wrong {what}", "it holds a NUL or a lone surrogate, which databases cannot store")
 
@@ -298,7 +302,7 @@ def check_type(type_: str) -> None:
     if not isinstance(type_, str) or len(type_) > 255 or not TYPE.fullmatch(type_):
         raise Invalid(
             f"wrong event type {type_!r}",
-            "it is words of letters, digits, _ and - joined with dots",
+            "it must be words of letters, digits, _ and -, joined with dots",
             "for example order.created",
         )
     if type_.split(".")[0] in RESERVED:
@@ -316,11 +320,11 @@ def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
         raise Invalid(
             f"the {what} is too large",
             f"{size:,} bytes; at most {max_bytes:,} are taken",
-            "store the bulk elsewhere and pass its address, or raise FUNCTORY_MAX_EVENT_BYTES",
+            "store the data elsewhere and pass its address, or raise FUNCTORY_MAX_EVENT_BYTES",
         )
 
 
 def check_subject(subject: str | None) -> None:
     """Refuse a subject that is not a string or is longer than 1024 characters."""
     if subject is not None and (not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT):
-        raise Invalid("wrong event subject", f"it is a string of 1 to {MAX_SUBJECT} characters")
+        raise Invalid("wrong event subject", f"it must be a string of 1 to {MAX_SUBJECT} characters")

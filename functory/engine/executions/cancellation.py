@@ -1,4 +1,4 @@
-"""Cancels executions: a queued one at once, a running one through its worker.
+"""Cancellation: a queued execution is cancelled at once, a running one through its worker.
 
 The worker of a running execution sees the request with its next lease status, stops the attempt and finishes it as
 ``cancelled``. :mod:`functory.engine.maintenance.lease_recovery` ends executions whose worker does not stop in time.

@@ -29,7 +29,7 @@ from functory.engine.functions.limits import Limits
 # Loaded versions that one worker keeps.
 MAX_CACHED_VERSIONS = 2000
 
-# Built once: they run with every claim.
+# Built once, because they run with every claim.
 _IDS = sa.bindparam("ids", expanding=True)
 _NOW = sa.bindparam("now", type_=Instant)
 _CLAIMED = (
@@ -63,8 +63,8 @@ class Claim:
     """One attempt that this worker owns: the execution's row and the exact code it runs.
 
     ``codes`` holds version rows by ``name@number``, the entry first. ``problem`` says why it cannot
-    run (a dependency is missing): it is then finished without starting anything. ``grants`` are those of all
-    its codes together, for they share a process.
+    run (a dependency is missing): the worker then finishes it without starting a process. ``grants`` are those of all
+    its codes together, because they share a process.
     """
 
     row: Mapping[str, Any]
@@ -140,7 +140,7 @@ class Claims:
         return self._claim_or_remember(next_ones)
 
     def any_due(self, *, waited: float = 0.0) -> bool:
-        """True when :meth:`claim_any` would find something: a read, cheap enough to run every second."""
+        """Return True when :meth:`claim_any` would find something: a read, cheap enough to run every second."""
         with self._database.read() as tx:
             return ready_queue.has_due(tx, waited=waited)
 
@@ -238,7 +238,9 @@ class Claims:
         return found
 
     def _sandbox(self, claim: Claim) -> dict[str, Any]:
-        """How the attempt is confined, for its row: code hash, isolation tier, environment, grants and limits."""
+        """Return the confinement of the attempt, for its row: code hash, isolation tier, environment, grants and
+        limits.
+        """
         return {
             "sha256": claim.version["sha256"],
             "tier": self._isolation,

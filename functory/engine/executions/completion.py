@@ -28,7 +28,7 @@ from functory.engine.functions import output_matcher
 
 log_ = structlog.get_logger("functory.attempts")
 
-# Built once: they run for every attempt. The values to set are parameters of the execution.
+# Built once, because they run for every attempt. The values to set are parameters of the execution.
 _OWN_ID, _OWN_FENCE = sa.bindparam("own_id"), sa.bindparam("own_fence")
 _FINISHED = sa.update(execution).where(
     execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"
@@ -71,7 +71,7 @@ class Completions:
         return done
 
     def _is_stored(self, claim: Claim, attempt_result: AttemptResult) -> bool:
-        """True when this result is in the database: it was committed although the commit was reported as failed.
+        """Return True when this result is in the database: it was committed although the commit was reported as failed.
 
         Only a finish writes the duration of an attempt; attempts ended by the reaper or an operator have none.
         """
@@ -187,12 +187,14 @@ _CANCEL_REQUESTED = (
 
 
 def _is_cancel_requested(tx: Tx, id_: str) -> bool:
-    """True when a cancel was requested. Locks the row, so that no request comes between this read and the write."""
+    """Return True when a cancel was requested. Locks the row, so that no request comes between this read and the
+    write.
+    """
     return tx.scalar(_CANCEL_REQUESTED, {"id": id_}) is not None
 
 
 def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str, dict[str, Any]]]:
-    """The function's output patterns that its result matches, each with its groups."""
+    """Return the function's output patterns that its result matches, each with its groups."""
     patterns = claim.version["output_patterns"]
     if not patterns:
         return []

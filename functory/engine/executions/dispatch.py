@@ -27,7 +27,7 @@ LOST_AFTER_FACTOR = 3
 WAIT_SAMPLES = 200
 
 
-# Built once: they run in every round of every dispatcher.
+# Built once, because every dispatcher runs them in every round.
 _SLOTS = sa.select(sa.func.sum(worker.c.slots)).where(worker.c.seen_at > sa.bindparam("since", type_=Instant))
 _SENT = (
     sa.update(execution)
@@ -92,7 +92,7 @@ def dispatch(
 
 
 def redispatch_timeout(redispatch: float, wait_p95: float) -> float:
-    """Seconds after which a message counts as lost. ``wait_p95`` is the wait of most executions, in seconds.
+    """Return the seconds after which a message counts as lost. ``wait_p95`` is the wait of most executions, in seconds.
 
     A timeout below the usual wait would send every message twice without a fault, which makes each wait longer.
     """
@@ -100,7 +100,7 @@ def redispatch_timeout(redispatch: float, wait_p95: float) -> float:
 
 
 def is_overdue(waited: float, count: int, timeout: float) -> bool:
-    """True when an execution that was sent ``count`` times, first ``waited`` seconds ago, is sent again.
+    """Return True when an execution that was sent ``count`` times, first ``waited`` seconds ago, is sent again.
 
     The timeout doubles with each sending.
     """
@@ -108,7 +108,7 @@ def is_overdue(waited: float, count: int, timeout: float) -> bool:
 
 
 def _overdue_ids(tx: Tx, timeout: float) -> list[str]:
-    """Executions that were sent and are still unclaimed after their timeout."""
+    """Return the executions that were sent and are still unclaimed after their timeout."""
     return [
         row["id"]
         for row in tx.rows(_UNCLAIMED, {"until": tx.now - timedelta(seconds=timeout)})
@@ -117,13 +117,13 @@ def _overdue_ids(tx: Tx, timeout: float) -> list[str]:
 
 
 def _wait_p95(tx: Tx) -> float:
-    """95th percentile of the seconds between sending and claim, over the newest attempts."""
+    """Return the 95th percentile of the seconds between sending and claim, over the newest attempts."""
     waits = sorted(seconds for seconds in tx.execute(_WAITS).scalars() if seconds is not None)
     return waits[int(len(waits) * 0.95)] if waits else 0.0
 
 
 def seconds_until_due(database: Database) -> float | None:
-    """Seconds until the next queued execution that is not due yet; None when there is none."""
+    """Return the seconds until the next queued execution is due; None when none is due later."""
     with database.read() as tx:
         first = tx.scalar(_NEXT, {"now": tx.now})
     return None if first is None else max(0.0, (first - tx.now).total_seconds())
@@ -132,10 +132,10 @@ def seconds_until_due(database: Database) -> float | None:
 def redispatch_now(database: Database, ids: Sequence[str] | None = None) -> int:
     """Make queued executions due for sending at once, because their messages are lost.
 
-    ``ids`` None means all of them: the in-memory broker ended with its process. Returns how many.
+    ``ids`` None means all of them: the in-memory broker ended with its process. Returns the number changed.
     """
-    # Messages outrun the commit that notes them: a row that is being noted as sent must be waited for,
-    # which an UPDATE does only for rows that it wants as they are now. So ids are not asked for the note.
+    # A message can arrive before the commit that records it as sent. The row must then be waited for, which an UPDATE
+    # does only for rows that match it already. So with ``ids`` the statement does not ask for ``dispatched_at``.
     lost = execution.c.dispatched_at.is_not(None) if ids is None else execution.c.id.in_(ids)
     with database.write() as tx:
         changed = tx.execute(

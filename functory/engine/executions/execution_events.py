@@ -11,7 +11,7 @@ from functory.engine.events.causation import Cause
 
 
 def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """The fields that every event about an execution carries."""
+    """Return the fields that every event about an execution carries."""
     return {
         "execution_id": row["id"],
         "function": row["function"],
@@ -25,7 +25,7 @@ def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:
 
 
 def execution_event(tx: Tx, row: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """An event row caused by an execution; its subject is the function's name."""
+    """Return an event row caused by an execution; its subject is the function's name."""
     return event_store.record(
         tx,
         type_,

@@ -1,4 +1,4 @@
-"""The files that executions wrote: noted when they end, so that a file event can name its cause."""
+"""File writes: the files that an execution wrote, recorded when it ends, so that a file event can name its cause."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class FileWriter:
 
 
 def record_writes(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
-    """Note what an execution left: (absolute real path, :func:`content_of`) pairs. Old notes go."""
+    """Record the files that an execution wrote, as (absolute real path, :func:`content_id`) pairs. Deletes old
+    records.
+    """
     if not found:
         return
     tx.insert_missing(
@@ -50,7 +52,7 @@ def record_writes(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]])
 def record_writes_of_unfinished(
     database: Database, execution_id: str, found: Sequence[tuple[bytes, str]]
 ) -> None:
-    """:func:`record_writes` for an attempt that does not finish. Raises :class:`Unavailable`."""
+    """Record the files of an attempt that does not finish (see :func:`record_writes`). Raises :class:`Unavailable`."""
     if found:
         with database.write() as tx:
             record_writes(tx, execution_id, found)
@@ -59,9 +61,10 @@ def record_writes_of_unfinished(
 def find_causes(
     tx: Tx, contents: Mapping[bytes, Sequence[str]], changed: Mapping[bytes, datetime]
 ) -> dict[bytes, Cause]:
-    """Whose work these files are: absolute real path and what stands for its content, and when each changed.
+    """Return the cause of each file: the execution that wrote it.
 
-    The latest execution that left the content there; none for a file that no execution noted.
+    ``contents`` has the content ids of each file by its absolute real path, ``changed`` when each file changed. The
+    cause is the latest execution that wrote the content there. A file that no execution has recorded is left out.
     """
     wanted = {_key(path): path for path in contents}
     statement = (
@@ -86,7 +89,7 @@ def find_causes(
 
 
 def running_writers(tx: Tx) -> list[FileWriter]:
-    """The running attempts that may write files."""
+    """Return the running attempts that may write files."""
     rows = tx.rows(
         sa.select(attempt.c.execution_id, attempt.c.sandbox, attempt.c.started_at)
         .join(

@@ -21,7 +21,7 @@ from functory.engine.database.schema import Instant, attempt, execution
 # A worker that stops again and again may release an execution this often before a release counts as an attempt.
 MAX_RELEASES = 20
 
-# Built once: they run with every heartbeat.
+# Built once, because they run with every heartbeat.
 _OWNED = (
     sa.tuple_(execution.c.id, execution.c.fence).in_(sa.bindparam("mine", expanding=True)),
     execution.c.state == "running",
@@ -65,7 +65,7 @@ class Leases:
         return _lease_status(asked, rows)
 
     def lease_status(self, claims: Iterable[tuple[str, int]]) -> LeaseStatus:
-        """The answer of :meth:`heartbeat` without renewing: a read, cheap enough to run every second."""
+        """Return the answer of :meth:`heartbeat` without renewing: a read, cheap enough to run every second."""
         asked = set(claims)
         if not asked:
             return LeaseStatus()

@@ -44,7 +44,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The node and everything below it as JSON values."""
+        """Return the node and everything below it as JSON values."""
         row = {
             key: value.isoformat() if hasattr(value, "isoformat") else value
             for key, value in self.row.items()
@@ -58,7 +58,7 @@ class Node:
         }
 
     def walk(self) -> Iterable[Node]:
-        """This node and all below it, depth first."""
+        """Yield this node and all nodes below it, depth first."""
         waiting: list[Node] = [self]
         while waiting:
             node = waiting.pop()
@@ -83,7 +83,7 @@ class Lineage:
         self._database = database
 
     def tree(self, id_: str, *, whole: bool = True) -> Tree:
-        """The tree that an event or execution belongs to; only the part below it unless ``whole``.
+        """Return the tree that an event or execution belongs to; only the part below it unless ``whole``.
 
         Raises :class:`NotFound`.
         """
@@ -122,10 +122,10 @@ class Lineage:
         return Tree(root, nodes, cut, (used["used"], used["maximum"]) if used else None)
 
     def cause(self, execution_id: str) -> dict[str, Any]:
-        """Why an execution exists: its row, and the event, trigger, firing or parent that made it.
+        """Return why an execution exists: its row, and the event, trigger, firing or parent that made it.
 
         ``events`` are all events of an execution that several started, the deciding one (``event``) among them;
-        ``pruned`` the ids of those executions that it names and that are gone.
+        ``pruned`` are the ids of the executions that it names and that were deleted.
         """
         execution_id = as_id(execution_id, "execution")
         with self._database.read() as tx:
@@ -173,7 +173,7 @@ class Lineage:
         return found
 
     def firings(self, event_id: str) -> list[dict[str, Any]]:
-        """The recorded decisions about one event, with the triggers' names."""
+        """Return the recorded decisions about one event, with the triggers' names."""
         statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
             trigger, trigger.c.id == firing.c.trigger_id
         )
@@ -183,7 +183,7 @@ class Lineage:
             )
 
     def suppressed(self, limit: int = 50) -> list[dict[str, Any]]:
-        """The newest suppressed firings."""
+        """Return the newest suppressed firings."""
         statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
             trigger, trigger.c.id == firing.c.trigger_id
         )
@@ -193,7 +193,7 @@ class Lineage:
             )
 
     def emitted_types(self, functions: Iterable[str]) -> dict[str, list[str]]:
-        """The types of the events that executions of these functions have emitted themselves."""
+        """Return the types of the events that executions of these functions have emitted themselves."""
         statement = (
             sa.select(execution.c.function, event.c.type)
             .distinct()
@@ -233,7 +233,7 @@ class Lineage:
             }
 
     def totals(self) -> dict[str, int]:
-        """Counts for a summary: executions by state, events, firings by decision, log lines."""
+        """Return counts for a summary: executions by state, events, firings by decision, log lines."""
         with self._database.read() as tx:
             states = tx.pairs(sa.select(execution.c.state, sa.func.count()).group_by(execution.c.state))
             decisions = tx.pairs(sa.select(firing.c.decision, sa.func.count()).group_by(firing.c.decision))
@@ -256,9 +256,9 @@ def build_tree(
     """Build the tree of one root. An execution is below the event that fired it or below its
     parent; an event below the execution that caused it; what has neither is a top of the tree.
 
-    ``joint`` says how many events started an execution together (``event_count`` of its row). It stands below the
-    one that decided; below the others a node ``joined`` leads to it, maybe into another root's tree.
-    ``undone`` are the rows of the compensations by the executions that carry them out.
+    ``joint`` says how many events started an execution together (``event_count`` of its row). It is placed below the
+    event that decided; below the others a node ``joined`` leads to it, maybe into another root's tree. ``undone`` are
+    the rows of the compensations by the executions that run them.
     """
     event_nodes = {row["id"]: Node("event", row["id"], row) for row in events}
     fired = {(row["trigger_id"], row["event_id"]): row for row in firings}
@@ -313,7 +313,7 @@ def _attach_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]])
 
 
 def _decided(executions: Mapping[str, Node], row: Mapping[str, Any]) -> bool:
-    """True when the event of a firing is the parent of its execution in the tree."""
+    """Return True when the event of a firing is the parent of its execution in the tree."""
     node = executions.get(row["execution_id"])
     return node is not None and node.row["event_id"] == row["event_id"]
 
@@ -324,7 +324,7 @@ def _sort_key(node: Node) -> str:
 
 
 def _event_counts(tx: Tx, ids: list[str]) -> dict[str, int]:
-    """The number of events that started each of these executions, if more than one."""
+    """Return the number of events that started each of these executions, if more than one."""
     if not ids:
         return {}
     return tx.pairs(
@@ -335,7 +335,7 @@ def _event_counts(tx: Tx, ids: list[str]) -> dict[str, int]:
 
 
 def _compensations(tx: Tx, ids: list[str]) -> dict[str, dict[str, Any]]:
-    """The compensations that these executions run."""
+    """Return the compensations that these executions run."""
     if not ids:
         return {}
     rows = tx.rows(
@@ -359,7 +359,7 @@ def _root_of(tx: Tx, id_: str) -> str:
 
 
 def _missing(tx: Tx, ids: set[str]) -> list[str]:
-    """Those of these executions that were deleted."""
+    """Return those of these executions that were deleted."""
     if not ids:
         return []
     there = set(tx.execute(sa.select(execution.c.id).where(execution.c.id.in_(sorted(ids)))).scalars())

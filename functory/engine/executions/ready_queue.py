@@ -1,12 +1,11 @@
-"""The ready queue: higher priorities first, and fairly between functions within a priority.
+"""The ready queue: executions of higher priority go first; within a priority, functions get fair shares.
 
 Fair is max-min by what is in flight (sent or running): the next place goes to the function that has the fewest, among
-equals to the one whose first execution has waited longest. So 100,000 queued executions of one function do not stand
-before the one of another. Inside a function: by ``queue_at``, then id.
+equals to the one whose first execution has waited longest. So 100,000 queued executions of one function do not delay
+the only execution of another. Inside a function: by ``queue_at``, then id.
 
-As long as everything that is due fits, one statement finds it. Only where it does not, the functions are asked for one
-after another, from index entry to index entry: the cost follows the number of functions and of free places, never the
-length of the queue.
+As long as everything that is due fits, one statement finds it. Otherwise the functions are read one after another, from
+index entry to index entry: the cost follows the number of functions and of free places, never the length of the queue.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Selection:
 def fair_shares(capacity: int, heads: Mapping[str, Any], in_flight: Mapping[str, int]) -> dict[str, int]:
     """Share out ``places`` between functions; ``heads`` orders functions with equal numbers in flight.
 
-    As if each had enough to fill its share: what one cannot fill is dealt out in the next round.
+    The shares assume that each function can fill its own; places that stay free are shared out in the next round.
     """
     given: dict[str, int] = {}
     line = [(in_flight.get(function, 0), head, function) for function, head in heads.items()]
@@ -71,7 +70,7 @@ def fair_shares(capacity: int, heads: Mapping[str, Any], in_flight: Mapping[str,
 
 
 def interleave(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) -> list[str]:
-    """The ids of ``rows`` in queue order: by priority, fairly between functions, by age."""
+    """Return the ids of ``rows`` in queue order: by priority, fairly between functions, by age."""
     lines: dict[int, dict[str, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         lines[row["priority"]][row["function"]].append((row["queue_at"], row["id"]))
@@ -93,7 +92,7 @@ def interleave(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) 
     return order
 
 
-# Built once: they run in every round of every dispatcher, or in every claim.
+# Built once, because they run in every round of every dispatcher, or with every claim.
 _IN_FLIGHT = sa.union_all(
     *(
         sa.select(
@@ -169,12 +168,14 @@ def select_unclaimed(tx: Tx, limit: int, *, waited: float) -> list[str]:
 
 
 def has_due(tx: Tx, *, waited: float) -> bool:
-    """True when :func:`select_next` or :func:`select_unclaimed` would find an execution. One statement, no locks."""
+    """Return True when :func:`select_next` or :func:`select_unclaimed` would find an execution. One statement, no
+    locks.
+    """
     return bool(tx.scalar(_HAS_DUE, {"until": tx.now - timedelta(seconds=waited)}))
 
 
 def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int]) -> list[str]:
-    """The next ids when more executions are due than there are places."""
+    """Return the next ids when more executions are due than there are places."""
     statement = (
         sa.select(*_COLUMNS)
         .where(UNDISPATCHED, execution.c.run_at <= until, execution.c.queue_at <= until + MAX_PRIORITY_SHIFT)
@@ -206,7 +207,7 @@ def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int
 
 
 def _first(tx: Tx, several: Mapping[str, int], given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The first executions of each function, as many as ``several`` gives for it."""
+    """Return the first executions of each function, as many as ``several`` has for it."""
     if not several:
         return []
     if tx.dialect == "postgresql":

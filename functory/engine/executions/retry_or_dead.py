@@ -1,4 +1,4 @@
-"""Decides what follows an attempt: a retry after a backoff, a final state, or ``dead`` (the dead letter).
+"""Retry rules: what follows an attempt (a retry after a backoff, a final state, or ``dead``, the dead letter).
 
 Both decisions are pure. :func:`retry_or_dead` is for an attempt that reports its result, and
 :mod:`functory.engine.executions.completion` writes it. :func:`retry_or_dead_after_lost_lease` is for an attempt whose
@@ -15,7 +15,7 @@ from functory.engine.functions.limits import Limits
 
 
 def backoff(limits: Limits, failures: int, jitter: float) -> float:
-    """Seconds until the next attempt after ``failures`` failed ones: doubled each time and capped.
+    """Return the seconds until the next attempt after ``failures`` failed ones: doubled each time and capped.
 
     ``jitter`` (0 to 1) spreads it over its upper half, so that retries do not all come back at once.
     """
@@ -58,7 +58,7 @@ class NextState:
 def retry_or_dead(
     row: Mapping[str, Any], limit: Limits, attempt_result: AttemptResult, jitter: float
 ) -> NextState:
-    """The state that follows ``attempt_result``.
+    """Return the state that follows ``attempt_result``.
 
     A failure is retried while attempts and retries are left, and else ends as its outcome. A crash is retried while
     attempts are left, and else ends as ``dead``.
@@ -81,7 +81,9 @@ def retry_or_dead(
 
 
 def retry_or_dead_after_lost_lease(row: Mapping[str, Any]) -> Literal["queued", "dead", "cancelled"]:
-    """The state after a lost lease: ``cancelled`` if a cancel was requested, ``dead`` if no attempts are left."""
+    """Return the state after a lost lease: ``cancelled`` if a cancel was requested, ``dead`` if no attempts are
+    left.
+    """
     if row["cancel_requested_at"] is not None:
         return "cancelled"
     return "dead" if row["attempt"] >= row["max_attempts"] else "queued"

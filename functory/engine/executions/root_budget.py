@@ -1,4 +1,4 @@
-"""Root budget: the number of executions that one first event or call may cause in all.
+"""The root budget: the number of executions that one first event or call may cause in all.
 
 Depth alone does not stop a fan-out. The counter row is raised in the very transaction that creates
 the executions, so the number is exact with any number of routers.

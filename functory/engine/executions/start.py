@@ -1,4 +1,4 @@
-"""The start of an execution: what is checked before, and the row that is written.
+"""The start of an execution: the checks before it, and the row that it writes.
 
 :meth:`functory.engine.executions.store.Executions.start` puts the parts together. Triggers, replays and compensations
 write the same row.
@@ -21,7 +21,7 @@ from functory.engine.executions.cancellation import OPEN
 from functory.engine.functions import limits, versions
 from functory.engine.settings import Settings
 
-# Built once: they run with every start.
+# Built once, because they run with every start.
 _KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
 _STEP = sa.select(execution).where(
     execution.c.parent_id == sa.bindparam("parent", type_=Id),
@@ -50,7 +50,7 @@ def new_row(
     dispatched: bool = False,
     id_: str | None = None,
 ) -> dict[str, Any]:
-    """The row of a queued execution of ``version``, ready to insert. Without ``root_id`` it is its own root.
+    """Return the row of a queued execution of ``version``, ready to insert. Without ``root_id`` it is its own root.
 
     ``delay`` is in seconds.
     """
@@ -92,7 +92,7 @@ def new_row(
 
 
 def find_by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
-    """The execution that was started with this key. Raises :class:`Conflict` if it runs another function."""
+    """Return the execution that was started with this key. Raises :class:`Conflict` if it runs another function."""
     if key is None:
         return None
     known = tx.first(_KEYED, {"key": key})
@@ -106,14 +106,14 @@ def find_by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None
 
 
 def find_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, Any] | None:
-    """The open or succeeded execution of a durable call, made by any attempt of the parent."""
+    """Return the open or succeeded execution of a durable call, made by any attempt of the parent."""
     if parent is None or step_key is None:
         return None
     return tx.first(_STEP, {"parent": parent.execution_id, "key": step_key})
 
 
 def missing_version_error(tx: Tx, function: str, version: int | None) -> FunctoryError:
-    """The error for a function without this version, or without an active one."""
+    """Return the error for a function without this version, or without an active one."""
     latest = versions.load_latest(tx, function) if version is None else None
     if latest is not None and latest["active"] is None:
         return Conflict(

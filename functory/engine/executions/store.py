@@ -1,4 +1,4 @@
-"""Executions: started, read, awaited, cancelled and replayed.
+"""The execution store: executions are started, read, awaited, cancelled and replayed.
 
 The states and their transitions (each is one transaction; any other is refused)::
 
@@ -38,7 +38,7 @@ from functory.engine.settings import Settings
 
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
-# Built once: it runs with every start.
+# Built once, because it runs with every start.
 _STARTED = sa.select(execution).where(execution.c.id == sa.bindparam("id", type_=Id))
 
 # A wait for more executions than this polls them at most this often, in seconds.
@@ -49,14 +49,14 @@ _RACED = "another execution has just taken this key"
 
 
 class Executions:
-    """What users, the API and running parents do with executions."""
+    """Starts, reads, awaits, cancels and replays executions for users, the API and running parents."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
 
     def new_id(self) -> str:
-        """A new id, for :meth:`start`."""
+        """Return a new id, for :meth:`start`."""
         return self._database.new_id()
 
     def start(
@@ -137,7 +137,7 @@ class Executions:
             return self._database.group_commit(work)
 
     def get(self, id_: str) -> dict[str, Any]:
-        """One execution row. Raises :class:`NotFound`."""
+        """Return one execution row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             found = tx.first(sa.select(execution).where(execution.c.id == as_id(id_, "execution")))
             if found is None:
@@ -155,7 +155,7 @@ class Executions:
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Executions, newest first, at most ``limit`` (1 to 1000); ``before`` is the key of the next page."""
+        """Return executions, newest first, at most ``limit`` (1 to 1000); ``before`` is the key of the next page."""
         statement = sa.select(execution)
         for column, value in ((execution.c.function, function), (execution.c.state, state)):
             if value is not None:
@@ -169,19 +169,19 @@ class Executions:
             return tx.rows(statement.order_by(execution.c.id.desc()).limit(max(1, min(limit, 1000))))
 
     def attempts(self, id_: str) -> list[dict[str, Any]]:
-        """The attempts of an execution, the first one first."""
+        """Return the attempts of an execution, the first one first."""
         return self._parts(attempt, id_, attempt.c.fence)
 
     def spans(self, id_: str) -> list[dict[str, Any]]:
-        """The dependency calls of all attempts, in their order."""
+        """Return the dependency calls of all attempts, in their order."""
         return self._parts(span, id_, span.c.fence, span.c.seq)
 
     def logs(self, id_: str) -> list[dict[str, Any]]:
-        """The log lines of all attempts, in their order."""
+        """Return the log lines of all attempts, in their order."""
         return self._parts(log, id_, log.c.fence, log.c.seq)
 
     def slot_requests(self, id_: str) -> list[dict[str, Any]]:
-        """The concurrency slots that an open execution holds or waits for
+        """Return the concurrency slots that an open execution holds or waits for
         (:func:`functory.engine.flow_control.concurrency.slots_of_execution`).
         """
         found = self.get(id_)
@@ -194,7 +194,9 @@ class Executions:
             return tx.rows(sa.select(table).where(table.c.execution_id == found["id"]).order_by(*order))
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
-        """Rows of ``ids`` once all are finished. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
+        """Wait until all of ``ids`` are finished. Returns their rows. Raises :class:`WaitTimeout` after ``timeout``
+        seconds.
+        """
         asked = [as_id(id_, "execution") for id_ in ids]
         unfinished = list(dict.fromkeys(asked))
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -265,7 +267,7 @@ class Executions:
 
 
 def result_or_raise(finished: Mapping[str, Any]) -> Any:
-    """The result of a finished execution. Raises :class:`ExecutionFailed` unless it succeeded."""
+    """Return the result of a finished execution. Raises :class:`ExecutionFailed` unless it succeeded."""
     if finished["state"] == "succeeded":
         return finished["result"]
     error = finished["error"] or {}

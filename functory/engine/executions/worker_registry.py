@@ -1,4 +1,4 @@
-"""Worker registry: one row for each live worker, refreshed by its heartbeat."""
+"""The worker registry: one row for each live worker, refreshed by its heartbeat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import Instant, worker
 
-# Built once: they run with every heartbeat of every worker.
+# Built once, because they run with every heartbeat of every worker.
 _SEEN = (
     sa.update(worker)
     .where(worker.c.id == sa.bindparam("worker"))
@@ -46,7 +46,7 @@ def deregister(database: Database, id_: str) -> None:
 
 
 def alive(database: Database, within: float) -> list[dict[str, Any]]:
-    """Workers seen in the last ``within`` seconds."""
+    """Return the workers seen in the last ``within`` seconds."""
     with database.read() as tx:
         return tx.rows(
             sa.select(worker)

@@ -1,1 +1,1 @@
-"""Rows behind rate limits, concurrency limits and buffers, exact with any number of routers."""
+"""Flow control: the rows behind rate limits, concurrency limits and buffers, exact with any number of routers."""

@@ -23,7 +23,7 @@ class Activity:
 
 
 _VERSION = sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS).scalar_subquery()
-# For every round: built once.
+# Built once, because flow control runs it in every round.
 _ACTIVITY = sa.select(
     sa.func.coalesce(_VERSION, 0).label("version"),
     sa.exists(sa.select(match_buffer.c.key)).label("buffers"),
@@ -35,7 +35,7 @@ _ACTIVITY = sa.select(
 
 
 def read(tx: Tx) -> Activity:
-    """The present activity. Locks nothing."""
+    """Return the current activity. Locks nothing."""
     row = tx.first(_ACTIVITY)
     assert row is not None
     return Activity(int(row["version"]), bool(row["buffers"]), bool(row["releases"]))

@@ -92,7 +92,7 @@ class BufferUpdate:
 def lock(tx: Tx, matches: Sequence[tuple[Mapping[str, Any], BufferedMatch]]) -> list[LockedBuffer]:
     """Lock the buffers of these matches (event row, match), and create those that are missing.
 
-    The new matches are counted in. :func:`put` writes them, in the same transaction.
+    The rows count the new matches already. :func:`put` writes them, in the same transaction.
     """
     groups: dict[BufferKey, list[tuple[Mapping[str, Any], BufferedMatch]]] = defaultdict(list)
     for row, one in matches:
@@ -140,7 +140,7 @@ def _upsert_buffers(
 ) -> list[dict[str, Any]]:
     """Create or lock the buffers of these groups and count their matches in. Returns the new rows.
 
-    An upsert, for another transaction may delete a buffer that it has just emptied.
+    An upsert, because another transaction may delete a buffer that it has just emptied.
     """
     rows: list[dict[str, Any]] = []
     for group in groups:
@@ -217,7 +217,7 @@ def create_missing(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
 
 
 def load_matches(tx: Tx, places: Sequence[BufferKey]) -> dict[BufferKey, list[dict[str, Any]]]:
-    """The matches of locked buffers, each with the columns of its event that a firing needs."""
+    """Return the matches of locked buffers, each with the columns of its event that a firing needs."""
     found: dict[BufferKey, list[dict[str, Any]]] = {place: [] for place in places}
     for start in range(0, len(places), CHUNK):
         chunk = set(sorted(places)[start : start + CHUNK])
@@ -231,7 +231,7 @@ def load_matches(tx: Tx, places: Sequence[BufferKey]) -> dict[BufferKey, list[di
 
 
 def load_events(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The events of these ids, with everything."""
+    """Return the complete rows of these events, by id."""
     found: dict[str, dict[str, Any]] = {}
     wanted = sorted(set(ids))
     for start in range(0, len(wanted), CHUNK):
@@ -274,12 +274,12 @@ def write_decisions(
 
 
 def postpone(tx: Tx, places: Sequence[BufferKey], until: datetime) -> None:
-    """Make locked buffers due at ``until``: they could not be decided."""
+    """Make locked buffers due at ``until``, because no decision about them was possible."""
     if places:
         tx.execute(_POSTPONED, [{"t": t, "k": k, "at": until} for t, k in sorted(places)])
 
 
-# Asked in every turn of flow control, or for every batch of a router: built once.
+# Built once, because flow control runs them in every round, or a router for every batch.
 _IDS = sa.bindparam("ids", expanding=True, type_=Id)
 _AT = sa.bindparam("at", type_=Instant)
 _OF = buffered_match.c.trigger_id == sa.bindparam("t", type_=Id)

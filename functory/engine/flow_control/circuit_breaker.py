@@ -20,7 +20,7 @@ VIOLATIONS_TO_OPEN = 5
 WINDOW = 300.0
 COOL_DOWN = 300.0
 
-# For every batch of a router: built once.
+# Built once, because a router runs it for every batch.
 _OPEN = sa.select(breaker).where(
     breaker.c.trigger_id.in_(sa.bindparam("ids", expanding=True)),
     breaker.c.open_until > sa.bindparam("now", type_=Instant),
@@ -28,7 +28,7 @@ _OPEN = sa.select(breaker).where(
 
 
 def open_breakers(tx: Tx, trigger_ids: Sequence[str]) -> dict[str, datetime]:
-    """The triggers among ``trigger_ids`` whose breaker is open, each with the time at which it closes."""
+    """Return the triggers among ``trigger_ids`` whose breaker is open, each with the time at which it closes."""
     if not trigger_ids:
         return {}
     rows = tx.rows(_OPEN, {"ids": list(trigger_ids), "now": tx.now})

@@ -52,7 +52,7 @@ class SlotRequest:
 
 
 def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls) -> list[SlotRequest]:
-    """The slots that a trigger's concurrency limits ask for. Two limits with the same group are one slot."""
+    """Return the slots that a trigger's concurrency limits ask for. Two limits with the same group are one slot."""
     found: dict[str, SlotRequest] = {}
     for rule, limit in enumerate(controls.concurrency_limits):
         owner, name = {
@@ -69,13 +69,13 @@ def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls)
 
 
 def overlap_slot_request(trigger: Mapping[str, Any], key: Key) -> SlotRequest:
-    """The slot that marks an execution of this key as open."""
+    """Return the slot that marks an execution of this key as open."""
     text = " ".join(filter(None, ("overlap", trigger["name"], key.text)))
     return SlotRequest(_hash("overlap", trigger["id"], key), text, OVERLAP_RULE, capacity=1)
 
 
 def queue_at(event_id: str, priority: float) -> datetime:
-    """An event's position in a queue: the time in its id (a UUIDv7), ``priority`` seconds earlier."""
+    """Return an event's position in a queue: the time in its id (a UUIDv7), ``priority`` seconds earlier."""
     milliseconds = min(int(event_id.replace("-", "")[:12], 16), _LATEST)
     return (
         datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds) - timedelta(seconds=priority)
@@ -136,16 +136,16 @@ def release_for_retry(tx: Tx, execution_id: str) -> None:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    """The earliest ``run_at`` in the future among waiting executions; None when there is none."""
+    """Return the earliest ``run_at`` in the future among waiting executions; None when there is none."""
     return tx.scalar(_NEXT_DUE, {"now": tx.now})
 
 
 def waiting_trigger_ids(tx: Tx) -> list[str]:
-    """The ids of triggers with executions that wait for a slot."""
+    """Return the ids of triggers with executions that wait for a slot."""
     return list(tx.execute(_TRIGGERS).scalars())
 
 
-# For every round of flow control: built once.
+# Built once, because flow control runs them in every round.
 _NOW = sa.bindparam("now", type_=Instant)
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 _RELEASE = sa.delete(slot).where(slot.c.execution_id == sa.bindparam("id", type_=Id))
@@ -198,7 +198,7 @@ def sweep(tx: Tx, limit: int) -> int:
         tx.wake("flow")
     keys = list(tx.execute(_EMPTY, {"limit": limit}).scalars())
     if keys:
-        # Checked again under the locks: a slot may have been inserted before them.
+        # Checked again under the locks: a slot may have been inserted before they were taken.
         done += tx.execute(
             sa.delete(concurrency_group).where(concurrency_group.c.key.in_(keys), sa.not_(_USED))
         ).rowcount
@@ -206,7 +206,7 @@ def sweep(tx: Tx, limit: int) -> int:
 
 
 def count_waiting(tx: Tx) -> dict[str, int]:
-    """The number of waiting slots, for ``concurrency`` and for ``overlap``."""
+    """Return the number of waiting slots, for ``concurrency`` and for ``overlap``."""
     control = sa.case((slot.c.rule == OVERLAP_RULE, "overlap"), else_="concurrency")
     return tx.pairs(
         sa.select(control, sa.func.count()).where(sa.text("slot.taken_at IS NULL")).group_by(control)
@@ -214,8 +214,9 @@ def count_waiting(tx: Tx) -> dict[str, int]:
 
 
 def slots_of_execution(tx: Tx, execution_id: str) -> list[dict[str, Any]]:
-    """The slots of an execution: readable ``group``, ``capacity``, ``taken_at``, ``ahead`` (the number of waiting slots
-    before it) and ``running`` (the number of taken slots)."""
+    """Return the slots of an execution: readable ``group``, ``capacity``, ``taken_at``, ``ahead`` (the number of
+    waiting slots before it) and ``running`` (the number of taken slots).
+    """
     other = slot.alias()
     before = (
         sa.select(sa.func.count())

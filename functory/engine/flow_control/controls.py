@@ -35,7 +35,7 @@ class Key:
 
     @classmethod
     def of(cls, value: object, *scope: str) -> Key:
-        """The key of a JSON value within a scope; the empty key for None without a scope."""
+        """Return the key of a JSON value within a scope; the empty key for None without a scope."""
         text = value if isinstance(value, str) else "" if value is None else json_codec.dumps(value)
         if value is None and not scope:
             return NO_KEY

@@ -16,7 +16,8 @@ from functory.engine.flow_control.buffers import EVENT_TIME_KIND, BufferKey
 
 
 def routed_until(tx: Tx) -> datetime:
-    """The time up to which all events have been routed: now, or the time of the first event that waits for a router.
+    """Return the time up to which all events have been routed: now, or the time of the first event that waits for a
+    router.
 
     Events that failed to be routed do not count. Read it before the matches that depend on it: later reads see all
     that was routed up to then.
@@ -26,12 +27,12 @@ def routed_until(tx: Tx) -> datetime:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    """When the first buffer of an enabled trigger is due; None when there is none."""
+    """Return when the first buffer of an enabled trigger is due; None when there is none."""
     return tx.scalar(_NEXT_DUE)
 
 
 def are_due(tx: Tx, routed_until: datetime) -> bool:
-    """True when :func:`lock_due` would find a buffer. Locks nothing."""
+    """Return True when :func:`lock_due` would find a buffer. Locks nothing."""
     return tx.scalar(_ANY_DUE, {"now": tx.now, "known": routed_until}) is not None
 
 
@@ -64,14 +65,16 @@ _COLUMNS = (
 
 
 def _live(*what: Any) -> sa.Select[Any]:
-    """Buffers of enabled and deleted triggers. Those of a paused trigger wait until it is resumed or deleted."""
+    """Select the buffers of enabled and deleted triggers. Those of a paused trigger wait until it is resumed or
+    deleted.
+    """
     statement: Any = (
         sa.select(*what).select_from(match_buffer).join(trigger, trigger.c.id == match_buffer.c.trigger_id)
     )
     return statement.where(trigger.c.state.in_(("enabled", "deleted")))
 
 
-# For every round of flow control: built once.
+# Built once, because flow control runs them in every round.
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 _FIRST_PENDING = (
     sa.select(event.c.time)

@@ -41,7 +41,9 @@ class OverlapDecision:
 
 
 def decide(policy: OverlapPolicy, position: str, others: Sequence[OpenExecution]) -> OverlapDecision:
-    """The decision about a match of the event ``position`` beside open executions of its key. A pure function."""
+    """Return the decision about a match of the event ``position`` beside open executions of its key. A pure
+    function.
+    """
     if policy == "allow_all":
         return OverlapDecision("now")
     running = [one for one in others if one.has_slot]
@@ -59,7 +61,7 @@ def decide(policy: OverlapPolicy, position: str, others: Sequence[OpenExecution]
         return OverlapDecision("wait")
     if policy == "buffer_all":
         if len(waiting) >= MAX_BUFFERED + (0 if running else 1):
-            return OverlapDecision("drop", detail=f"{MAX_BUFFERED} wait already")
+            return OverlapDecision("drop", detail=f"{MAX_BUFFERED} executions wait already")
         return OverlapDecision("wait")
     newer = [one for one in others if one.position > position]
     if newer:

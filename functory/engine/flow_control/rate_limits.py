@@ -1,7 +1,8 @@
 """Rate limits by key, stored as rows and therefore exact with any number of processes.
 
-GCRA (ITU-T I.371, "virtual scheduling") keeps one timestamp a key: ``next_allowed_at``, when the next one is expected.
-One that comes up to ``burst - 1`` intervals of ``period / limit`` before it conforms, and moves it on by one interval.
+GCRA (ITU-T I.371, "virtual scheduling") keeps one timestamp a key: ``next_allowed_at``, when the next request is
+expected. A request that comes up to ``burst - 1`` intervals of ``period / limit`` earlier conforms, and moves that time
+on by one interval.
 
 Four controls share the table ``rate_limit``. A trigger's rate limit and rate guard drop what does not conform, its
 throttle delays it (:mod:`functory.engine.flow_control.throttle`), and a webhook refuses it with the seconds to wait.
@@ -27,18 +28,20 @@ RateLimitControl = Literal["throttle", "rate_limit", "rate_guard", "webhook"]
 
 
 def guard_limit(subject: str | None, per_minute: int) -> RateLimit:
-    """The rate guard of a trigger for one event subject: ``per_minute`` firings at once, then one each interval."""
+    """Return the rate guard of a trigger for one event subject: ``per_minute`` firings at once, then one each
+    interval.
+    """
     key = NO_KEY if subject is None else Key(json_codec.digest(subject)[:32], subject[:200])
     return RateLimit(key, per_minute, 60.0, burst=per_minute)
 
 
 def emission_interval(limit: RateLimit) -> timedelta:
-    """The time between two, rounded up to the microsecond: rounding never exceeds a limit."""
+    """Return the time between two requests, rounded up to the microsecond so that rounding never exceeds a limit."""
     return timedelta(microseconds=math.ceil(limit.period * 1_000_000 / limit.limit))
 
 
 def reserve(next_allowed_at: datetime | None, now: datetime, limit: RateLimit) -> tuple[datetime, datetime]:
-    """GCRA as a pure function: when one more may start, ``now`` or later, and the new ``next_allowed_at``."""
+    """Return when one more may start (``now`` or later), and the new ``next_allowed_at``: GCRA as a pure function."""
     interval = emission_interval(limit)
     expected = max(next_allowed_at or now, now)
     return max(now, expected - interval * (limit.burst - 1)), expected + interval
@@ -69,7 +72,7 @@ class _State:
 
 
 class RateLimits:
-    """Some keys of one control, locked until the commit. :meth:`write` stores what has changed."""
+    """The rate limits of some keys of one control, locked until the commit. :meth:`write` stores what has changed."""
 
     def __init__(self, tx: Tx, control: RateLimitControl, requested: Iterable[tuple[str, RateLimit]]) -> None:
         """``requested`` has the owner of each limit, the id of a trigger or of a webhook's source, and the limit."""
@@ -93,7 +96,9 @@ class RateLimits:
         self._changed: set[tuple[str, str]] = set()
 
     def acquire(self, owner_id: str, limit: RateLimit) -> float:
-        """Take one now. Returns 0.0, or the seconds until one is allowed; then it is counted as dropped."""
+        """Use the limit once, now. Returns 0.0, or the seconds until that is allowed; a refused use is counted as
+        dropped.
+        """
         state = self._state(owner_id, limit)
         start, following = reserve(state.next_allowed_at, self._tx.now, limit)
         if start > self._tx.now:
@@ -103,7 +108,7 @@ class RateLimits:
         return 0.0
 
     def try_acquire(self, owner_id: str, limit: RateLimit) -> bool:
-        """Take one now. False when none is allowed; then it is counted as dropped."""
+        """Use the limit once, now. Returns False when that is not allowed; a refused use is counted as dropped."""
         return not self.acquire(owner_id, limit)
 
     def write(self) -> None:

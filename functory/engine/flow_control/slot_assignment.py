@@ -29,7 +29,7 @@ class _Candidate:
 
 
 def can_assign_slots(tx: Tx) -> bool:
-    """True when an execution could get its slots. Locks nothing."""
+    """Return True when an execution could get its slots. Locks nothing."""
     return bool(_find_candidates(tx, routing_queue.first_unrouted(tx), 1))
 
 
@@ -47,7 +47,7 @@ def assign_slots(tx: Tx, limit: int) -> list[str]:
 
 
 def _fitting(candidates: Sequence[_Candidate], locked: set[str] | None) -> list[str]:
-    """The candidates that fit in together, in their order. A pure function."""
+    """Return the candidates that fit in together, in their order. A pure function."""
     more: dict[str, int] = defaultdict(int)
     chosen: list[str] = []
     for one in candidates:
@@ -87,7 +87,7 @@ def _find_candidates(tx: Tx, first: str | None, limit: int) -> list[_Candidate]:
 
 
 def _free(*, behind: bool) -> Any:
-    """The statement of :func:`_find_candidates`; with ``behind`` some events are not routed."""
+    """Return the statement of :func:`_find_candidates`; with ``behind`` some events are not routed."""
     load = (
         sa.select(slot.c.group_key, sa.func.count().label("taken"))
         .where(sa.text("slot.taken_at IS NOT NULL"))
@@ -163,7 +163,7 @@ def _free(*, behind: bool) -> Any:
     )
 
 
-# For every round of flow control: built once.
+# Built once, because flow control runs them in every round.
 _NOW = sa.bindparam("now", type_=Instant)
 _IDS = sa.bindparam("ids", expanding=True, type_=Id)
 _FREE = _free(behind=False)

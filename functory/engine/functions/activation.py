@@ -1,4 +1,4 @@
-"""Activation: which version of a function runs, and the refusal of a change that meets another one."""
+"""Activation: which version of a function runs; a change that conflicts with another change is refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:
 
 
 def changed_meanwhile(why: str) -> Conflict:
-    """The error for a function that another process changed."""
+    """Return the error for a function that another process changed."""
     return Conflict(
         "the function was changed meanwhile",
         why,

@@ -45,7 +45,7 @@ def bind(
 
 
 def bind_first(parameters: Sequence[Mapping[str, Any]], value: Any) -> dict[str, Any]:
-    """The input that passes ``value`` as the first argument; an empty one for a function without any."""
+    """Return the input that passes ``value`` as the first argument; an empty one for a function without any."""
     for parameter in parameters:
         if parameter["kind"] in ("positional_only", "positional", "keyword"):
             return {parameter["name"]: value}
@@ -55,19 +55,21 @@ def bind_first(parameters: Sequence[Mapping[str, Any]], value: Any) -> dict[str,
 
 
 def accepted_compensation_arguments(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The compensation arguments that a function declares as parameters; all of them for ``**named``."""
+    """Return the compensation arguments that a function declares as parameters; all of them for ``**named``."""
     if any(p["kind"] == "var_keyword" for p in parameters):
         return list(COMPENSATION_ARGUMENTS)
     return [name for name in COMPENSATION_ARGUMENTS if any(p["name"] == name for p in parameters)]
 
 
 def missing_compensation_arguments(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The required parameters that no compensation argument fills."""
+    """Return the required parameters that no compensation argument fills."""
     return [p["name"] for p in parameters if p["required"] and p["name"] not in COMPENSATION_ARGUMENTS]
 
 
 def compensation_warnings(version: Mapping[str, Any] | None, reference: str) -> list[str]:
-    """Warnings about the version that compensates another function; ``version`` is None when it does not exist."""
+    """Return warnings about the version that compensates another function; ``version`` is None when it does not
+    exist.
+    """
     if version is None:
         return [f"the compensation {reference} does not exist yet"]
     missing = missing_compensation_arguments(version["parameters"])
@@ -80,7 +82,7 @@ def compensation_warnings(version: Mapping[str, Any] | None, reference: str) -> 
 
 
 def is_complete(value: Any) -> bool:
-    """True when a recorded value is the original one: no part replaced by its repr, no secret redacted."""
+    """Return True when a recorded value is the original one: no part replaced by its repr, no secret redacted."""
     pending = [value]
     while pending:
         part = pending.pop()

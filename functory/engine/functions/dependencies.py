@@ -93,7 +93,7 @@ def check_acyclic(name: str, needs: Mapping[str, Iterable[str]]) -> None:
 def closure(
     entry: Mapping[str, Any], load: Callable[[str, int | None], Mapping[str, Any] | None]
 ) -> dict[str, Mapping[str, Any]]:
-    """The exact versions that one run of ``entry`` uses, by ``name@number``, itself first.
+    """Return the exact versions that one run of ``entry`` uses, by ``name@number``, itself first.
 
     ``load(name, pin)`` gives a version row (the active one without a pin) or None. Each row has
     ``function`` (its name), ``number`` and ``dependencies``. Raises :class:`NotFound` for a missing one.

@@ -1,4 +1,4 @@
-"""Dependents: the dependencies of a version against the stored functions, and the users of a function."""
+"""Dependents: checks the dependencies of a version against the stored functions, and finds the users of a function."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def resolve_dependencies(tx: Tx, name: str, declared: list[dict[str, Any]]) -> l
 
 
 def compensation_problems(tx: Tx, name: str, reference: str | None) -> list[str]:
-    """Warnings about the compensation of ``name``. Raises :class:`Invalid` when a function compensates itself."""
+    """Return warnings about the compensation of ``name``. Raises :class:`Invalid` when a function compensates
+    itself.
+    """
     if reference is None:
         return []
     other, pin = dependencies.parse_reference(reference, "compensation")
@@ -45,7 +47,7 @@ def compensation_problems(tx: Tx, name: str, reference: str | None) -> list[str]
 
 
 def dependents(tx: Tx, name: str) -> list[str]:
-    """The functions and triggers that use a function, as text."""
+    """Return the functions and triggers that use a function, as text."""
     return _dependent_functions(tx, name) + _triggers(tx, name)
 
 
@@ -71,7 +73,7 @@ def _dependent_functions(tx: Tx, name: str) -> list[str]:
 
 
 def _referenced_functions(row: dict[str, Any]) -> set[str]:
-    """The functions that a version names: its dependencies and its compensation."""
+    """Return the functions that a version names: its dependencies and its compensation."""
     compensation = {dependencies.parse_reference(row["compensate"])[0]} if row["compensate"] else set()
     return {d["name"] for d in row["dependencies"]} | compensation
 

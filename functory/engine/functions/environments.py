@@ -38,7 +38,7 @@ class PackageNeeds:
     def from_declaration(
         cls, declared: Mapping[str, Any], base: Mapping[str, Any] | None = None
     ) -> PackageNeeds:
-        """The needs of the version that ``declared`` makes of ``base``."""
+        """Return the needs of the version that ``declared`` makes of ``base``."""
         requirements = declared.get("requirements", base["requirements"] if base else ())
         kept = base["imports"] if base and base["declared"].get("imports") else ()
         return cls(tuple(requirements), tuple(declared.get("imports", kept)))
@@ -69,29 +69,29 @@ NO_PACKAGES = Resolved()
 
 
 def resolve_packages(resolve: Resolve | None, needs: PackageNeeds, renew: bool) -> Resolved:
-    """The resolved packages; :data:`NO_PACKAGES` without a resolver or without needs."""
+    """Return the resolved packages; :data:`NO_PACKAGES` without a resolver or without needs."""
     return resolve(needs, renew=renew) if resolve is not None and needs else NO_PACKAGES
 
 
 def environment_key(lock: str, python: str, platform: str) -> str:
-    """The key of a lock for a Python (``3.11``) and a platform (``linux-x86_64``): 64 hexadecimal digits."""
+    """Return the key of a lock for a Python (``3.11``) and a platform (``linux-x86_64``): 64 hexadecimal digits."""
     return hashlib.sha256("\0".join((python, platform, lock)).encode()).hexdigest()
 
 
 def request_hash(requirements: Sequence[str], python: str, platform: str, index: str, newest: str) -> str:
-    """The hash of a request; ``requirements`` are normalised, ``index`` holds no credentials."""
+    """Return the hash of a request; ``requirements`` are normalised, ``index`` holds no credentials."""
     return json_codec.digest([list(requirements), python, platform, index, newest])
 
 
 def find_by_request(database: Database, request: str) -> dict[str, Any] | None:
-    """The environment that this request was resolved to; None for a new request."""
+    """Return the environment that this request was resolved to; None for a new request."""
     statement = sa.select(environment).join(resolution, resolution.c.environment == environment.c.key)
     with database.read() as tx:
         return tx.first(statement.where(resolution.c.request == request))
 
 
 def load(database: Database, key: str) -> dict[str, Any]:
-    """An environment by its key. Raises :class:`NotFound`."""
+    """Return an environment by its key. Raises :class:`NotFound`."""
     with database.read() as tx:
         row = tx.first(sa.select(environment).where(environment.c.key == key))
     if row is None:
@@ -120,7 +120,9 @@ def store(
 
 
 def listing(database: Database) -> list[dict[str, Any]]:
-    """All environments, newest first, each with ``used_by``: the versions that use it, without deleted functions."""
+    """Return all environments, newest first, each with ``used_by``: the versions that use it, without deleted
+    functions.
+    """
     with database.read() as tx:
         rows = tx.rows(sa.select(environment).order_by(environment.c.created_at.desc(), environment.c.key))
         users = _users(tx)
@@ -128,7 +130,9 @@ def listing(database: Database) -> list[dict[str, Any]]:
 
 
 def by_prefix(database: Database, prefix: str) -> dict[str, Any]:
-    """The one environment whose key has this prefix, with ``used_by``. Raises :class:`NotFound`, :class:`Conflict`."""
+    """Return the one environment whose key has this prefix, with ``used_by``. Raises :class:`NotFound`,
+    :class:`Conflict`.
+    """
     found = [row for row in listing(database) if row["key"].startswith(prefix)]
     if not found:
         raise NotFound(f"environment {prefix!r} not found", try_="functory environment list")
@@ -174,7 +178,7 @@ def set_environment(tx: Tx, version: Mapping[str, Any], resolved: Resolved, auth
 
 
 def packages_changed(version: Mapping[str, Any], resolved: Resolved, renew: bool) -> bool:
-    """True when renewed packages make a new version.
+    """Return True when renewed packages make a new version.
 
     Raises :class:`Conflict` when the renewal failed: the version stays as it is.
     """
@@ -196,7 +200,7 @@ def check_ready(version: Mapping[str, Any]) -> None:
 
 
 def environment_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The environments of several versions, in their order, without duplicates."""
+    """Return the environments of several versions, in their order, without duplicates."""
     return list(dict.fromkeys(row["environment"] for row in rows if row["environment"]))
 
 

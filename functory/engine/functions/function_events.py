@@ -17,7 +17,7 @@ def append(tx: Tx, type_: str, name: str, data: Mapping[str, Any], cause: Cause 
 
 
 def version_data(version: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of an event about one version."""
+    """Return the data of an event about one version."""
     return {
         "function": version["name"],
         "version": version["number"],

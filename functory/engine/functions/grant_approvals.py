@@ -1,4 +1,4 @@
-"""Grant approvals: what operators granted beyond the authors' declarations, for one content of one function.
+"""Grant approvals: what operators granted beyond the author's declaration, to one content of one function.
 
 A version with another content has another hash, and none of the approvals. Each change is one transaction with an
 audit row and an event, and increments a counter. A worker that finds the counter changed at a claim reads the
@@ -105,7 +105,7 @@ class GrantApprovals:
         return key | {"version": version["number"], "removed": bool(removed), "declared": declared}
 
     def effective_and_pending(self, version: Mapping[str, Any]) -> tuple[Grants, Grants]:
-        """The grants of a version that are in effect, and those that wait for an operator."""
+        """Return the grants of a version that are in effect, and those that wait for an operator."""
         with self._database.read() as tx:
             widened = load(tx, [(version["name"], version["sha256"])])[version["name"], version["sha256"]]
         declared = Grants.declared(version)
@@ -176,7 +176,8 @@ class GrantApprovalCache:
         self._kept: tuple[int | None, dict[VersionKey, Grants]] = (None, {})
 
     def get(self, tx: Tx, change_count: int | None, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
-        """The approvals of ``keys``. ``change_count`` is the counter (:data:`CHANGE_COUNTER`) that ``tx`` has read.
+        """Return the approvals of ``keys``. ``change_count`` is the counter (:data:`CHANGE_COUNTER`) that ``tx`` has
+        read.
 
         Runs at most one statement; none without any approval or when all keys are cached.
         """
@@ -194,7 +195,7 @@ class GrantApprovalCache:
 
 
 def load(tx: Tx, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
-    """The approvals of these (function, hash)."""
+    """Return the approvals of these (function, hash)."""
     found: dict[VersionKey, list[tuple[str, str]]] = {key: [] for key in keys}
     names = sorted({name for name, _ in found})
     for row in tx.rows(sa.select(grant_approval).where(grant_approval.c.function.in_(names))):
@@ -205,7 +206,7 @@ def load(tx: Tx, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
 
 
 def _allowed(tx: Tx, version: Mapping[str, Any] | None, name: str | None) -> list[dict[str, Any]]:
-    """The approvals, each with the newest version of its content (None when no version has it)."""
+    """Return the approvals, each with the newest version of its content (None when no version has it)."""
     newest = (
         sa.select(sa.func.max(function_version.c.number))
         .join(function, function.c.id == function_version.c.function_id)
@@ -254,7 +255,7 @@ def _record_change(
 
 
 def _stored_value(kind: str, value: str) -> str:
-    """The stored form of a value, also of a path that can no longer be granted."""
+    """Return the stored form of a value, also of a path that can no longer be granted."""
     try:
         return grants.normalize_value(kind, value)
     except Invalid:

@@ -40,11 +40,11 @@ class Limits:
     expires: float | None = None
 
     def cpu_seconds(self) -> float:
-        """CPU time of one execution: as set, else 10 s, or the timeout where that is longer."""
+        """Return the CPU time of one execution in seconds: as set, else 10 s, or the timeout where that is longer."""
         return self.cpu if self.cpu is not None else max(10.0, self.timeout)
 
     def attempts(self) -> int:
-        """The maximum number of attempts of an execution."""
+        """Return the maximum number of attempts of an execution."""
         return self.max_attempts or max(self.retries + 1, MIN_ATTEMPTS)
 
     def as_json(self) -> dict[str, Any]:

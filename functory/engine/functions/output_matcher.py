@@ -1,4 +1,4 @@
-"""Output patterns: match a version's patterns against an output.
+"""Output patterns: checks the patterns of a version, and matches them against the output of an execution.
 
 A pattern is an event pattern over an object (``{"stock": [{"numeric": ["<", 5]}]}``) or a regular
 expression with named groups over a text. The pattern language belongs to ``triggers``, which the
@@ -31,7 +31,7 @@ class Matcher(Protocol):
 
 @functools.cache
 def matcher() -> Matcher:
-    """The installed matcher. Raises :class:`FunctoryError` when the installation lacks it."""
+    """Return the installed matcher. Raises :class:`FunctoryError` when the installation lacks it."""
     for point in entry_points(group=GROUP, name="default"):
         return point.load()
     raise FunctoryError(
@@ -40,10 +40,10 @@ def matcher() -> Matcher:
 
 
 def check(patterns: Mapping[str, Any]) -> dict[str, Any]:
-    """The stored form of output patterns. Raises :class:`Invalid` for wrong ones."""
+    """Return the stored form of output patterns. Raises :class:`Invalid` for wrong ones."""
     return matcher().check(patterns) if patterns else {}
 
 
 def match(patterns: Mapping[str, Any], output: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The patterns that ``output`` matches, with captured groups."""
+    """Return the patterns that ``output`` matches, with captured groups."""
     return matcher().match(patterns, output) if patterns else []

@@ -59,7 +59,9 @@ def _grants_of_cause(tx: Tx, cause: Cause) -> Grants:
 
 
 def _linked_versions(tx: Tx, version: Mapping[str, Any], active: bool) -> Iterable[tuple[Node, Grants]]:
-    """Every version that may share a process with ``version``, itself first, with its declared and approved rights."""
+    """Yield every version that may share a process with ``version``, itself first, with its declared and approved
+    rights.
+    """
     own: Node = (version["name"], version["number"])
     needs, current = _graph(tx)
     needs[own] = [(d["name"], d["pin"]) for d in version["dependencies"]]
@@ -95,7 +97,7 @@ def _closure(start: Iterable[Node], following: Any) -> set[Node]:
 
 
 def _graph(tx: Tx) -> tuple[dict[Node, list[tuple[str, int | None]]], dict[str, int]]:
-    """The dependencies of each version, and the active version of each function."""
+    """Return the dependencies of each version, and the active version of each function."""
     rows = tx.rows(
         sa.select(function.c.name, function_version.c.number, function_version.c.dependencies)
         .join(function, function.c.id == function_version.c.function_id)
@@ -109,7 +111,7 @@ def _graph(tx: Tx) -> tuple[dict[Node, list[tuple[str, int | None]]], dict[str, 
 
 
 def _rights(tx: Tx, nodes: Iterable[Node]) -> dict[Node, Mapping[str, Any]]:
-    """The rights columns of these versions; versions that do not exist are left out."""
+    """Return the rights columns of these versions; versions that do not exist are left out."""
     listed = sorted(nodes)
     found: dict[Node, Mapping[str, Any]] = {}
     columns = [function_version.c[name] for name in ("number", "sha256", "secrets", "permissions", "grants")]

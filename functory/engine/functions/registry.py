@@ -1,4 +1,4 @@
-"""Functions and their immutable versions.
+"""The function registry: saves, reads, activates, disables and deletes functions and their immutable versions.
 
 Each change makes one new version; a save of the same content makes none. Version numbers are given out under the
 registry's lock: they are unique and have no gaps under any concurrency. Source text is parsed here and never executed.
@@ -29,7 +29,7 @@ from functory.engine.settings import Settings
 
 
 class Functions:
-    """The registry: save, read, activate, disable, delete."""
+    """The function registry: save, read, activate, disable, delete."""
 
     def __init__(
         self,
@@ -94,8 +94,9 @@ class Functions:
         )
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
-        """A version with its function's ``name``, ``state``, ``active`` and ``latest``; the active one
-        without a ``number``. Raises :class:`NotFound`."""
+        """Return a version with its function's ``name``, ``state``, ``active`` and ``latest``; the active version
+        without a ``number``. Raises :class:`NotFound`.
+        """
         with self._database.read() as tx:
             row = versions.load(tx, name, number) or (
                 versions.load_latest(tx, name) if number is None else None
@@ -105,7 +106,7 @@ class Functions:
         return row
 
     def list(self, *, after: str | None = None, limit: int = 1000) -> list[dict[str, Any]]:
-        """Functions by name, each with its active (else latest) version's row."""
+        """Return functions by name, each with its active (else latest) version's row."""
         statement = (
             versions.joined()
             .where(
@@ -121,7 +122,7 @@ class Functions:
             return tx.rows(statement)
 
     def versions(self, name: str) -> list[dict[str, Any]]:
-        """All versions of a function, newest first. Raises :class:`NotFound`."""
+        """Return all versions of a function, newest first. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             rows = tx.rows(
                 versions.joined()
@@ -234,7 +235,7 @@ class Functions:
             return environments.set_environment(tx, version, resolved, author)
 
     def dependents(self, name: str) -> list[str]:
-        """The functions and triggers that use ``name``, as text."""
+        """Return the functions and triggers that use ``name``, as text."""
         with self._database.read() as tx:
             return dependent_rows.dependents(tx, name)
 

@@ -1,4 +1,4 @@
-"""A save of a function: the next version, or the stored one that has the same content.
+"""The save of a function: writes the next version, or returns the stored one that has the same content.
 
 Packages are installed, type hints inspected and the source analyzed before the transaction, so that no lock waits for
 them. The transaction reads the function again, and decides with what it holds then.
@@ -37,7 +37,9 @@ from functory.engine.settings import Settings
 
 @dataclass(frozen=True)
 class SaveRequest:
-    """What is saved. ``source`` is a name when the source of ``base`` stays; ``base`` is that of a partial change."""
+    """A request to save a function. ``source`` is only its name when the source of ``base`` stays; ``base`` is the
+    version that a partial change starts from.
+    """
 
     source: parser.Source | str
     declared: Mapping[str, Any]
@@ -56,7 +58,7 @@ class SaveRequest:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What is known before the transaction."""
+    """The results that a save has before its transaction."""
 
     declared: dict[str, Any]
     needs: PackageNeeds
@@ -67,7 +69,9 @@ class _Prepared:
 
 @dataclass(frozen=True)
 class _Stored:
-    """What the transaction found: the function's row, also a deleted one, and the version that a change starts from."""
+    """The rows that the transaction found: the function (also a deleted one), and the version that a change starts
+    from.
+    """
 
     row: Mapping[str, Any] | None
     base: dict[str, Any] | None
@@ -119,7 +123,7 @@ class Saves:
         return made | {"created": True}
 
     def _prepare(self, request: SaveRequest) -> _Prepared:
-        """Everything that takes long or needs no lock."""
+        """Do everything that takes long or needs no lock."""
         declared = declaration.parse(request.declared)
         if self._protected_paths is not None:
             for mode, paths in declared.get("grants.files", {}).items():
@@ -137,7 +141,7 @@ class Saves:
         )
 
     def _signature(self, source: parser.Source | str, resolved: Resolved) -> Signature | None:
-        """The inspected signature; None for a source that is stored already with the same packages."""
+        """Return the inspected signature; None for a source that is stored already with the same packages."""
         if isinstance(source, str) or self._inspect is None:
             return None
         with self._database.read() as tx:
@@ -161,7 +165,9 @@ class Saves:
         return _Stored(row, base)
 
     def _content(self, tx: Tx, request: SaveRequest, prepared: _Prepared, stored: _Stored) -> _Content:
-        """The content as of this transaction. Raises :class:`Conflict` when it needs other packages meanwhile."""
+        """Return the content as of this transaction. Raises :class:`Conflict` when its packages have changed
+        meanwhile.
+        """
         content = declaration.version_content(
             request.source,
             prepared.declared,
@@ -239,7 +245,7 @@ class Saves:
 def _find_twin(
     tx: Tx, request: SaveRequest, prepared: _Prepared, stored: _Stored, content: _Content
 ) -> dict[str, Any] | None:
-    """The stored version with this content, if the save makes no new one."""
+    """Return the stored version with this content, if the save makes no new one."""
     base = stored.base
     if base and (base["sha256"], base["active"]) == (content.sha256, base["number"]):
         return base

@@ -23,7 +23,7 @@ class State:
         self._database = database
 
     def get(self, function: str, key: str) -> tuple[Any, int] | None:
-        """The value and its version; None without the key."""
+        """Return the value and its version; None without the key."""
         with self._database.read() as tx:
             row = tx.first(sa.select(state).where(state.c.function == function, state.c.key == key))
         return None if row is None else (row["value"], row["version"])
@@ -42,7 +42,7 @@ class State:
         ``expected_version`` (0: must not exist) gives compare-and-set; raises :class:`Conflict`.
         """
         if key is None:
-            raise Invalid("wrong state key", "a key is a string of 1 to 255 characters")
+            raise Invalid("wrong state key", "a key must be a string of 1 to 255 characters")
         event_store.check_key(key, "state key")
         event_store.check_data(value, MAX_BYTES, f"state value {key!r}")
         with self._database.write() as tx:

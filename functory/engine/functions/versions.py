@@ -1,4 +1,4 @@
-"""Reading versions: the active one, a pinned one, several in one statement.
+"""Versions: reads the active one, a pinned one, or several in one statement.
 
 Each row is a version with its function's ``name``, ``state``, ``active`` and ``latest``.
 """
@@ -18,14 +18,14 @@ from functory.engine.functions.source import parser
 
 
 def load(tx: Tx, name: str, number: int | None) -> dict[str, Any] | None:
-    """A version of a function that is not deleted, the active one without ``number``; None when missing."""
+    """Return a version of a function that is not deleted, the active one without ``number``; None when missing."""
     if number is None:
         return tx.first(_ACTIVE, {"name": name})
     return tx.first(_PINNED, {"name": name, "number": number})
 
 
 def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
-    """The newest version of a function that is not deleted; None when missing."""
+    """Return the newest version of a function that is not deleted; None when missing."""
     return tx.first(
         joined().where(
             function.c.name == name,
@@ -36,7 +36,7 @@ def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
 
 
 def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
-    """The version of a reference: ``name`` or ``name@3``. Raises :class:`NotFound`."""
+    """Return the version of a reference: ``name`` or ``name@3``. Raises :class:`NotFound`."""
     name, pin = dependencies.parse_reference(reference)
     row = load(tx, name, pin)
     if row is None:
@@ -47,7 +47,7 @@ def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
 def load_many(
     tx: Tx, references: Iterable[tuple[str, int | None]]
 ) -> dict[tuple[str, int | None], dict[str, Any]]:
-    """Several versions in one statement, by (name, pin or None for the active one)."""
+    """Return several versions with one statement, by (name, pin or None for the active one)."""
     wanted = sorted(set(references), key=lambda r: (r[0], r[1] or 0))
     if not wanted:
         return {}
@@ -61,7 +61,7 @@ def load_many(
 
 
 def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
-    """The version with this id, also of a deleted function. Raises :class:`NotFound`."""
+    """Return the version with this id, also of a deleted function. Raises :class:`NotFound`."""
     row = tx.first(_BY_ID, {"version_id": version_id})
     if row is None:
         raise NotFound(f"function version {version_id} not found")
@@ -81,7 +81,7 @@ def joined() -> sa.Select[Any]:
 
 
 def same_source(tx: Tx, parsed: parser.Source | str) -> dict[str, Any] | None:
-    """The newest version with exactly this source, whose type hints were inspected already."""
+    """Return the newest version with exactly this source, whose type hints were inspected already."""
     if isinstance(parsed, str):
         return None
     return tx.first(
@@ -93,7 +93,7 @@ def same_source(tx: Tx, parsed: parser.Source | str) -> dict[str, Any] | None:
 
 
 def missing_error(tx: Tx, name: str, number: int | None) -> NotFound:
-    """The error for a function or version that does not exist; names the existing versions."""
+    """Return the error for a function or version that does not exist; names the existing versions."""
     numbers = [
         row["number"]
         for row in tx.rows(_LIVE.where(function.c.name == name).order_by(function_version.c.number))

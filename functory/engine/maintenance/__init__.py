@@ -1,1 +1,1 @@
-"""Services that keep the database sound while everything else runs."""
+"""Maintenance: services that keep the database sound while everything else runs."""

@@ -55,12 +55,14 @@ def advance(database: Database, settings: Settings) -> int:
 
 
 def _ready(tx: Tx, limit: int) -> list[str]:
-    """Sagas that can be advanced now."""
+    """Return the sagas that can be advanced now."""
     return [row["saga_id"] for row in tx.rows(_READY, {"limit": limit})]
 
 
 def _can_go_on() -> sa.Select[tuple[Any]]:
-    """The statement for the sagas that :func:`functory.engine.executions.compensation.saga.advance` would change."""
+    """Return the statement for the sagas that :func:`functory.engine.executions.compensation.saga.advance` would
+    change.
+    """
     here, other = compensation, compensation.alias("other")
     watched = sa.case(
         (here.c.state == "waiting", here.c.step_id), (here.c.state == "running", here.c.execution_id)
@@ -89,5 +91,5 @@ def _can_go_on() -> sa.Select[tuple[Any]]:
     )
 
 
-# Every scheduler runs it all the time: built once.
+# Built once, because every scheduler runs it in every round.
 _READY = _can_go_on()

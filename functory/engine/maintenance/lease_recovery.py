@@ -1,4 +1,4 @@
-"""Recovers executions for the reaper: requeues lost leases, forces ignored cancels, expires late starts."""
+"""Lease recovery: requeues lost attempts, forces ignored cancels and expires late starts, for the reaper."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _AGE = sa.select(sa.extract("epoch", sa.func.clock_timestamp() - sa.func.pg_post
 
 
 def server_uptime(database: Database) -> float | None:
-    """Seconds since the database server was started; None for SQLite and for a clock that is not the server's.
+    """Return the seconds since the database server started; None for SQLite and for a clock that is not the server's.
 
     Raises :class:`~functory.engine.errors.Unavailable`.
     """
@@ -88,7 +88,7 @@ def remove_lost_workers(database: Database, after: float) -> list[str]:
     return [row["id"] for row in rows]
 
 
-# Built once: the reaper runs them every round, and most rounds find no row.
+# Built once, because the reaper runs them in every round, and most rounds find no row.
 _CUTOFF = sa.bindparam("cutoff", type_=Instant)
 _DUE = {
     "lost": sa.and_(execution.c.state == "running", execution.c.lease_until < _CUTOFF),

@@ -1,4 +1,4 @@
-"""Services that empty the outbox: published to the exchange, or dropped where there is no broker."""
+"""The outbox publisher: publishes committed events on the exchange, or drops them where there is no broker."""
 
 from __future__ import annotations
 

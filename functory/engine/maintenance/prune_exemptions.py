@@ -23,7 +23,7 @@ from functory.engine.database.schema import (
 OPEN = ("queued", "running")
 SETTLED_COMPENSATIONS = ("done", "skipped")
 
-# The reason that is shown when there are several: what needs action first; what only takes time comes last.
+# The order of the reasons; the first that holds is shown. What needs an action comes first, what only takes time last.
 _REASON_PRIORITY = {
     reason: rank
     for rank, reason in enumerate(
@@ -36,7 +36,7 @@ _REASON_PRIORITY = {
             "a cancellation waits",
             "a concurrency slot is taken",
             "a compensation is open",
-            "it fired together with what is young",
+            "it fired together with a young or open tree",
             "it is young",
         )
     )
@@ -73,7 +73,7 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
         ),
         # Events that fired together may be of several trees: each tree keeps the others.
         _why(
-            "it fired together with what is young",
+            "it fired together with a young or open tree",
             firing.c.root_id,
             firing.c.root_id.in_(roots),
             firing.c.joint,
@@ -82,7 +82,7 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
             _is_recent_or_open(other.c.root_id, cutoff),
         ),
         _why(
-            "it fired together with what is young",
+            "it fired together with a young or open tree",
             execution.c.root_id,
             own_execution,
             far.c.execution_id == execution.c.id,
@@ -104,7 +104,7 @@ def _why(reason: str, root: Any, *conditions: Any) -> Any:
 
 
 def _is_recent_or_open(root: Any, cutoff: datetime) -> Any:
-    """Whether rows of a tree are young or open."""
+    """Return the condition that rows of a tree are young or open."""
     events, executions = event.alias("its_event"), execution.alias("its_execution")
     return sa.or_(
         sa.exists().where(

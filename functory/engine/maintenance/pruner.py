@@ -62,7 +62,7 @@ class Pruner(Service):
         return True
 
     def next_due(self) -> float | None:
-        """Seconds until the next step; None when a pass is over."""
+        """Return the seconds until the next step; None when a pass is over."""
         return self._rest
 
 

@@ -42,7 +42,7 @@ class Reaper(Service):
         return any(self.reap().values())
 
     def reap(self) -> dict[str, int]:
-        """Run one round. Return the counts by kind; nothing is done while an outage is not long enough past.
+        """Run one round. Returns the counts by kind; does nothing too soon after an outage.
 
         Raises :class:`Unavailable`.
         """
@@ -76,7 +76,7 @@ class Reaper(Service):
         return self._database.clock.monotonic() - began > SLOW * self._settings.lease_seconds
 
     def _clock_was_set(self) -> bool:
-        """Whether the clock of leases was set since this round or the one before began."""
+        """Return True when the clock of leases was set since this round or the one before began."""
         return (
             self._offset is not None
             and abs(self._measure_clock_offset() - self._offset) > SLOW * self._settings.lease_seconds

@@ -1,4 +1,4 @@
-"""Service that deletes receipts and schedule ticks older than ``receipt_days``."""
+"""Receipt expiry: a service that deletes receipts and schedule ticks older than ``receipt_days``."""
 
 from __future__ import annotations
 

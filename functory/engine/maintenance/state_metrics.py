@@ -1,4 +1,4 @@
-"""Gauges that describe stored state: read from the database at each scrape."""
+"""State metrics: gauges that describe stored state, read from the database at each scrape."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from functory.engine.telemetry.metrics import kind_label
 
 
 class StateCollector(Collector):
-    """Gauges that are one SQL query each, asked at the scrape. Only the scheduler and the embedded
-    process register it: asked by every worker, their sum would be wrong."""
+    """Gauges that each run one SQL query at the scrape. Only the scheduler and the embedded process register it: if
+    every worker did, their sum would be wrong.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -85,7 +86,9 @@ class StateCollector(Collector):
             "functory_outbox_pending", "Events that are not on the broker yet.", value=pending or 0
         )
         yield GaugeMetricFamily(
-            "functory_outbox_oldest_age_seconds", "Age of the oldest of them.", value=age(waiting)
+            "functory_outbox_oldest_age_seconds",
+            "Age of the oldest event that is not on the broker yet.",
+            value=age(waiting),
         )
         yield GaugeMetricFamily(
             "functory_router_backlog_seconds",
@@ -121,7 +124,7 @@ class StateCollector(Collector):
         yield GaugeMetricFamily("functory_functions", "Stored functions.", value=functions or 0)
         yield GaugeMetricFamily("functory_worker_up", "Workers by heartbeat.", value=workers or 0)
         problems = GaugeMetricFamily(
-            "functory_source_problems", "Enabled sources that something keeps from working.", labels=["kind"]
+            "functory_source_problems", "Enabled sources that a problem keeps from working.", labels=["kind"]
         )
         for kind, count in sorted(troubled.items()):
             problems.add_metric([kind_label(kind)], count)

@@ -1,7 +1,7 @@
 """Retention: deletes finished causal trees after a time, and their log lines before that.
 
 A tree is deleted when all of it ended longer ago than the limit: every event is routed, every execution has ended, and
-no row waits in it or for it. Then only an operator can add to it, and his transaction locks the rows that it adds to.
+no row waits in it or for it. Then only an operator can add to it, and that transaction locks the rows that it adds to.
 A tree is kept while a younger tree refers to it (events that fired together).
 
 The work is done in short transactions, and the invariants hold after each. A small tree is deleted at once, a large one
@@ -39,7 +39,7 @@ from functory.engine.maintenance import prune_exemptions
 
 # Trees that are read at once; most are small.
 PAGE = 200
-# Events of one transaction, about; on SQLite every writer waits for it.
+# About the number of events of one transaction; on SQLite every writer waits for it.
 CHUNK = 500
 # Log lines and spans of one transaction; executions with more lose them before they go themselves.
 LINES = 20_000
@@ -60,7 +60,8 @@ class RetentionLimits:
 
 
 def prune(database: Database, limits: RetentionLimits) -> Iterator[Counter[str]]:
-    """One pass: the rows that each transaction deleted, by table, trees as ``trees``. Callers may stop early.
+    """Run one pass and yield the rows that each transaction deleted, by table, trees as ``trees``. Callers may stop
+    early.
 
     Raises :class:`Unavailable`; another pass begins anew.
     """
@@ -73,7 +74,9 @@ def prune(database: Database, limits: RetentionLimits) -> Iterator[Counter[str]]
 
 
 def preview(database: Database, limits: RetentionLimits) -> tuple[Counter[str], Counter[str]]:
-    """What a pass would delete (by table, as :func:`prune`), and the old trees that it would keep, by the reason."""
+    """Return the rows that a pass would delete (by table, as :func:`prune`), and the old trees that it would keep, by
+    reason.
+    """
     now = database.clock.now()
     going: Counter[str] = Counter()
     kept: Counter[str] = Counter()
@@ -102,7 +105,9 @@ def preview(database: Database, limits: RetentionLimits) -> tuple[Counter[str], 
 
 
 def table_sizes(database: Database) -> list[dict[str, Any]]:
-    """The tables that grow, with their rows (PostgreSQL: about) and their bytes with indexes (None on SQLite)."""
+    """Return the tables that grow, with their rows (PostgreSQL: an estimate) and their bytes with indexes (None on
+    SQLite).
+    """
     found = []
     with database.read() as tx:
         for table in (event, firing, execution, attempt, span, log):
@@ -266,8 +271,9 @@ def _logs(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
 
 
 def _log_cutoff_id(tx: Tx, cutoff: datetime) -> str:
-    """Log lines of executions below this id may go. A week that is not over yet goes as a whole later: to delete its
-    rows now would be the dearer way."""
+    """Return the id below which log lines may be deleted. A week that is not over yet is dropped as a whole later:
+    deleting its rows now would cost more.
+    """
     parts = [part for part in partitions.list_partitions(tx) if part.table == "log" and not part.is_default]
     later = [part.first or _LEAST for part in parts if part.end is not None and part.end > lowest_id(cutoff)]
     return min([lowest_id(cutoff), *later])
@@ -290,7 +296,7 @@ def _drop_empty_partitions(database: Database, cutoff: datetime) -> Iterator[Cou
 
 
 def _page(tx: Tx, after: str, cutoff: datetime) -> list[str]:
-    """The next roots that are old by their ids. Every execution has an event, so these are all trees."""
+    """Return the next roots that are old by their ids. Every execution has an event, so these are all trees."""
     roots = sa.select(event.c.root_id).where(event.c.root_id > after, event.c.root_id < lowest_id(cutoff))
     return list(tx.execute(roots.group_by(event.c.root_id).order_by(event.c.root_id).limit(PAGE)).scalars())
 
@@ -320,7 +326,7 @@ def _ids(tx: Tx, table: sa.Table, roots: Sequence[str]) -> list[str]:
 
 
 def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter[str]:
-    """Delete executions and events with all that hangs on them; budgets count what is left."""
+    """Delete executions and events with all rows that belong to them; budgets count what is left."""
     gone: Counter[str] = Counter()
     if executions:
         counted = (
@@ -340,7 +346,8 @@ def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter
     if events:
         gone["firing"] += _remove(tx, firing, firing.c.event_id.in_(events))
     if executions:
-        # Their events may go later, in a large tree; that these fired goes with what they started.
+        # The events of these executions may be deleted later, in a large tree; their firings are deleted with the
+        # executions.
         by = sa.select(execution.c.event_id).where(execution.c.id.in_(executions))
         gone["firing"] += _remove(
             tx, firing, sa.and_(firing.c.event_id.in_(by), firing.c.execution_id.in_(executions))
@@ -352,7 +359,7 @@ def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter
 
 
 def _delete_tree_rows(tx: Tx, roots: Sequence[str]) -> Counter[str]:
-    """Delete what is kept once for a tree."""
+    """Delete the rows that exist once for each tree."""
     gone = Counter({"trees": len(roots)})
     gone["suppression"] += _remove(tx, suppression, suppression.c.root_id.in_(roots))
     gone["budget"] += _remove(tx, budget, budget.c.root_id.in_(roots))

@@ -1,8 +1,8 @@
-"""The verifier: one of the schedulers checks the invariants now and then while everything runs, and cheaply.
+"""The verifier: one of the schedulers checks the invariants at intervals, cheaply, while everything runs.
 
-Every ``verify_seconds`` one process looks at what is open, whenever it was made, and at what was made in the last hour;
-once a day it looks at everything. For each kind of look a row holds when the next one is due, and the process that
-moves it on does the look; so any number of schedulers may run. Table ``verification`` keeps what was found, and every
+Every ``verify_seconds`` one process checks the open rows, whenever they were made, and the rows of the last hour; once
+a day it checks everything. For each kind of check a row holds when the next one is due, and the process that advances
+it runs the check; so any number of schedulers may run. Table ``verification`` keeps what was found, and every
 scheduler's metrics read it there: a violation stays until a look at everything no longer finds it.
 """
 
@@ -24,11 +24,11 @@ from functory.engine.settings import Settings
 
 log = structlog.get_logger("functory.verify")
 
-# These are about what is open, which a partial index finds: they cost the same however much has ended.
+# These are about open rows, which a partial index finds: their cost does not grow with the rows that have ended.
 OPEN = ("I1", "I5", "I15")
-# What a frequent look goes back to.
+# How far back a frequent check goes.
 RECENT = timedelta(hours=1)
-# From one look at everything to the next; one that did not come to its end is tried again sooner.
+# The time between two complete checks; one that was interrupted is tried again sooner.
 DAY = 86_400
 FULL_RETRY_SECONDS = 3600
 # A role that has just started has more urgent work, and a script that ends soon need not check at all.
@@ -110,7 +110,7 @@ class Verifier(Service):
 
 
 def save_results(database: Database, found: Sequence[InvariantResult], *, whole: bool) -> None:
-    """Store the results. A check of less than the ``whole`` database takes back nothing that was found before."""
+    """Store the results. A check of less than the ``whole`` database removes no violation that was found before."""
     with database.write() as tx:
         rows = [
             {"code": one.code, "count": one.count, "examples": list(one.examples), "time": tx.now}
@@ -132,5 +132,7 @@ def save_results(database: Database, found: Sequence[InvariantResult], *, whole:
 
 
 def last_results(tx: Tx) -> Mapping[str, Mapping[str, Any]]:
-    """The results of the last checks, by code: ``count``, ``examples`` and ``time``; empty before the first look."""
+    """Return the results of the last checks, by code: ``count``, ``examples`` and ``time``; empty before the first
+    look.
+    """
     return {row["code"]: row for row in tx.rows(sa.select(verification))}

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``90``, ``"90s"``, ``"1m30s"``, ``"500ms"``, ``"7d"``."""
+"""Durations as people write them: ``90``, ``"90s"``, ``"1m30s"``, ``"500ms"``, ``"7d"``."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
 def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf) -> float:
-    """A length of time in seconds. ``what`` names it in messages. Raises :class:`Invalid`."""
+    """Return a length of time in seconds. ``what`` names it in messages. Raises :class:`Invalid`."""
     value = _read(given)
     if value is None:
         raise Invalid(
             f"wrong {what} {given!r}",
-            "it is seconds, or a number with a unit",
+            "it must be seconds, or a number with a unit",
             f'{what}: "90s", "5m", "1h30m" or "2d"',
         )
     if not minimum <= value <= maximum:
         bounds = f"from {format_duration(minimum)}" + (
             f" to {format_duration(maximum)}" if maximum < math.inf else " on"
         )
-        raise Invalid(f"wrong {what} {given!r}", f"it is {bounds}")
+        raise Invalid(f"wrong {what} {given!r}", f"it must be {bounds}")
     return value
 
 
 def format_duration(value: float) -> str:
-    """Seconds as people write them: ``1h30m``, ``2.5s``."""
+    """Return seconds as people write them: ``1h30m``, ``2.5s``."""
     if not math.isfinite(value) or value < 0:
         return f"{value:g}s"
     whole, rest = divmod(value, 60)

@@ -1,4 +1,4 @@
-"""JSON in and out, in one place, with the cases that trip encoders spelled out.
+"""The JSON codec: encodes and decodes JSON in one place, with the values that encoders treat differently.
 
 orjson is 15 times faster than the standard library but refuses integers over 64 bits and lone
 surrogates, and turns NaN into null. Those cases go through the standard library here, so that any
@@ -26,12 +26,12 @@ _LONG_NUMBER = re.compile(rb"\d{19}")
 
 
 def dumps(value: Any) -> str:
-    """``value`` as compact JSON text. Raises :class:`Invalid` when it is not JSON."""
+    """Return ``value`` as compact JSON text. Raises :class:`Invalid` when it is not JSON."""
     return encode(value).decode()
 
 
 def encode(value: Any) -> bytes:
-    """``value`` as compact JSON bytes (UTF-8). Raises :class:`Invalid` when it is not JSON."""
+    """Return ``value`` as compact JSON bytes (UTF-8). Raises :class:`Invalid` when it is not JSON."""
     try:
         encoded = orjson.dumps(
             value,
@@ -48,7 +48,7 @@ def encode(value: Any) -> bytes:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises :class:`Invalid` with the position of the fault."""
+    """Return the value of a JSON text. Raises :class:`Invalid` with the position of the fault."""
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     try:
         if _LONG_NUMBER.search(raw):
@@ -66,7 +66,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """JSON with sorted keys: equal values give equal bytes."""
+    """Return JSON with sorted keys: equal values give equal bytes."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):
@@ -74,7 +74,7 @@ def canonical(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """The sha256 (hex) of the canonical JSON of ``value``."""
+    """Return the sha256 (hex) of the canonical JSON of ``value``."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
@@ -96,7 +96,7 @@ def _encode_slowly(value: Any) -> bytes:
 
 
 def _check_shape(value: Any) -> None:
-    """Refuse keys that are no text, and values that are too deep: the standard library accepts both."""
+    """Refuse keys that are not text, and values that are too deep: the standard library accepts both."""
     waiting = [(value, 0)]
     while waiting:
         item, depth = waiting.pop()

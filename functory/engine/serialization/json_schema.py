@@ -23,7 +23,7 @@ TYPES = {
 
 
 def from_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The schema that parameter names alone give: the names, and which are required; no types."""
+    """Return the schema that parameter names alone give: the names, and which are required; no types."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     more = False

@@ -1,4 +1,4 @@
-"""Received data, read by its media type: content types, JSON that is not too deep, UTF-8 text."""
+"""Media types: reads received data by its content type, as JSON that is not too deep or as UTF-8 text."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 
-# No sender means to send deeper JSON.
+# Senders do not nest JSON deeper on purpose.
 MAX_DEPTH = 100
 
 
 class UnsupportedMediaType(Exception):
-    """A content type that is not read."""
+    """A content type that is not supported."""
 
 
 def media_type(content_type: str) -> str:
-    """The media type of a Content-Type header, in lower case and without its parameters. Raises
-    :class:`UnsupportedMediaType` for another character set than UTF-8."""
+    """Return the media type of a Content-Type header, in lower case and without its parameters. Raises
+    :class:`UnsupportedMediaType` for a character set other than UTF-8.
+    """
     media, *parameters = (part.strip().lower() for part in content_type.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
@@ -27,14 +28,14 @@ def media_type(content_type: str) -> str:
 
 
 def is_json(media: str) -> bool:
-    """Whether a media type is JSON (RFC 6839, section 3.1)."""
+    """Return True when a media type is JSON (RFC 6839, section 3.1)."""
     return media in ("application/json", "text/json") or (
         media.startswith("application/") and media.endswith("+json")
     )
 
 
 def read_json(body: bytes) -> Any:
-    """JSON of at most 100 levels. Raises :class:`Invalid`."""
+    """Return the value of a JSON body of at most 100 levels. Raises :class:`Invalid`."""
     value = json_codec.loads(body)
     # Only a text with that many brackets can be that deep.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
@@ -43,7 +44,7 @@ def read_json(body: bytes) -> Any:
 
 
 def read_text(body: bytes) -> str:
-    """UTF-8 text. Raises :class:`Invalid`."""
+    """Return the text of a UTF-8 body. Raises :class:`Invalid`."""
     try:
         return body.decode()
     except UnicodeDecodeError as error:

@@ -48,12 +48,14 @@ class KnownFile:
 
 
 def content_id(sha256: str | None, size: int, mtime_ns: int) -> str:
-    """The identity of a file's content: its hash, else its size and time."""
+    """Return the identity of a file's content: its hash, else its size and time."""
     return sha256 or f"{size}:{mtime_ns}"
 
 
 def hash_content(descriptor: int, most: int) -> str | None:
-    """SHA-256 of an open file, read from where it is. None for a file of more than ``most`` bytes."""
+    """Return the SHA-256 of an open file, read from its current position. None for a file of more than ``most``
+    bytes.
+    """
     digest, left = hashlib.sha256(), most
     while chunk := os.read(descriptor, min(_CHUNK, left + 1)):
         left -= len(chunk)
@@ -64,14 +66,14 @@ def hash_content(descriptor: int, most: int) -> str | None:
 
 
 def load_known(tx: Tx, source_id: str, paths: Sequence[bytes]) -> dict[bytes, KnownFile]:
-    """The rows of those of ``paths`` that the watch knows."""
+    """Return the rows of those of ``paths`` that the watch knows."""
     wanted = file_seen.c.path_sha256.in_([_key(path) for path in paths])
     rows = tx.execute(sa.select(*_SEEN).where(file_seen.c.source_id == source_id, wanted))
     return {seen.path: seen for seen in map(_seen, rows)}
 
 
 def of_inodes(tx: Tx, source_id: str, inodes: Sequence[str]) -> list[KnownFile]:
-    """The rows that these inodes had; several paths may share one (hard links)."""
+    """Return the rows that these inodes had; several paths may share one (hard links)."""
     wanted = file_seen.c.inode.in_(sorted(set(inodes)))
     return [
         _seen(row) for row in tx.execute(sa.select(*_SEEN).where(file_seen.c.source_id == source_id, wanted))
@@ -79,7 +81,7 @@ def of_inodes(tx: Tx, source_id: str, inodes: Sequence[str]) -> list[KnownFile]:
 
 
 def page(tx: Tx, source_id: str, after: str, limit: int) -> tuple[list[KnownFile], str]:
-    """Up to ``limit`` rows behind the place ``after`` (empty at first), and the place behind them."""
+    """Return up to ``limit`` rows behind the place ``after`` (empty at first), and the place behind them."""
     rows = tx.execute(
         sa.select(*_SEEN, file_seen.c.path_sha256)
         .where(file_seen.c.source_id == source_id, file_seen.c.path_sha256 > after)
@@ -122,7 +124,7 @@ def delete_known(tx: Tx, source_id: str) -> None:
 
 
 def watched_paths(database: Database) -> list[str]:
-    """The paths of all enabled watches: only files below one of them are recorded as written."""
+    """Return the paths of all enabled watches: only files below one of them are recorded as written."""
     with database.read() as tx:
         configs = tx.execute(
             sa.select(source.c.config).where(source.c.kind == KIND, source.c.state == "enabled")
@@ -131,13 +133,15 @@ def watched_paths(database: Database) -> list[str]:
 
 
 def database_files(tx: Tx) -> list[str]:
-    """The files of the database itself, which must not be watched: each event would cause another."""
+    """Return the files of the database itself, which must not be watched: each event would cause another."""
     file = tx.connection.engine.url.database if tx.dialect == "sqlite" else None
     return [file + suffix for suffix in ("", "-wal", "-shm", "-journal")] if file else []
 
 
 def list_files(database: Database, name: str, limit: int = 1000) -> list[dict[str, Any]]:
-    """Up to ``limit`` known files of the watch for display, in the order of their paths. Raises :class:`NotFound`."""
+    """Return up to ``limit`` known files of the watch for display, in the order of their paths. Raises
+    :class:`NotFound`.
+    """
     with database.read() as tx:
         rows = tx.rows(
             sa.select(*_SEEN, file_seen.c.seen_at)
@@ -150,14 +154,14 @@ def list_files(database: Database, name: str, limit: int = 1000) -> list[dict[st
 
 
 def count(database: Database, name: str) -> int:
-    """The number of known files of the watch. Raises :class:`NotFound`."""
+    """Return the number of known files of the watch. Raises :class:`NotFound`."""
     with database.read() as tx:
         rows = sa.select(sa.func.count()).select_from(file_seen)
         return int(tx.scalar(rows.where(file_seen.c.source_id == _id(tx, name))) or 0)
 
 
 def rescan(database: Database, name: str, *, content: bool = False) -> None:
-    """Have the watch compare every file again, at once; with ``content`` it reads files with unchanged times too.
+    """Make the watch compare every file again, at once; with ``content`` it also reads files with unchanged times.
 
     The process that runs it releases it and begins anew. Raises :class:`NotFound`.
     """
@@ -174,7 +178,7 @@ def rescan(database: Database, name: str, *, content: bool = False) -> None:
 
 
 def text_of(path: bytes) -> str:
-    """A path as text: bytes that are no UTF-8 become ``\\xff``."""
+    """Return a path as text: bytes that are no UTF-8 become ``\xff``."""
     return path.decode("utf-8", "backslashreplace")
 
 

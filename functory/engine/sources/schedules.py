@@ -1,4 +1,4 @@
-"""When schedules are due, and their ticks: each time of a calendar becomes one event, with any number of writers.
+"""Stored schedules: their due times and their ticks. Each calendar time becomes one event, with any number of writers.
 
 Package :mod:`functory.triggers.sources.schedules` computes the times. This module stores the next time of each schedule
 and writes the decisions. The key (schedule, time) of table ``schedule_tick`` makes a tick unique: any number of
@@ -91,7 +91,7 @@ def unschedule(tx: Tx, row: Mapping[str, Any]) -> None:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    """The time at which the next schedule is due: the first entry of an index, for any number of schedules."""
+    """Return the time at which the next schedule is due: the first entry of an index, for any number of schedules."""
     return tx.scalar(sa.select(sa.func.min(schedule.c.next_at)).where(schedule.c.next_at.is_not(None)))
 
 
@@ -167,7 +167,7 @@ def set_problems(tx: Tx, problems: Mapping[str, str | None]) -> None:
 
 
 def existing_times(tx: Tx, source_id: str, first: datetime, last: datetime) -> set[datetime]:
-    """The times from ``first`` to ``last`` that have a tick."""
+    """Return the times from ``first`` to ``last`` that have a tick."""
     found = tx.execute(
         sa.select(schedule_tick.c.fire_time_utc).where(
             schedule_tick.c.schedule_id == source_id, schedule_tick.c.fire_time_utc.between(first, last)
@@ -177,7 +177,7 @@ def existing_times(tx: Tx, source_id: str, first: datetime, last: datetime) -> s
 
 
 def recent_ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
-    """The newest ticks by time, each with the first execution that it started."""
+    """Return the newest ticks by time, each with the first execution that it started."""
     newest = (
         sa.select(schedule_tick)
         .where(schedule_tick.c.schedule_id == source_id)
@@ -197,20 +197,20 @@ def recent_ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
 
 
 def overview(tx: Tx, source_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The schedule's columns of sources, by their ids."""
+    """Return the schedule columns of these sources, by source id."""
     rows = tx.rows(sa.select(schedule).where(schedule.c.source_id.in_(sorted(source_ids))))
     return {row["source_id"]: row for row in rows}
 
 
 def watched_from(tx: Tx) -> datetime | None:
-    """The earliest time from which a failure pauses a schedule; None when no schedule pauses on failure."""
+    """Return the earliest time from which a failure pauses a schedule; None when no schedule pauses on failure."""
     return tx.scalar(
         sa.select(sa.func.min(schedule.c.watched_from)).where(schedule.c.watched_from.is_not(None))
     )
 
 
 def failures(tx: Tx, since: datetime) -> list[dict[str, Any]]:
-    """Enabled schedules with pause on failure whose tick's own execution has failed for good after ``since``.
+    """Return enabled schedules with pause on failure whose tick's own execution has failed for good after ``since``.
 
     The rows are the sources', with ``execution_id``, ``function`` and ``how``; one a schedule, the first failure.
     """

@@ -79,7 +79,7 @@ class Sources:
             current = row["version"] if row is not None and alive else 0
             if expected_version is not None and current != expected_version:
                 raise Conflict(
-                    f"somebody else changed the {kind} {name} meanwhile",
+                    f"the {kind} {name} was changed meanwhile",
                     f"you expected version {expected_version}, it is {current or 'gone'}",
                 )
             if row is not None and alive and row["config"] == config:
@@ -119,7 +119,7 @@ class Sources:
         return saved | {"created": True}
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        """A source's row. Raises :class:`NotFound`."""
+        """Return a source's row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             row = tx.first(self._one(kind, name))
         if row is None:
@@ -127,7 +127,7 @@ class Sources:
         return row
 
     def list(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """All sources that are not deleted, by kind and name."""
+        """Return all sources that are not deleted, by kind and name."""
         statement = (
             sa.select(source).where(source.c.state != "deleted").order_by(source.c.kind, source.c.name)
         )
@@ -149,7 +149,7 @@ class Sources:
         self._change_state(kind, name, "deleted", "source.deleted", "", author, hook)
 
     def unclaimed_kinds(self, kinds: Collection[str]) -> set[str]:
-        """Those of ``kinds`` with an enabled source that no process runs."""
+        """Return those of ``kinds`` with an enabled source that no process runs."""
         with self._database.read() as tx:
             return set(
                 tx.execute(
@@ -189,7 +189,7 @@ class Sources:
         return [ClaimedSource(row, row["fence"]) for row in rows]
 
     def still_claimed(self, held: Sequence[ClaimedSource]) -> list[ClaimedSource]:
-        """Those of ``held`` that are still claimed here and unchanged. Renews nothing."""
+        """Return those of ``held`` that are still claimed here and unchanged. Renews nothing."""
         if not held:
             return []
         with self._database.read() as tx:
@@ -249,7 +249,7 @@ class Sources:
         return taken
 
     def read(self, held: ClaimedSource, look: Callable[[Tx, Mapping[str, Any]], T]) -> T:
-        """The result of ``look``, called with a reading transaction and the source's row."""
+        """Return the result of ``look``, called with a reading transaction and the source's row."""
         with self._database.read() as tx:
             return look(tx, held.row)
 
@@ -317,9 +317,9 @@ def ensure_claimed(tx: Tx, held: ClaimedSource) -> None:
     """
     if tx.scalar(sa.select(source.c.id).where(_is_claimed([held])).with_for_update()) is None:
         raise Stale(
-            f"the {held.row['kind']} {held.row['name']} is no longer run here",
-            f"it was changed, paused or deleted, or another process runs it; the fence {held.fence} is over",
-            "nothing was written; this process lets go of it",
+            f"this process no longer runs the {held.row['kind']} {held.row['name']}",
+            f"it was changed, paused or deleted, or another process runs it; the fence {held.fence} is no longer valid",
+            "nothing was written; this process releases it",
         )
 
 
@@ -339,5 +339,5 @@ def _free(now: datetime) -> Any:
 
 
 def event_source(row: Mapping[str, Any]) -> str:
-    """The ``source`` attribute of events of this source."""
+    """Return the ``source`` attribute of events of this source."""
     return f"/functory/{row['kind']}/{row['name']}"

@@ -112,15 +112,13 @@ def remove(tx: Tx, row: Mapping[str, Any]) -> None:
 
 
 def problem(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str | None:
-    """The problem of an installed source; None when its trigger works."""
+    """Return the problem of an installed source; None when its trigger works."""
     found = _installed(tx, row)
     again = f"functory source pause table {row['name']}, then resume it: that installs it again"
     if found is None or found["table"] is None:
-        return f"the table {feed.table} is gone, or its trigger is; none of its rows becomes an event / try: {again}"
+        return f"the table {feed.table} or its trigger no longer exists; its rows do not become events / try: {again}"
     if found["enabled"] == "D":
-        return (
-            f"the trigger of {found['table']} is disabled; none of its rows becomes an event / try: {again}"
-        )
+        return f"the trigger of {found['table']} is disabled; its rows do not become events / try: {again}"
     here = sa.text("SELECT to_regclass(:name) = CAST(:oid AS oid)")
     if not tx.scalar(here, {"name": feed.table, "oid": found["oid"]}):
         return (
@@ -168,7 +166,7 @@ def _find(tx: Tx, name: str) -> _Table:
         found["ours"]
         and (found["relname"] in db_schema.metadata.tables or found["relname"] == "alembic_version")
     ):
-        raise Invalid(f"{found['shown']} cannot be watched", "an event is a row of such a table itself")
+        raise Invalid(f"{found['shown']} cannot be watched", "writing an event changes such a table itself")
     return _Table(oid, found["nspname"], found["relname"], found["shown"])
 
 
@@ -206,7 +204,7 @@ def _check_columns(tx: Tx, table: _Table, feed: TableCapture) -> Sequence[str]:
 
 
 def _installed(tx: Tx, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where the function of a source is, and the table that its trigger is on (None: on none)."""
+    """Return the schema of a source's function, and the table that its trigger is on (None: on none)."""
     return tx.first(
         sa.text(
             "SELECT n.nspname AS home, t.tgrelid AS oid, t.tgenabled AS enabled, t.tgrelid::regclass::text AS table"
@@ -227,7 +225,7 @@ def _need_postgres(tx: Tx) -> None:
     if tx.dialect != "postgresql":
         raise Invalid(
             "rows of tables are watched on PostgreSQL only",
-            f"this is {tx.dialect}: a database file cannot report what other programs write to it",
+            f"this is {tx.dialect}: a database file cannot report what other programs write",
             "emit an event where the row is written, or set FUNCTORY_DATABASE_URL to a PostgreSQL",
         )
 

@@ -1,4 +1,4 @@
-"""The text of the function that emits the event of a row: PostgreSQL runs it in the user's own transaction.
+"""The SQL of table capture: the function that emits the event of a row, in the user's own transaction.
 
 It runs with the rights of its owner (``SECURITY DEFINER``), so that roles which may write the user's table need no
 right on ours. Its ``search_path`` is pinned, and no other role may execute it. It calls nothing that the owner of the
@@ -25,7 +25,7 @@ _MAX_DEPTH = 200
 
 
 def function(name: sql.Identifier, body: str) -> sql.Composed:
-    """The statement that creates the function."""
+    """Return the statement that creates the function."""
     from psycopg import sql
 
     return sql.SQL(_FUNCTION).format(function=name, body=sql.Literal(body))
@@ -42,7 +42,9 @@ def body(
     max_bytes: int,
     wake: bool,
 ) -> sql.Composed:
-    """The function's body. ``home`` is the schema of our tables, ``source`` and ``table`` are the names in events."""
+    """Return the function's body. ``home`` is the schema of our tables, ``source`` and ``table`` are the names in
+    events.
+    """
     from psycopg import sql
 
     if columns is not None:

@@ -1,4 +1,4 @@
-"""Rows of webhooks: the source of a request, its rate limit, and the event that the request becomes."""
+"""Stored webhooks: the source of a request, its rate limit, and the event that the request becomes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WebhookResult:
 
 
 class Webhooks:
-    """Webhooks for the server; :class:`functory.engine.sources.store.Sources` stores their configuration."""
+    """Reads webhooks and ingests their requests, for the server."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,12 +41,12 @@ class Webhooks:
         self._noted: dict[str, tuple[datetime, datetime | None]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """The rows of all webhooks that are not deleted, including paused ones."""
+        """Return the rows of all webhooks that are not deleted, including paused ones."""
         with self._database.read() as tx:
             return tx.rows(sa.select(source).where(source.c.kind == "webhook", source.c.state != "deleted"))
 
     def generation(self) -> int:
-        """A number that changes after each change of sources or secrets that reaches this process."""
+        """Return a number that changes after each change of sources or secrets that reaches this process."""
         return self._database.wakeup.generation("sources")
 
     def ingest(
@@ -101,7 +101,9 @@ class Webhooks:
         return WebhookResult(event_id)
 
     def _worth_noting(self, now: datetime, row: Mapping[str, Any]) -> bool:
-        """True when the row needs a new ``last_event_at``: now and then, and at once when the row has a problem."""
+        """Return True when the row needs a new ``last_event_at``: now and then, and at once when the row has a
+        problem.
+        """
         written, cleared = self._noted.get(row["id"], (row["last_event_at"], None))
         if (
             written is not None

@@ -1,1 +1,1 @@
-"""Logging and metric families."""
+"""Telemetry: logging and metric families."""

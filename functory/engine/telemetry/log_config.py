@@ -28,12 +28,12 @@ _PASSWORD = re.compile(
 )
 _PARAMETER = re.compile(r"([?&](?:password|sslpassword)=)[^&\s'\"]+", re.IGNORECASE)
 
-# Libraries that tell of each message or step at the level at which we tell of states.
+# Libraries that log each message or step at a level at which we log only changes of state.
 _NOISY_LOGGERS = ("celery.worker.strategy", "celery.app.trace", "alembic", "uvicorn", "kombu", "amqp")
 
 
 def mask(text: str) -> str:
-    """``text`` with the passwords of all URLs in it replaced, in their authority and in their query."""
+    """Return ``text`` with the passwords of all URLs in it replaced, in their authority and in their query."""
     return _PARAMETER.sub(rf"\1{MASK}", _PASSWORD.sub(rf"\g<before>{MASK}\g<after>", text))
 
 

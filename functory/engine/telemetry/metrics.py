@@ -21,7 +21,7 @@ registry = CollectorRegistry(auto_describe=True)
 
 
 class LabelBudget:
-    """Label values: the first ``size`` names as they are, later ones together as ``_other``."""
+    """A budget of label values: the first ``size`` names stay as they are, later ones become ``_other``."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -106,7 +106,10 @@ flow_dropped = _counter(
     "trigger",
 )
 condition_errors = _counter(
-    "functory_trigger_condition_errors_total", "Conditions that raised or gave no boolean.", "trigger", "kind"
+    "functory_trigger_condition_errors_total",
+    "Conditions that raised an error or returned no boolean.",
+    "trigger",
+    "kind",
 )
 guard_blocks = _counter("functory_guard_blocks_total", "Firings that a guard stopped.", "guard")
 

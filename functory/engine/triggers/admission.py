@@ -1,4 +1,4 @@
-"""Admission: the checks with rows that a match passes before it becomes an execution, in their order.
+"""Admission: the checks against stored rows that a match passes before it becomes an execution, in their order.
 
 The target function must exist and the input must fit. Then come the guards that count: the root budget, the trigger's
 circuit breaker, its rate for the subject. A refused match keeps its reason with limit and value. The guards that need
@@ -27,7 +27,7 @@ class InputTemplate(Protocol):
     """A compiled template, bound to the events of one firing."""
 
     def render(self, parameters: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The input for a function with these parameters. Raises :class:`Invalid` when the events do not fit."""
+        """Return the input for a function with these parameters. Raises :class:`Invalid` when the events do not fit."""
         ...
 
 
@@ -208,12 +208,13 @@ def _guard_limit(item: Admitted) -> RateLimit:
 
 
 def _breaker_opened_event(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:
-    """The event ``trigger.paused`` of a breaker that opened. It is inert: it starts nothing."""
+    """Return the event ``trigger.paused`` of a breaker that opened. It is inert: it starts nothing."""
     data = {
         "trigger": trigger["name"],
         "version": trigger["version"],
         "until": until,
-        "note": f"its rate tripped {circuit_breaker.VIOLATIONS_TO_OPEN} times within {circuit_breaker.WINDOW:g} s",
+        "note": f"its rate guard was violated {circuit_breaker.VIOLATIONS_TO_OPEN} times "
+        f"within {circuit_breaker.WINDOW:g} s",
     }
     return event_store.record(
         tx,

@@ -65,7 +65,7 @@ def record(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
 
 
 def are_due(tx: Tx) -> bool:
-    """True when a cancellation is due. Locks nothing."""
+    """Return True when a cancellation is due. Locks nothing."""
     if tx.scalar(_ANY) is None:
         return False
     first = routing_queue.first_unrouted(tx)
@@ -91,7 +91,7 @@ def delete(tx: Tx, done: Sequence[DueCancellation]) -> None:
         tx.execute(sa.delete(cancellation).where(sa.tuple_(*cancellation.primary_key.columns).in_(keys)))
 
 
-# Run in every round of the release role: built once.
+# Built once, because flow control runs them in every round.
 _BEFORE = cancellation.c.event_id < sa.bindparam("first", type_=Id)
 _ANY = sa.select(sa.literal(1)).select_from(cancellation).limit(1)
 _ANY_BEFORE = _ANY.where(_BEFORE)
@@ -124,7 +124,7 @@ def lock_buffers(tx: Tx, cancellations: Sequence[DueCancellation]) -> None:
 
 
 def load_earlier_matches(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
-    """The trigger's buffered matches of events before the cancelling one, oldest first."""
+    """Return the trigger's buffered matches of events before the cancelling one, oldest first."""
     rows = tx.rows(sa.select(buffered_match).where(*_earlier(by)).order_by(buffered_match.c.event_id))
     events = _events(tx, [row["event_id"] for row in rows])
     return [EarlierMatch(events[row["event_id"]], row["time"], row) for row in rows]
@@ -152,7 +152,7 @@ def drop_matches(
 
 
 def load_open_executions(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
-    """The trigger's open executions of events before the cancelling one, in the order of their ids."""
+    """Return the trigger's open executions of events before the cancelling one, in the order of their ids."""
     rows = tx.rows(
         sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
         .where(
@@ -175,5 +175,5 @@ def cancel_executions(
 
 
 def _earlier(by: DueCancellation) -> list[sa.ColumnElement[bool]]:
-    """The buffered matches of events before the cancelling one."""
+    """Return the buffered matches of events before the cancelling one."""
     return [buffered_match.c.trigger_id == by.trigger_id, buffered_match.c.event_id < by.event_id]

@@ -63,7 +63,7 @@ def write(
 def _for_each_event(
     fires: Sequence[tuple[Mapping[str, Any], Fire]], refused: Sequence[SuppressedMatch]
 ) -> list[SuppressedMatch]:
-    """One suppressed match for each event of a firing that stands for several."""
+    """Return one suppressed match for each event of a firing that has several events."""
     if not refused:
         return []
     several = {(fire.trigger["id"], event["id"]): fire.events for event, fire in fires if fire.events}

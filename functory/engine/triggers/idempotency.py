@@ -1,4 +1,4 @@
-"""The first checks of a match, before it fires or waits: the idempotency key, then the rate limit.
+"""Idempotency: the first checks of a match, before it fires or waits (the idempotency key, then the rate limit).
 
 Both are decided event by event in the order of the batch, under the locks of their keys. The first event wins. A match
 that the rate limit drops does not use up its idempotency key.
@@ -105,7 +105,7 @@ class _IdempotencyKeys:
         self._used: set[tuple[str, str]] = set()
 
     def used_by(self, trigger_id: str, one: IdempotencyKey) -> str | None:
-        """The event that has used the key within its window; None: the key is free."""
+        """Return the event that has used the key within its window; None: the key is free."""
         event, expires_at = self._known[trigger_id, one.key.hash]
         return event if expires_at > self._tx.now else None
 

@@ -152,12 +152,12 @@ class _Queries:
     def only(
         self, table: sa.Table, owner: sa.ColumnElement[str] | None = None
     ) -> list[sa.ColumnElement[bool]]:
-        """The filter for the trigger, and for the key if one is given."""
+        """Return the filter for the trigger, and for the key if one is given."""
         mine = [(table.c.trigger_id if owner is None else owner) == self.id]
         return mine if self.key is None else [*mine, table.c.text == self.key[:200]]
 
     def buffers(self) -> tuple[Page, int]:
-        """The buffers that are due first, and the number of matches in all of them."""
+        """Return the buffers that are due first, and the number of matches in all of them."""
         found = self._part(
             match_buffer,
             self.only(match_buffer),
@@ -201,7 +201,7 @@ class _Queries:
         )
 
     def concurrency_groups(self) -> Page:
-        """The concurrency groups of this trigger's executions, with all executions in them."""
+        """Return the concurrency groups of this trigger's executions, with all executions in them."""
         mine = (
             sa.select(slot.c.group_key)
             .distinct()
@@ -258,7 +258,7 @@ class _Queries:
         }
 
     def rate_limits(self, control: str, matters: sa.ColumnElement[bool]) -> Page:
-        """The keys of a throttle or a rate limit whose state still matters."""
+        """Return the keys of a throttle or a rate limit whose state still matters."""
         found = self._part(
             rate_limit,
             [*self.only(rate_limit, rate_limit.c.owner_id), rate_limit.c.control == control, matters],
@@ -268,7 +268,7 @@ class _Queries:
         return Page(rows, found.count)
 
     def idempotency_keys(self) -> Page:
-        """The idempotency keys within their windows, newest first."""
+        """Return the idempotency keys within their windows, newest first."""
         found = self._part(
             idempotency_key,
             [*self.only(idempotency_key), idempotency_key.c.expires_at > self.tx.now],
@@ -277,7 +277,7 @@ class _Queries:
         return Page([_named(row, "event_id", "expires_at") for row in found.rows], found.count)
 
     def cancellations(self) -> Page:
-        """The recorded cancellations that are not finished."""
+        """Return the recorded cancellations that are not finished."""
         mine = cancellation.c.trigger_id == self.id
         rows = self.tx.rows(
             sa.select(
@@ -295,7 +295,7 @@ class _Queries:
         return Page(rows, _count(self.tx, cancellation, mine))
 
     def executions(self) -> Page:
-        """The open executions: the running ones, then the queued ones in the order in which they start."""
+        """Return the open executions: the running ones, then the queued ones in the order in which they start."""
         mine = [execution.c.trigger_id == self.id, execution.c.state.in_(("queued", "running"))]
         rows = self.tx.rows(
             sa.select(
@@ -325,7 +325,9 @@ class _Queries:
         return Page(rows, _count(self.tx, execution, *mine))
 
     def states(self) -> dict[str, int]:
-        """The numbers of this trigger's executions that run, are ready, wait for a slot, or wait for their time."""
+        """Return the numbers of this trigger's executions that run, are ready, wait for a slot, or wait for their
+        time.
+        """
         word = sa.case(
             (execution.c.state == "running", "running"),
             (execution.c.run_at > self.tx.now, "delayed"),

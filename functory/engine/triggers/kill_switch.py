@@ -20,12 +20,12 @@ TRIGGERS = "triggers"
 KNOWN = (TRIGGERS,)
 
 
-# Run in every round of every router: built once.
+# Built once, because every router runs it in every round.
 _THROWN = sa.select(switch.c.name).where(switch.c.name == sa.bindparam("name"))
 
 
 def is_thrown(tx: Tx, name: str) -> bool:
-    """True when the switch is thrown, as of this transaction."""
+    """Return True when the switch is thrown, as of this transaction."""
     return tx.scalar(_THROWN, {"name": name}) is not None
 
 
@@ -53,7 +53,7 @@ class Switches:
             tx.wake("events")
 
     def list(self) -> list[dict[str, Any]]:
-        """The rows of the thrown switches."""
+        """Return the rows of the thrown switches."""
         with self._database.read() as tx:
             return tx.rows(sa.select(switch).order_by(switch.c.name))
 

@@ -131,7 +131,7 @@ class _Launcher:
             row["expires_at"] = min(filter(None, (row["expires_at"], latest)))
 
     def _find_open(self) -> dict[str, list[OpenExecution]]:
-        """The open executions of the overlap keys, in the order of their events."""
+        """Return the open executions of the overlap keys, in the order of their events."""
         found: dict[str, list[OpenExecution]] = defaultdict(list)
         keys = sorted({request.group_key for request in self._overlaps.values()})
         if keys:
@@ -163,7 +163,7 @@ class _Launcher:
 
 
 def _unlimited(request: SlotRequest) -> SlotRequest:
-    """The same slot request without a capacity limit."""
+    """Return the same slot request without a capacity limit."""
     return SlotRequest(request.group_key, request.text, OVERLAP_RULE, UNLIMITED)
 
 

@@ -1,4 +1,4 @@
-"""Stored triggers and their immutable versions.
+"""The trigger store: stored triggers and their immutable versions.
 
 The ``triggers`` package checks a definition before it is stored (the engine does not import that package). This module
 keeps names, versions and states. A counter shows routers that a trigger has changed. Every change is an event.
@@ -57,7 +57,7 @@ class Triggers:
             alive = row is not None and row["state"] != "deleted"
             if expected_version is not None and (row["version"] if row and alive else 0) != expected_version:
                 raise Conflict(
-                    "somebody else changed the trigger meanwhile",
+                    "the trigger was changed meanwhile",
                     f"you expected version {expected_version}, it is {row['version'] if row and alive else 'gone'}",
                 )
             if row is not None and alive and row["sha256"] == sha256:
@@ -84,7 +84,8 @@ class Triggers:
             else:
                 id_ = row["id"]
                 begun = "shadow" if shadow or cause is not None else "enabled"
-                # An agent's change of a person's trigger makes it an agent's: it may not widen by editing.
+                # A running function that changes a person's trigger makes it an agent's trigger, so that it gains no
+                # rights by the change.
                 tx.execute(
                     sa.update(trigger)
                     .where(trigger.c.id == id_)
@@ -119,7 +120,7 @@ class Triggers:
         return self.get(name) | {"created": True}
 
     def get(self, name: str) -> dict[str, Any]:
-        """A trigger's row with its current definition. Raises :class:`NotFound`."""
+        """Return a trigger's row with its current definition. Raises :class:`NotFound`."""
         with self._database.read() as tx:
             row = tx.first(_joined().where(trigger.c.name == name, trigger.c.state != "deleted"))
         if row is None:
@@ -127,7 +128,7 @@ class Triggers:
         return row
 
     def list(self) -> list[dict[str, Any]]:
-        """All triggers by name, with the numbers of their firings (``fired``, ``suppressed``, ``last_at``)."""
+        """Return all triggers by name, with the numbers of their firings (``fired``, ``suppressed``, ``last_at``)."""
         counted = (
             sa.select(
                 firing.c.trigger_id,
@@ -148,7 +149,7 @@ class Triggers:
         return [row | {"fired": row["fired"] or 0, "suppressed": row["suppressed"] or 0} for row in rows]
 
     def versions(self, name: str) -> list[dict[str, Any]]:
-        """All versions of a trigger, newest first."""
+        """Return all versions of a trigger, newest first."""
         row = self.get(name)
         with self._database.read() as tx:
             return tx.rows(
@@ -209,12 +210,12 @@ def _origin(cause: Cause | None) -> str:
 
 
 def set_version(tx: Tx) -> int:
-    """The version of the trigger set: unchanged means that no trigger has changed."""
+    """Return the version of the trigger set. An unchanged version means that no trigger has changed."""
     return counters.read(tx, counters.TRIGGERS)
 
 
 def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
-    """The triggers that changed after ``version`` of the set (the counter's value), with their definitions.
+    """Return the triggers that changed after ``version`` of the set (the counter's value), with their definitions.
 
     Deleted ones are among them, except for a ``version`` below 0: all triggers. A change locks the counter's row until
     its commit, so no change with a lower number becomes visible later.
@@ -231,6 +232,6 @@ def _joined(*more: Any) -> sa.Select[Any]:
     )
 
 
-# Run by every router in every round: built once.
+# Built once, because every router runs them in every round.
 _CHANGED = _joined().where(trigger.c.changed > sa.bindparam("version"))
 _ALIVE = _CHANGED.where(trigger.c.state != "deleted")

@@ -37,7 +37,7 @@ GUARD_REASONS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "bre
 
 Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
 
-# Run for every batch with a suppressed match: built once.
+# Built once, because they run for every batch with a suppressed match.
 _KNOWN = sa.select(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).where(
     sa.tuple_(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).in_(
         sa.bindparam("keys", expanding=True)
@@ -115,7 +115,7 @@ def _key(row: Mapping[str, Any], stop: Suppress) -> tuple[str, str, str]:
 
 
 def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
-    """The event ``trigger.suppressed`` of a guard. It is inert: it can never start a loop itself."""
+    """Return the event ``trigger.suppressed`` of a guard. It is inert: it can never start a loop itself."""
     name = stop.trigger["name"]
     data = {
         "trigger": name,
@@ -145,7 +145,7 @@ class Suppressions:
         self._database = database
 
     def list(self, limit: int = 50) -> list[dict[str, Any]]:
-        """The newest rows: trigger, root, reason, count, first and last time."""
+        """Return the newest rows: trigger, root, reason, count, first and last time."""
         with self._database.read() as tx:
             return tx.rows(
                 sa.select(suppression, trigger.c.name.label("trigger"))
@@ -155,7 +155,8 @@ class Suppressions:
             )
 
     def get(self, trigger_name: str, event_id: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """The trigger definition and the event's envelope of a suppressed match: what its input is rendered from.
+        """Return the trigger definition and the event's envelope of a suppressed match: what its input is rendered
+        from.
 
         Raises :class:`NotFound`, and :class:`Conflict` when the trigger has fired for the event.
         """
@@ -211,7 +212,7 @@ class Suppressions:
 def _suppressed(
     tx: Tx, trigger_name: str, event_id: str, *, lock: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The event's row, and the firing of a match that was suppressed with its trigger's definition."""
+    """Return the event's row, and the firing of a match that was suppressed with its trigger's definition."""
     statement = sa.select(event).where(event.c.id == event_id)
     row = tx.first(statement.with_for_update(read=True, key_share=True) if lock else statement)
     stopped = tx.first(

@@ -32,7 +32,7 @@ Id = Key(as_uuid=False)
 
 
 class Instant(TypeDecorator[datetime]):
-    """A timestamp in UTC, always aware in Python; ``timestamptz`` on PostgreSQL, text on SQLite."""
+    """A timestamp in UTC, always aware in Python: ``timestamptz`` on PostgreSQL, text on SQLite."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True

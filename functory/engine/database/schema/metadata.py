@@ -17,5 +17,5 @@ metadata = MetaData(
 
 
 def partial(name: str, table: Table, columns: list[Any], where: str) -> Index:
-    """A partial index over the rows that match ``where``."""
+    """Return a partial index over the rows that match ``where``."""
     return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))

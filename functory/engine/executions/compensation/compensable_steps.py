@@ -1,4 +1,4 @@
-"""The steps of an execution that may be undone: found downwards from it, and upwards from a late event.
+"""Saga steps: finds the steps of an execution that are undone, and the failed execution that a late event belongs to.
 
 A *step* is a success within an execution: an execution that it called or submitted, a dependency that it called by
 its name, or what a trigger with ``compensate: true`` started from an event of its. A step that nothing undoes is
@@ -35,7 +35,8 @@ OPEN = ("queued", "running")
 
 @dataclass(frozen=True)
 class Step:
-    """Something to be undone by ``compensate`` (name or name@number; empty: by nothing, but it may have steps itself).
+    """A step that the function ``compensate`` undoes (name or name@number). Empty: it has no compensation, but maybe
+    steps of its own.
 
     An execution, or with ``fence`` and ``seq`` one of its spans. ``ended`` is None while it is open.
     """
@@ -54,7 +55,7 @@ class Step:
 
 
 def find(tx: Tx, id_: str) -> list[Step]:
-    """The steps of an execution, the newest first. A step without compensation is replaced by its own steps."""
+    """Return the steps of an execution, the newest first. A step without compensation is replaced by its own steps."""
     found: dict[tuple[str, int, int], Step] = {}
     waiting, seen = [id_], {id_}
     while waiting:
@@ -67,7 +68,7 @@ def find(tx: Tx, id_: str) -> list[Step]:
 
 
 def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Event rows that came too late to start a step, each with its failed execution.
+    """Return the event rows that came too late to start a step, each with its failed execution.
 
     That is the one that caused the event, or one that this is a step of. Those that have not failed are held until this
     transaction ends, so that what it starts is in the plan when they do.
@@ -101,7 +102,7 @@ _FAILURES = frozenset(f"execution.{state}" for state in COMPENSATED_STATES)
 
 
 def _ancestors(tx: Tx, id_: str) -> list[dict[str, Any]]:
-    """An execution and its ancestors that it is a step of, up to the first that has not succeeded."""
+    """Return an execution and its ancestors that it is a step of, up to the first that has not succeeded."""
     path: list[dict[str, Any]] = []
     at: str | None = id_
     while at is not None:
@@ -126,7 +127,9 @@ def _ancestors(tx: Tx, id_: str) -> list[dict[str, Any]]:
 
 
 def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
-    """The execution that a succeeded one without compensation is a step of; None if there is none."""
+    """Return the execution that has this success as a step; None if the success has a compensation or no such
+    execution.
+    """
     if row["compensate"]:
         return None
     if row["cause"] == "parent":
@@ -172,7 +175,7 @@ def select_steps(
 
 
 def compensation_order(steps: Iterable[Step]) -> list[Step]:
-    """Steps in the order of compensation: open ones, because they end last, then the newest first."""
+    """Return steps in the order of compensation: open ones, because they end last, then the newest first."""
     newest = datetime.max
     return sorted(
         steps,
@@ -190,7 +193,7 @@ def _inside(
     spans: Collection[tuple[str, int, int]],
     parents: Mapping[tuple[str, int, int], int | None],
 ) -> bool:
-    """True when a span was called within one of ``spans``."""
+    """Return True when a span was called within one of ``spans``."""
     id_, fence, above = row["step_id"], row["fence"], row["parent_seq"]
     while above is not None:
         if (id_, fence, above) in spans:
@@ -200,7 +203,7 @@ def _inside(
 
 
 def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, int], int | None]:
-    """The parents of spans, for the attempts with a nested span that has a compensation."""
+    """Return the parents of spans, for the attempts with a nested span that has a compensation."""
     nested = sorted(
         {
             (row["step_id"], row["fence"])
@@ -219,7 +222,7 @@ def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, 
 
 
 def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    """One statement for all that succeeded or is open directly below some executions."""
+    """Return one statement for everything directly below these executions that succeeded or is open."""
     there = (*OPEN, "succeeded")
     nothing = sa.cast(sa.null(), sa.Integer)
     started = [

@@ -1,4 +1,4 @@
-"""The start of a compensation: a queued execution of the function that undoes a step, with its arguments."""
+"""The compensating execution: the queued execution of the function that undoes a step, and its arguments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 def _input(
     tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], version: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of the compensation: the values of the names that it declares as parameters."""
+    """Return the arguments of the compensation: the values of the names that it declares as parameters."""
     missing = arguments.missing_compensation_arguments(version["parameters"])
     if missing:
         raise Invalid(
@@ -69,7 +69,7 @@ def _input(
             sa.select(execution.c.input, execution.c.result).where(execution.c.id == row["step_id"])
         )
     if step is None:
-        raise NotFound(f"what {row['function']} was given and returned is not there any more")
+        raise NotFound(f"the input and the result of {row['function']} no longer exist")
     known = {
         "input": step["input"],
         "result": step["result"],
@@ -81,7 +81,7 @@ def _input(
         if name in wanted and not arguments.is_complete(known[name]):
             raise Invalid(
                 f"the {name} of {row['function']} was not recorded whole",
-                "it was too large, no JSON, or held a secret",
+                "it was too large, was not JSON, or held a secret",
                 f'undo it by hand and skip it; next time call("{row["function"]}", …, durable=True), '
                 "and return what the compensation needs as JSON",
             )

@@ -1,4 +1,4 @@
-"""An operator's commands on a compensation plan: show it, retry or skip the step that stopped it."""
+"""Operator commands on a compensation plan: show it, retry or skip the step that stopped it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Compensations:
         self._database = database
 
     def plan(self, id_: str) -> list[dict[str, Any]]:
-        """The plan of an execution that failed, in the order of compensation; empty when there is none."""
+        """Return the plan of an execution that failed, in the order of compensation; empty when there is none."""
         with self._database.read() as tx:
             return saga.plan_rows(tx, as_id(id_, "execution"))
 
@@ -63,8 +63,8 @@ class Compensations:
 
 
 def _not_stuck(tx: Tx, failed: Mapping[str, Any]) -> Conflict:
-    """The error for a saga in which no step has stopped."""
-    what = f"nothing of execution {failed['id']} has stopped"
+    """Return the error for a saga in which no step has stopped."""
+    what = f"no compensation of execution {failed['id']} has stopped"
     plan = saga.plan_rows(tx, failed["id"])
     if plan:
         counts = Counter(row["state"] for row in plan)
@@ -75,7 +75,7 @@ def _not_stuck(tx: Tx, failed: Mapping[str, Any]) -> Conflict:
             what, "it is a compensation itself", f"functory execution compensate {failed['parent_id']}"
         )
     why = (
-        "it did nothing that is to be undone"
+        "it has no step that must be undone"
         if failed["state"] in compensable_steps.COMPENSATED_STATES
         else f"it is {failed['state']}"
     )

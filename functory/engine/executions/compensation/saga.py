@@ -6,7 +6,7 @@ A row's states; every arrow is one transaction, under the lock of the execution 
     waiting → skipped             it has not, or nothing undoes it (then its own steps follow it in the plan)
     pending → running             the execution that undoes it is queued
     running → done, failed        that execution has ended
-    pending → failed              it cannot be started: what undoes it is missing, or what it needs is
+    pending → failed              it cannot be started: its compensation, or an argument of that, is missing
     failed → pending, skipped     an operator
 
 A failed row stops its saga until an operator decides.
@@ -30,7 +30,7 @@ from functory.engine.executions.compensation import compensable_steps, compensat
 from functory.engine.executions.compensation import plan as compensation_plan
 from functory.engine.telemetry import metrics
 
-# Every scheduler runs it all the time: built once.
+# Built once, because every scheduler runs it in every round.
 _PLAN_ROWS = (
     sa.select(compensation)
     .where(compensation.c.saga_id == sa.bindparam("saga", type_=Id))
@@ -64,12 +64,12 @@ def lock(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | None:
 
 
 def plan_rows(tx: Tx, saga_id: str) -> list[dict[str, Any]]:
-    """The plan of a saga, in the order of compensation."""
+    """Return the plan of a saga, in the order of compensation."""
     return tx.rows(_PLAN_ROWS, {"saga": saga_id})
 
 
 def next_step(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The next step of a plan: the row to start, or the state of the saga ("stuck", "compensated").
+    """Return the next step of a plan: the row to start, or the state of the saga ("stuck", "compensated").
 
     Strictly in order: nothing is started while a step is still open, or another one is being undone.
     """
@@ -158,7 +158,7 @@ def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> in
     if not found:
         return 0
     behind = (compensation.c.saga_id == saga["id"], compensation.c.position > row["position"])
-    # Twice: each place is taken by one row at a time, while the statement moves them as well.
+    # In two statements: each position is unique, also while one statement moves several rows.
     tx.execute(sa.update(compensation).where(*behind).values(position=-compensation.c.position - len(found)))
     tx.execute(
         sa.update(compensation)
@@ -188,7 +188,7 @@ def _stop(
 
 
 def change_state(tx: Tx, row: Mapping[str, Any], progress: SagaProgress, state: str, **values: Any) -> None:
-    """Set the state of a plan's row, and note it in ``progress``."""
+    """Set the state of a plan's row, and count it in ``progress``."""
     tx.execute(
         sa.update(compensation)
         .where(compensation.c.saga_id == row["saga_id"], compensation.c.position == row["position"])
@@ -198,5 +198,5 @@ def change_state(tx: Tx, row: Mapping[str, Any], progress: SagaProgress, state: 
 
 
 def _words(state: str) -> str:
-    """A state as the end of a sentence."""
+    """Return the words for a state, for the end of a sentence."""
     return {"failed": "failed", "timed_out": "timed out"}.get(state, f"is {state}")

@@ -92,7 +92,7 @@ MODULES_OF = {
 
 
 def capability_of(path: str) -> str:
-    """The capability of a dotted name: ``subprocess``, ``network``, or empty for a harmless one."""
+    """Return the capability of a dotted name: ``subprocess``, ``network``, or empty for a harmless one."""
     # Constants, such as socket.AF_INET.
     constant = path.rpartition(".")[2].isupper()
     while path:
@@ -103,7 +103,7 @@ def capability_of(path: str) -> str:
 
 
 def modules_of(distribution: str) -> Iterable[str]:
-    """The likely top-level modules of a distribution, whose name may have any spelling (PEP 503)."""
+    """Yield the likely top-level modules of a distribution, whose name may have any spelling (PEP 503)."""
     plain = "-".join(
         part for part in distribution.lower().replace("_", "-").replace(".", "-").split("-") if part
     )

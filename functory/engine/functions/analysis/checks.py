@@ -29,7 +29,7 @@ _WRITING_METHODS = frozenset(
 )
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 _IMPORTERS = ("builtins.__import__", "importlib.import_module")
-# Where one of these is named, any name may be used or defined by text.
+# A source that names one of these may use or define any name by text.
 _BY_TEXT = frozenset({"builtins." + name for name in ("exec", "eval", "compile", "globals", "locals")})
 
 Found = tuple[str, ast.AST | None, str, str]

@@ -1,4 +1,4 @@
-"""The rights that a version declares, and those that its source uses: what the static checks compare."""
+"""Declared and used rights: those that a version declares and those that its source uses, for the static checks."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class DeclaredRights:
     subprocess: bool = False
 
     def covers_path(self, path: str, writes: bool) -> bool:
-        """True when an absolute path is always granted, or lies below a path granted for reading or writing."""
+        """Return True when an absolute path is always granted, or lies below a path granted for reading or writing."""
         granted = self.write if writes else (*self.read, *self.write)
         return inside(normalized_path(path), (*ALWAYS_GRANTED_PATHS, *granted))
 
     def covers_host(self, host: str, port: int) -> bool:
-        """True when a connection to that host and port is granted."""
+        """Return True when a connection to that host and port is granted."""
         return host_grants.allows(self._hosts(), host, port)
 
     def _hosts(self) -> Iterator[host_grants.HostGrant]:
@@ -76,7 +76,7 @@ class RightsUsage:
         self._missing: list[ast.Name] = []
 
     def add_missing(self, node: ast.Name) -> None:
-        """Note a called name that is not defined."""
+        """Record a called name that is not defined."""
         self._missing.append(node)
 
     @property
@@ -85,7 +85,7 @@ class RightsUsage:
         return [] if "names" in self.undetermined else self._missing
 
     def unused(self, declared: DeclaredRights) -> Iterator[tuple[str, str, str]]:
-        """The declared rights that are not used: (kind of finding, message, name)."""
+        """Yield the declared rights that are not used: (kind of finding, message, name)."""
         if "names" in self.undetermined:
             return
         if "dependencies" not in self.undetermined:
@@ -105,7 +105,7 @@ class RightsUsage:
 
 
 def declared_rights(content: Mapping[str, Any]) -> DeclaredRights:
-    """The rights that the content of a version declares."""
+    """Return the rights that the content of a version declares."""
     modules: set[str] = set()
     names: list[tuple[str, str]] = []
     # Imports found in the source alone bind their names too, but only declared ones bring packages.
@@ -138,12 +138,14 @@ def declared_rights(content: Mapping[str, Any]) -> DeclaredRights:
 
 
 def normalized_path(path: str) -> str:
-    """An absolute path without ``..`` and double slashes."""
+    """Return an absolute path without ``..`` and double slashes."""
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def url_host(start: str, whole: bool) -> tuple[str, int] | None:
-    """Host and port of a URL that begins with ``start`` (all of it when ``whole``); None when they are not constant."""
+    """Return host and port of a URL that begins with ``start`` (all of it when ``whole``); None when they are not
+    constant.
+    """
     match = _HOST.match(start)
     if match is None or not (match[5] or (whole and match.end() == len(start))):
         return None
@@ -151,7 +153,7 @@ def url_host(start: str, whole: bool) -> tuple[str, int] | None:
 
 
 def _imported(given: str) -> list[tuple[str, str, str]]:
-    """(top-level module, bound name, dotted path) of ``numpy as np`` or ``from os import path``."""
+    """Return (top-level module, bound name, dotted path) of ``numpy as np`` or ``from os import path``."""
     statement = given if given.startswith(("import ", "from ")) else f"import {given}"
     try:
         nodes = ast.parse(statement).body

@@ -43,12 +43,12 @@ class Finding:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Finding:
-        """A stored finding. Kinds that no longer exist are shown as they were stored."""
+        """Return a stored finding. Kinds that no longer exist are shown as they were stored."""
         return cls(**{name: value[name] for name in cls.__dataclass_fields__})
 
 
 def analyze(text: str, declared: DeclaredRights | None = None) -> list[Finding]:
-    """All findings of a source, by line. Executes nothing, and raises for no ``text``.
+    """Return all findings of a source, by line. Executes nothing, and raises for no ``text``.
 
     The first :data:`MAX_PER_KIND` findings of each kind are kept; the last of them gives the number of the others.
     """
@@ -83,7 +83,8 @@ class Review:
 
 
 def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
-    """The findings of a content; those of an ``earlier`` review while everything that they depend on is the same.
+    """Return the findings of a content; those of an ``earlier`` review while everything that they depend on is the
+    same.
 
     So the source is analyzed before the transaction, and again inside it only after a concurrent change.
     """
@@ -94,7 +95,7 @@ def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """The kinds that a policy refuses; ``danger`` means all of that severity.
+    """Return the kinds that a policy refuses; ``danger`` means all of that severity.
 
     Raises :class:`Invalid` for an unknown one.
     """
@@ -122,7 +123,7 @@ def check_allowed(name: str, findings: Iterable[Finding], kinds: Iterable[str]) 
 
 
 def count_by_kind(findings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """The number of stored findings of each kind, for the events of a function."""
+    """Return the number of stored findings of each kind, for the events of a function."""
     return dict(sorted(Counter(finding["kind"] for finding in findings).items()))
 
 

@@ -28,7 +28,7 @@ RULES: dict[str, Rule] = {
     ),
     "undeclared_import": Rule(
         "warning",
-        "the environment holds only the declared imports and requirements: this ends in a ModuleNotFoundError",
+        "the environment holds only the declared imports and requirements: this import raises ModuleNotFoundError",
         "add it to imports=[…] or requirements=[…]",
     ),
     "undeclared_secret": Rule(
@@ -38,7 +38,7 @@ RULES: dict[str, Rule] = {
     ),
     "undeclared_dependency": Rule(
         "warning",
-        "the name is not defined in the source, no builtin and no declared dependency: the call ends in a "
+        "the name is neither defined in the source nor a builtin nor a declared dependency: the call raises "
         "NameError",
         "add it to dependencies=[…], or import it",
     ),

@@ -1,4 +1,4 @@
-"""Resolves the names of a source: scopes, imports and simple assignments.
+"""Name resolution of a source: scopes, imports and simple assignments.
 
 The rules are Python's: a name belongs to the innermost function, comprehension or module that binds it. The names
 of a class body are visible only in that body. ``global`` skips to the module. A name that is bound to another name
@@ -156,7 +156,7 @@ class NameResolver:
         (self.top if name in scope.globals else scope).bind(name, value)
 
     def binding_scope(self, name: str, scope: Scope) -> Scope | None:
-        """The scope that binds a name used in ``scope``; None for a builtin or an undefined name."""
+        """Return the scope that binds a name used in ``scope``; None for a builtin or an undefined name."""
         around: Scope | None = scope
         while around is not None:
             if name in around.globals:
@@ -167,12 +167,12 @@ class NameResolver:
         return None
 
     def is_missing(self, name: str, scope: Scope) -> bool:
-        """True when the source, the builtins and the module attributes do not define the name."""
+        """Return True when the source, the builtins and the module attributes do not define the name."""
         known = name in BUILTINS or name in _MODULE_NAMES or bool(self.star_imports)
         return not known and self.binding_scope(name, scope) is None
 
     def dotted_name(self, node: ast.AST, scope: Scope) -> str | None:
-        """The dotted name of an expression: ``os.path.join``, ``builtins.open``.
+        """Return the dotted name of an expression: ``os.path.join``, ``builtins.open``.
 
         None for a value made in the source, a parameter, or an expression that is computed at run time.
         """
@@ -216,7 +216,7 @@ class NameResolver:
         return self._known[key]
 
     def is_caught(self, node: ast.AST, exceptions: tuple[str, ...]) -> bool:
-        """True when a handler around ``node``, in its own function, catches one of these exceptions."""
+        """Return True when a handler around ``node``, in its own function, catches one of these exceptions."""
         child = node
         while (parent := self.parents.get(child)) is not None and not isinstance(
             parent, (*_FUNCTIONS, ast.ClassDef)
@@ -233,7 +233,7 @@ class NameResolver:
 
 
 def _imported_module(called: str | None, first: ast.expr, has_more: bool) -> str | None:
-    """The module that ``__import__("a.b")`` or ``import_module("a.b")`` returns."""
+    """Return the module that ``__import__("a.b")`` or ``import_module("a.b")`` returns."""
     module = constant_text(first)
     if called == "builtins.__import__" and module:
         return module if has_more else module.split(".")[0]
@@ -241,7 +241,7 @@ def _imported_module(called: str | None, first: ast.expr, has_more: bool) -> str
 
 
 def _last_names(node: ast.expr) -> set[str]:
-    """The last part of a dotted name, of each name in a tuple, or of a called name."""
+    """Return the last part of a dotted name, of each name in a tuple, or of a called name."""
     if isinstance(node, ast.Call):
         node = node.func
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
@@ -253,7 +253,7 @@ def _last_names(node: ast.expr) -> set[str]:
 
 
 def constant_text(node: ast.AST | None, depth: int = 50) -> str | None:
-    """The text of an expression of constants (``"a" + "b"``); None for any other expression."""
+    """Return the text of an expression of constants (``"a" + "b"``); None for any other expression."""
     if depth <= 0:
         return None
     match node:
@@ -268,7 +268,7 @@ def constant_text(node: ast.AST | None, depth: int = 50) -> str | None:
 
 
 def constant_prefix(node: ast.AST | None) -> str:
-    """The constant beginning of a text, for example ``https://host/`` of an f-string; empty without one."""
+    """Return the constant beginning of a text, for example ``https://host/`` of an f-string; empty without one."""
     whole = constant_text(node)
     if whole is not None:
         return whole
@@ -286,7 +286,7 @@ def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool, bool]]:
-    """The children of a node: (child, it belongs to the node's own scope, it does nothing)."""
+    """Yield the children of a node: (child, True if it belongs to the node's own scope, True if it does nothing)."""
     if isinstance(node, ast.If) and _is_type_checking(node.test):
         yield from ((child, True, True) for child in node.body)
         yield from ((child, True, False) for child in node.orelse)

@@ -53,7 +53,7 @@ def capture_source(function: Callable[..., Any], dependency_names: frozenset[str
 
 
 def without_decorators(text: str, name: str) -> str:
-    """The source of a decorated function without its registration decorator.
+    """Return the source of a decorated function without its registration decorator.
 
     Other decorators stay.
     """
@@ -69,7 +69,7 @@ def without_decorators(text: str, name: str) -> str:
 
 
 def required_statements(module: str, name: str, dependencies: frozenset[str]) -> str:
-    """The statements of a file that its function ``name`` needs, in their order, without its ``dependencies``.
+    """Return the statements of a file that its function ``name`` needs, in their order, without its ``dependencies``.
 
     Raises :class:`Invalid` when it needs another function of the file, or a name that is not bound by an import, an
     assignment or a class.
@@ -113,14 +113,14 @@ def _check(statement: ast.stmt, name: str, used: str) -> None:
     if not parser.is_allowed_at_top_level(statement):
         first = ast.unparse(statement).split("\n")[0][:80]
         raise Invalid(
-            f"{name} uses {used}, which its file makes in a way that cannot be stored",
+            f"{name} uses {used}, which its file defines in a way that cannot be stored",
             f"line {statement.lineno}: {first}",
             f"use a plain import or assignment, or move it into {name}",
         )
 
 
 def _segment(module: str, statement: ast.stmt) -> str:
-    """The text of a statement with its decorators, which ``ast.get_source_segment`` leaves out."""
+    """Return the text of a statement with its decorators, which ``ast.get_source_segment`` leaves out."""
     decorators = getattr(statement, "decorator_list", [])
     if not decorators:
         return ast.get_source_segment(module, statement) or ""
@@ -129,7 +129,7 @@ def _segment(module: str, statement: ast.stmt) -> str:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds in the file, without those inside functions and classes."""
+    """Return the names that a statement binds in the file, without those inside functions and classes."""
     if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return {statement.name}
     names: set[str] = set()
@@ -148,7 +148,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _used(statement: ast.stmt) -> set[str]:
-    """The names of the file that a statement uses, also in string annotations."""
+    """Return the names of the file that a statement uses, also in string annotations."""
     table = symtable.symtable(ast.unparse(statement), "<file>", "exec")
     names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
     pending = list(table.get_children())

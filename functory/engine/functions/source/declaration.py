@@ -1,4 +1,4 @@
-"""Reads and checks the declaration of a function, and makes the content of a version from it.
+"""The declaration of a function: read, checked, and turned into the content of a version.
 
 Pure: nothing here touches a row. ``functory.engine.functions.registry`` stores the result.
 """
@@ -126,7 +126,7 @@ def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
     result |= {f"grants.{key}": value for key, value in asked.items()}
     if "reuse" in given:
         if not isinstance(given["reuse"], bool):
-            raise Invalid(f"wrong reuse={given['reuse']!r}", "it is True or False")
+            raise Invalid(f"wrong reuse={given['reuse']!r}", "it must be True or False")
         result["reuse"] = given["reuse"]
     if "compensate" in given:
         reference = given["compensate"]
@@ -162,7 +162,9 @@ def version_content(
     same: dict[str, Any] | None,
     signature: Signature | None,
 ) -> dict[str, Any]:
-    """The content of the next version: declared fields, else those of the base, else those found in the source."""
+    """Return the content of the next version: declared fields, else those of the base, else those found in the
+    source.
+    """
     own = dict(base["declared"]) if base else {}
     for side in ("input_schema", "output_schema"):
         if side in declared:
@@ -241,7 +243,7 @@ def version_content(
 
 
 def digest(made: Mapping[str, Any]) -> str:
-    """The hash of a version's content.
+    """Return the hash of a version's content.
 
     The existence of a dependency is not part of it: a function does not get a new version because its missing
     dependency was created.

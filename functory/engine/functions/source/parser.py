@@ -1,4 +1,4 @@
-"""Parses and checks the source text of a function; never executes it.
+"""The source parser: parses and checks the source text of a function, and never executes it.
 
 A source is a small module: imports, constants, classes, and exactly one top-level function whose
 name is the function's. :func:`parse` checks this and reads everything that is known without running
@@ -106,7 +106,7 @@ def parse_tree(text: str) -> ast.Module:
 
 
 def is_allowed_at_top_level(node: ast.stmt) -> bool:
-    """True for a statement that is allowed at the top level of a source: it only binds names."""
+    """Return True for a statement that is allowed at the top level of a source: it only binds names."""
     allowed = (
         ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign,
     )  # fmt: skip

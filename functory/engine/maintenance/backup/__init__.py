@@ -1,1 +1,1 @@
-"""Backup and restore of the whole database while everything runs."""
+"""Backup: saves and restores the whole database; a backup runs while everything else runs."""

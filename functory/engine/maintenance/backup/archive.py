@@ -1,7 +1,7 @@
-"""The file of a backup: a tar archive of one payload and a manifest about it, so that ``tar`` can open it too.
+"""The backup file: a tar archive of one payload and a manifest about it, so that ``tar`` can open it too.
 
 The file is written beside its place under another name, and renamed once all of it is on the disk: a file of the right
-name is whole. The manifest comes last, with the payload's hash and its own, so that a file that was cut or changed
+name is complete. The manifest comes last, with the payload's hash and its own, so that a file that was cut or changed
 afterwards is refused before it is used.
 """
 
@@ -96,9 +96,11 @@ class ArchiveWriter:
 
 @contextlib.contextmanager
 def create(path: Path, *, force: bool) -> Iterator[ArchiveWriter]:
-    """A new backup at ``path``, there once the block is left in order. Raises :class:`Conflict`, :class:`Invalid`."""
+    """Open a new backup at ``path``; the file appears when the block ends without an error. Raises :class:`Conflict`,
+    :class:`Invalid`.
+    """
     if path.exists() and not force:
-        raise Conflict(f"{path} is there already", "a backup is not overwritten", "another name, or --force")
+        raise Conflict(f"{path} exists already", "a backup is not overwritten", "another name, or --force")
     part = path.with_name(path.name + ".part")
     try:
         file = os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
@@ -149,21 +151,21 @@ def read(path: Path) -> Manifest:
             payload = archive.extractfile(manifest.payload)
             found = hashlib.file_digest(payload, "sha256").hexdigest() if payload else ""  # type: ignore[arg-type]
             if found != manifest.sha256 or archive.getmember(manifest.payload).size != manifest.bytes:
-                raise ValueError("its contents were changed: the hash is another one")
+                raise ValueError("its content was changed: the hash differs")
     except FileNotFoundError:
         raise Invalid(f"there is no file {path}") from None
     except OSError as error:
         if not isinstance(error, tarfile.TarError):
             raise Invalid(f"{path} cannot be read", error.strerror or str(error)) from None
-        raise Invalid(f"{path} is no whole backup", str(error), "another backup") from None
+        raise Invalid(f"{path} is not a complete backup", str(error), "another backup") from None
     except (tarfile.TarError, KeyError, TypeError, ValueError) as error:
-        raise Invalid(f"{path} is no whole backup", str(error).strip("'\""), "another backup") from None
+        raise Invalid(f"{path} is not a complete backup", str(error).strip("'\""), "another backup") from None
     return manifest
 
 
 @contextlib.contextmanager
 def open_payload(path: Path, manifest: Manifest) -> Iterator[IO[bytes]]:
-    """The payload of a backup, to be read once."""
+    """Open the payload of a backup, to be read once."""
     with tarfile.open(path, "r:") as archive:
         found = archive.extractfile(manifest.payload)
         assert found is not None

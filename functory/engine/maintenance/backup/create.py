@@ -29,12 +29,12 @@ from functory.engine.maintenance.backup.archive import ArchiveWriter, Manifest
 # Pages of SQLite that are copied between two calls of the progress.
 PAGES = 2000
 
-# Called now and then: the name of the step, how much of it is done, and of how much (None when unknown).
+# Called during the work with the name of the step, how much of it is done, and the total (None when unknown).
 Progress = Callable[[str, int, int | None], object]
 
 
 def no_progress(what: str, done: int, total: int | None) -> None:
-    """A progress callback that shows nothing."""
+    """Show no progress: the default callback."""
 
 
 def backup(
@@ -59,7 +59,7 @@ def backup(
 
 
 def table_names(tx: Tx) -> list[str]:
-    """The names of our tables in this database, with partitions and the schema's version table."""
+    """Return the names of our tables in this database, with partitions and the schema's version table."""
     there = set(sa.inspect(tx.connection).get_table_names())
     # A backup is made before an upgrade, too.
     former = () if "match_buffer" in there else FORMER_TABLES
@@ -71,7 +71,7 @@ def table_names(tx: Tx) -> list[str]:
 
 
 def row_counts(tx: Tx) -> dict[str, int]:
-    """The rows of each of our tables."""
+    """Return the rows of each of our tables."""
     parts = {part.name for part in partitions.list_partitions(tx)}
     return {
         name: int(tx.scalar(sa.select(sa.func.count()).select_from(sa.table(name))) or 0)
@@ -81,7 +81,7 @@ def row_counts(tx: Tx) -> dict[str, int]:
 
 
 def schema_name(tx: Tx) -> str:
-    """The schema that our tables are in, or would be."""
+    """Return the schema that holds our tables, or would hold them."""
     found = (
         "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
         " WHERE c.oid = to_regclass('execution')"
@@ -90,12 +90,12 @@ def schema_name(tx: Tx) -> str:
 
 
 def server_version(tx: Tx) -> int:
-    """The server's major version."""
+    """Return the server's major version."""
     return int(tx.scalar(sa.text("SHOW server_version_num"))) // 10_000
 
 
 def sqlite_file(database: Database) -> Path:
-    """The file of a SQLite database. Raises :class:`Invalid` for one in memory."""
+    """Return the file of a SQLite database. Raises :class:`Invalid` for one in memory."""
     if database.file is None:
         raise Invalid("a database in memory cannot be backed up", "it is gone with its process")
     return database.file

@@ -1,4 +1,4 @@
-"""pg_dump and pg_restore: found, checked against the server, and run without the password in sight."""
+"""pg_dump and pg_restore: found, checked against the server, and run without a visible password."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 
 
 def find(program: str, minimum_version: int) -> tuple[Path, str]:
-    """The newest ``program`` and its version. Raises :class:`Invalid` without one of major ``least`` or above."""
+    """Return the newest ``program`` and its version. Raises :class:`Invalid` without one of major ``least`` or
+    above.
+    """
     found = {Path(name) for name in [shutil.which(program)] if name}
     for pattern in FOLDERS:
         found |= {
@@ -30,7 +32,7 @@ def find(program: str, minimum_version: int) -> tuple[Path, str]:
     best = max(found, key=lambda path: _numbers(versions[path]), default=None)
     if best is None or _numbers(versions[best])[:1] < [minimum_version]:
         raise Invalid(
-            f"{program} is not there" if best is None else f"{program} {versions[best]} is too old",
+            f"{program} is not installed" if best is None else f"{program} {versions[best]} is too old",
             f"the server is PostgreSQL {minimum_version}, which needs {program} {minimum_version} or newer",
             f"apt-get install postgresql-client-{minimum_version}",
         )
@@ -86,7 +88,7 @@ def restore(
 
 
 def _command(database: Database, program: Path, options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The command line, which every user of the machine can see, and the environment, which has the password."""
+    """Return the command line, which every user of the machine can see, and the environment, which has the password."""
     from psycopg.conninfo import make_conninfo
 
     given = database.connection_parameters()

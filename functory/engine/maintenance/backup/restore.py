@@ -1,4 +1,4 @@
-"""Restores a backup to a database that is safe to go on with.
+"""Restore: puts a backup into a database so that roles can safely go on with it.
 
 The backup is checked before anything is changed, and the old data is kept until the new database is whole. On SQLite
 the new file is made beside the database and takes its place at the end. On PostgreSQL the old tables wait in a schema
@@ -6,7 +6,8 @@ of their own.
 
 A restore settles what was in progress at the backup's time. Attempts that ran then are lost, and their executions are
 queued again by the rules for lost ones. Messages of that time are forgotten. No process holds a worker or source row.
-Fences make a leap, so that an attempt from before the restore that is still alive somewhere can never commit here.
+Fences are raised by a large number, so that an attempt from before the restore that still runs somewhere can never
+commit here.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def restore(
 
 
 def is_empty(database: Database) -> bool:
-    """Whether nothing was ever done in this database: no tables, or none with rows of users."""
+    """Return True when this database was never used: it has no tables, or none with rows of users."""
     if database.file is not None and not database.file.exists():
         return True
     with database.read() as tx:
@@ -221,8 +222,8 @@ def _finish(
     progress("settling", 0, None)
     settled = recover_in_progress(database, author, manifest)
     progress("verifying", 0, None)
-    # What waited at the backup's time has rested since then by the clock, which is no fault. So the patience is
-    # long, and only rows that are wrong in themselves are found.
+    # Rows that waited at the backup's time have rested since then by the clock, which is not a fault. With a long
+    # patience the check finds only rows that are wrong in themselves.
     return RestoreResult(
         manifest, settled, verify(database, settings, patience=timedelta(days=36_500).total_seconds())
     )
@@ -249,7 +250,7 @@ def _refuse_in_use(database: Database) -> None:
         time.sleep(DISCONNECT_POLL_SECONDS)
     raise Conflict(
         f"{others} connections of Functory use the database {database.name}",
-        "a restore under running roles would take their rows away",
+        "a restore would replace the rows that running roles use",
         "stop all roles, or --force",
     )
 
@@ -268,7 +269,7 @@ def _require_exclusive(file: Path) -> None:
     if mode != "delete":
         raise Conflict(
             f"another process uses {file}",
-            "a restore under running roles would take their rows away",
+            "a restore would replace the rows that running roles use",
             "stop all roles",
         )
 
@@ -280,7 +281,7 @@ def _remove(file: Path) -> None:
 
 @contextlib.contextmanager
 def _move_aside(database: Database, here: str) -> Iterator[None]:
-    """Move our tables out of the way; drop them at the end, or bring them back after an error."""
+    """Move our tables into another schema; drop them at the end, or bring them back after an error."""
     with database.write() as tx:
         names = table_names(tx)
         if names:
@@ -288,7 +289,7 @@ def _move_aside(database: Database, here: str) -> Iterator[None]:
             if tx.scalar(sa.text(there), {"name": OLD_TABLES_SCHEMA}):
                 raise Conflict(
                     f"there is a schema {OLD_TABLES_SCHEMA} in {database.name}",
-                    "an earlier restore was broken off; the tables from before it are in there",
+                    "an earlier restore was interrupted; the tables from before it are in that schema",
                     "move them back or drop that schema",
                 )
             tx.execute(sa.text(f"CREATE SCHEMA {OLD_TABLES_SCHEMA}"))

@@ -31,19 +31,21 @@ class Invariant:
 INVARIANTS = (
     Invariant("I1", "every event is routed or quarantined in time", routing.unrouted),
     Invariant("I2", "a match has one firing, and its event is routed", routing.undecided),
-    Invariant("I3", "what fired has exactly one execution", routing.unstarted),
+    Invariant("I3", "a match that fired has exactly one execution", routing.unstarted),
     Invariant("I4", "every change has its event", state_events.missing_events),
-    Invariant("I5", "nothing that is open rests", executions.stalled),
-    Invariant("I6", "no execution has more attempts than it may have", executions.too_many_attempts),
-    Invariant("I7", "attempts are counted, and only what runs is open", executions.miscounted),
-    Invariant("I8", "who finishes is who claimed last", executions.unfenced),
-    Invariant("I9", "an execution that ended has one event that says so", state_events.wrong_final_events),
+    Invariant("I5", "open work makes progress", executions.stalled),
+    Invariant("I6", "no execution has more attempts than its limit", executions.too_many_attempts),
+    Invariant(
+        "I7", "attempts are counted, and only a running execution has an open one", executions.miscounted
+    ),
+    Invariant("I8", "only the attempt with the newest claim finishes an execution", executions.unfenced),
+    Invariant("I9", "an execution that ended has one event about its end", state_events.wrong_final_events),
     Invariant("I10", "a result takes effect once", executions.repeated),
-    Invariant("I11", "everything has its cause, in the same tree", lineage.missing_causes),
-    Invariant("I12", "each step is one deeper, up to the limit", lineage.wrong_depths),
+    Invariant("I11", "every event and execution has its cause in the same tree", lineage.missing_causes),
+    Invariant("I12", "an execution is one deeper than its cause, up to the limit", lineage.wrong_depths),
     Invariant("I13", "no root exceeds its budget, no concurrency group its capacity", lineage.exceeded),
-    Invariant("I14", "a schedule has each of its times once, and none is late", schedules.mistimed),
-    Invariant("I15", "a lease is as long as leases are, and only of what runs", executions.invalid_leases),
+    Invariant("I14", "a schedule has one tick for each of its times, and none is late", schedules.mistimed),
+    Invariant("I15", "only running work has a lease, and none is too long", executions.invalid_leases),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 

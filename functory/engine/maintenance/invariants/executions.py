@@ -1,4 +1,4 @@
-"""Executions and their attempts: I5, I6, I7, I8, I10, I15."""
+"""Invariants of executions and their attempts: I5, I6, I7, I8, I10, I15."""
 
 from __future__ import annotations
 
@@ -116,8 +116,9 @@ def too_many_attempts(scope: QueryScope) -> Sequence[Violations]:
 
 
 def miscounted(scope: QueryScope) -> Sequence[Violations]:
-    """I7: each claim is a row and one more on the counter, a release takes it back; what runs has one open attempt,
-    what does not has none, and what has ended is in no concurrency group."""
+    """I7: each claim is a row and adds one to the counter, and a release takes it back. A running execution has one
+    open attempt, any other has none. A finished execution is in no concurrency group.
+    """
     rows = (
         sa.select(
             attempt.c.execution_id,
@@ -137,9 +138,9 @@ def miscounted(scope: QueryScope) -> Sequence[Violations]:
     return [
         violations(
             message_for(
-                (wrong, "execution {id} ({name}) counts other than its {number} attempts"),
+                (wrong, "execution {id} ({name}) has made {number} attempts and counts another number"),
                 (unclosed, "execution {id} is {name} and has a wrong number of open attempts"),
-                (sa.true(), "execution {id} ({name}) counts more releases than there were"),
+                (sa.true(), "execution {id} ({name}) counts more releases than it had"),
             ),
             execution.c.id,
             execution.c.state,
@@ -156,8 +157,9 @@ def miscounted(scope: QueryScope) -> Sequence[Violations]:
 
 
 def unfenced(scope: QueryScope) -> Sequence[Violations]:
-    """I8: no attempt is above its execution's fence; what runs, and what was finished by a worker, has its attempt at
-    exactly that fence."""
+    """I8: no attempt has a fence above its execution's. A running execution, and one that a worker finished, has an
+    attempt with exactly that fence.
+    """
     by_worker = execution.c.state.in_(("succeeded", "failed", "timed_out"))
     return [
         violations(
@@ -169,7 +171,7 @@ def unfenced(scope: QueryScope) -> Sequence[Violations]:
         .join(execution, execution.c.id == attempt.c.execution_id)
         .where(attempt.c.fence > execution.c.fence, *scope.ids_since(attempt.c.execution_id)),
         violations(
-            "execution {id} is {name}, and not by its newest attempt", execution.c.id, execution.c.state
+            "execution {id} is {name}, but its newest attempt is not", execution.c.id, execution.c.state
         )
         .select_from(execution)
         .outerjoin(
@@ -187,8 +189,9 @@ def unfenced(scope: QueryScope) -> Sequence[Violations]:
 
 
 def repeated(scope: QueryScope) -> Sequence[Violations]:
-    """I10: two attempts that succeeded, a success that is not the execution's, traces of an attempt that has not
-    ended itself, matched output of what has not succeeded."""
+    """I10: two attempts that succeeded; a success that the execution does not have; spans or log lines of an attempt
+    that did not finish; matched output of an execution that did not succeed.
+    """
     won = attempt.c.outcome == "succeeded"
     undo = execution.alias("undo")
     zombie = sa.or_(attempt.c.outcome.is_(None), attempt.c.outcome.in_(("lost", "released")))
@@ -211,7 +214,7 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
         .where(won, execution.c.state != "succeeded", *scope.ids_since(attempt.c.execution_id)),
         *(
             violations(
-                "attempt {number} of execution {id} has not ended itself and has left a " + table.name,
+                "attempt {number} of execution {id} did not finish and has left a " + table.name,
                 attempt.c.execution_id,
                 number=attempt.c.number,
             ).where(
@@ -227,7 +230,7 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
         violations(
             "step {number} of the saga {id} counts as undone, and what undid it is {name}",
             compensation.c.saga_id,
-            sa.func.coalesce(undo.c.state, "not there"),
+            sa.func.coalesce(undo.c.state, "missing"),
             compensation.c.position,
         )
         .select_from(compensation)
@@ -245,7 +248,9 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
             *scope.ids_since(compensation.c.saga_id),
         ),
         violations(
-            "the saga {id} is {name}, and its steps are to be undone", execution.c.id, execution.c.state
+            "the saga {id} is {name}, but its steps have a compensation plan",
+            execution.c.id,
+            execution.c.state,
         )
         .select_from(compensation)
         .join(execution, execution.c.id == compensation.c.saga_id)
@@ -254,7 +259,7 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
             *scope.ids_since(compensation.c.saga_id),
         ),
         violations(
-            "event {id} tells of the output of an execution that is {name}", event.c.id, execution.c.state
+            "event {id} reports the output of an execution that is {name}", event.c.id, execution.c.state
         )
         .select_from(event)
         .join(execution, execution.c.id == event.c.cause_execution_id)
@@ -265,16 +270,18 @@ def repeated(scope: QueryScope) -> Sequence[Violations]:
 
 
 def invalid_leases(scope: QueryScope) -> Sequence[Violations]:
-    """I15: a lease that ends later than now and its length, or that something has which does not run."""
+    """I15: a lease that ends later than one lease length from now, or that belongs to an execution that does not
+    run.
+    """
     longest = scope.now(scope.lease + timedelta(seconds=LEASE_SLACK))
     return [
-        _execution(scope, "has a lease beyond any lease", _RUNNING, execution.c.lease_until > longest),
+        _execution(scope, "has a lease that is too long", _RUNNING, execution.c.lease_until > longest),
         violations("execution {id} is {name} and has a lease", execution.c.id, execution.c.state).where(
             execution.c.lease_until.is_not(None),
             execution.c.state != "running",
             *scope.ids_since(execution.c.id),
         ),
-        violations("the source {name} has a lease beyond any lease", source.c.id, source.c.name).where(
+        violations("the source {name} has a lease that is too long", source.c.id, source.c.name).where(
             source.c.lease_until > longest
         ),
     ]
@@ -303,7 +310,7 @@ def _left_open(scope: QueryScope) -> list[Violations]:
 
 
 def _blocked(scope: QueryScope) -> Violations:
-    """Waits for a slot without a slot request that could let it in."""
+    """Select executions that wait for a slot without a slot request that could let them in."""
     waits = sa.exists().where(slot.c.execution_id == execution.c.id, slot.c.taken_at.is_(None))
     return _execution(
         scope,
@@ -314,7 +321,9 @@ def _blocked(scope: QueryScope) -> Violations:
 
 
 def _workers_progress(scope: QueryScope) -> Any:
-    """Whether workers do what they can: one claimed an execution lately, or all live workers are full."""
+    """Return the condition that workers do what they can: one claimed an execution lately, or all live workers are
+    full.
+    """
     claimed = sa.exists(
         sa.select(event.c.id).where(
             event.c.type == "execution.started", event.c.id >= scope.overdue_cutoff_id()
@@ -328,7 +337,7 @@ def _workers_progress(scope: QueryScope) -> Any:
 
 
 def _all_routed(scope: QueryScope) -> Any:
-    """Whether no earlier event waits for its routing: flow control goes by the order of events."""
+    """Return the condition that no earlier event waits for its routing: flow control goes by the order of events."""
     waiting = event.alias("waiting")
     return sa.not_(
         sa.exists(sa.select(waiting.c.id).where(waiting.c.state == "pending", waiting.c.time < scope.now()))
@@ -336,7 +345,9 @@ def _all_routed(scope: QueryScope) -> Any:
 
 
 def _worked_on() -> Any:
-    """Whether a saga makes progress: its step is open, or an execution that undoes one of its steps is."""
+    """Return the condition that a saga makes progress: its step is open, or an execution that undoes one of its steps
+    is.
+    """
     doing = execution.alias("doing")
     other = compensation.alias("other")
     return sa.exists(
@@ -348,6 +359,8 @@ def _worked_on() -> Any:
 
 
 def _stuck() -> Any:
-    """Whether a step of the saga could not be undone: the others wait for an operator; an event reports it."""
+    """Return the condition that a step of the saga could not be undone: the others wait for an operator; an event
+    reports it.
+    """
     other = compensation.alias("other")
     return sa.exists().where(other.c.saga_id == compensation.c.saga_id, other.c.state == "failed")

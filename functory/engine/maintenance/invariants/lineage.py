@@ -1,4 +1,4 @@
-"""Causes, depths and budgets: I11, I12, I13.
+"""Invariants of causes, depths and budgets: I11, I12, I13.
 
 Times cannot show that no chain returns to itself, because the clocks of two machines may disagree. Depths can: each
 step is one deeper than its cause, so none can come again.
@@ -26,13 +26,13 @@ _by_none = sa.and_(execution.c.parent_id.is_(None), execution.c.event_id.is_(Non
 
 
 def missing_causes(scope: QueryScope) -> Sequence[Violations]:
-    """I11: a cause that is not there, or that is in another tree."""
+    """I11: a cause that does not exist, or that is in another tree."""
     return [
         violations(
             message_for(
                 (
                     execution.c.id.is_(None),
-                    "event {id} ({name}) was caused by an execution that is not there",
+                    "event {id} ({name}) was caused by an execution that does not exist",
                 ),
                 (sa.true(), "event {id} ({name}) is in another tree than the execution that caused it"),
             ),
@@ -54,7 +54,10 @@ def missing_causes(scope: QueryScope) -> Sequence[Violations]:
         ),
         violations(
             message_for(
-                (event.c.id.is_(None), "execution {id} of {name} was started by an event that is not there"),
+                (
+                    event.c.id.is_(None),
+                    "execution {id} of {name} was started by an event that does not exist",
+                ),
                 (sa.true(), "execution {id} of {name} is in another tree than its event"),
             ),
             execution.c.id,
@@ -67,7 +70,7 @@ def missing_causes(scope: QueryScope) -> Sequence[Violations]:
         ),
         violations(
             message_for(
-                (_parent.c.id.is_(None), "execution {id} of {name} has a parent that is not there"),
+                (_parent.c.id.is_(None), "execution {id} of {name} has a parent that does not exist"),
                 (sa.true(), "execution {id} of {name} is in another tree than its parent"),
             ),
             execution.c.id,
@@ -92,7 +95,7 @@ def wrong_depths(scope: QueryScope) -> Sequence[Violations]:
     above = execution.c.depth - event.c.depth
     return [
         violations(
-            "event {id} ({name}) has not the depth {number} of its cause",
+            "event {id} ({name}) does not have the depth {number} of its cause",
             event.c.id,
             event.c.type,
             execution.c.depth,
@@ -132,7 +135,7 @@ def wrong_depths(scope: QueryScope) -> Sequence[Violations]:
         .join(_parent, _parent.c.id == execution.c.parent_id)
         .where(execution.c.depth != _parent.c.depth + 1, *scope.ids_since(execution.c.id)),
         violations(
-            "execution {id} of {name} has the depth {number}",
+            "execution {id} of {name} has the wrong depth {number}",
             execution.c.id,
             execution.c.function,
             execution.c.depth,
@@ -170,7 +173,7 @@ def exceeded(scope: QueryScope) -> Sequence[Violations]:
         .group_by(charged.c.id)
         .having(left != 0),
         violations(
-            "{number} executions have a slot of the concurrency group {name}, which is too many",
+            "{number} executions have a slot of the concurrency group {name}, which is more than its capacity",
             None,
             concurrency_group.c.text,
             sa.func.count(),

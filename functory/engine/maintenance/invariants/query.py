@@ -1,4 +1,4 @@
-"""What the queries of the invariants share: the time, the patience, and the form of what they find.
+"""Invariant queries: what they share (the time, the patience, and the form of what they find).
 
 Every select gives the same four columns: words with places for the other three (``{id}``, ``{name}``, ``{number}``).
 
@@ -61,7 +61,7 @@ class QueryParameters:
         return cls(tx.now, patience, since, prune_watermarks.read(tx))
 
     def shape(self, settings: Settings) -> QueryShape:
-        """The shape of the queries of this run."""
+        """Return the shape of the queries of this run."""
         return QueryShape(
             self.patience <= 0,
             self.since is not None,
@@ -73,7 +73,7 @@ class QueryParameters:
 
 
 class QueryScope:
-    """What queries of a shape are built with: each time is a parameter, and each run of the query gives its value."""
+    """The scope that queries of one shape are built with: each time is a parameter, and each run gives its value."""
 
     def __init__(self, shape: QueryShape) -> None:
         self.shape = shape
@@ -82,29 +82,29 @@ class QueryScope:
         self._values: dict[str, Callable[[QueryParameters], Any]] = {}
 
     def values(self, parameters: QueryParameters) -> dict[str, Any]:
-        """The parameters' values."""
+        """Return the parameters' values."""
         return {name: value(parameters) for name, value in self._values.items()}
 
     def now(self, plus: timedelta = timedelta()) -> Any:
-        """The time of the run, plus ``plus``."""
+        """Return the time of the run, plus ``plus``."""
         return self._parameter("now", plus, lambda asked: asked.now + plus)
 
     def now_id(self, plus: timedelta) -> Any:
-        """The least id of that time."""
+        """Return the least id of the time of :meth:`now`."""
         return self._parameter("now_id", plus, lambda asked: lowest_id_since(asked.now + plus), Id)
 
     def overdue_cutoff(self, minus: timedelta = timedelta()) -> Any:
-        """What was due before this time has rested too long; ``minus`` is how much longer it may rest."""
+        """Return the time before which due work has rested too long; ``minus`` is how much longer it may rest."""
         return self._parameter("latest", minus, lambda asked: _overdue_cutoff(asked) - minus)
 
     def overdue_cutoff_id(self) -> Any:
-        """The least id of that time."""
+        """Return the least id of the time of :meth:`overdue_cutoff`."""
         return self._parameter(
             "latest_id", timedelta(), lambda asked: lowest_id_since(_overdue_cutoff(asked)), Id
         )
 
     def ids_since(self, *columns: Any) -> list[Any]:
-        """The conditions that these ids were made from ``since`` on."""
+        """Return the conditions that these ids were made from ``since`` on."""
         if not self.shape.since:
             return []
         least = self._parameter(
@@ -113,14 +113,14 @@ class QueryScope:
         return [column >= least for column in columns]
 
     def times_since(self, *columns: Any) -> list[Any]:
-        """The same for columns that hold times."""
+        """Return the conditions that these columns hold times from ``since`` on."""
         if not self.shape.since:
             return []
         since = self._parameter("since", timedelta(), lambda asked: asked.since)
         return [column >= since for column in columns]
 
     def unpruned(self, time: Any) -> Any:
-        """The condition that a row of ``time`` cannot have been pruned."""
+        """Return the condition that a row of ``time`` cannot have been pruned."""
         if not self.shape.pruned:
             return sa.true()
         return time >= self._parameter("prune_watermark", timedelta(), lambda asked: asked.prune_watermark)
@@ -160,7 +160,7 @@ class InvariantQuery:
 
 @functools.lru_cache(maxsize=256)
 def build_query(selects: Callable[[QueryScope], Sequence[Violations]], shape: QueryShape) -> InvariantQuery:
-    """The query of these selects for a shape."""
+    """Return the query of these selects for a shape."""
     look = QueryScope(shape)
     found = selects(look)
     rows = (sa.union_all(*found) if len(found) > 1 else found[0]).subquery("broken")
@@ -173,7 +173,7 @@ def build_query(selects: Callable[[QueryScope], Sequence[Violations]], shape: Qu
 
 
 def violations(words: Any, id_: Any = None, name: Any = None, number: Any = None) -> Violations:
-    """The columns of a select: the message about each row that it finds."""
+    """Return the columns of a select: the message about each row that it finds."""
     return sa.select(
         (sa.literal(words, sa.Text) if isinstance(words, str) else words).label("words"),
         (sa.cast(sa.null(), Id) if id_ is None else id_).label("id"),
@@ -183,7 +183,7 @@ def violations(words: Any, id_: Any = None, name: Any = None, number: Any = None
 
 
 def message_for(*cases: tuple[Any, str]) -> Any:
-    """The message of the first condition that holds; the last message where none does."""
+    """Return the message of the first condition that holds; the last message where none does."""
     *first, (_, last) = cases
     said = [(condition, sa.literal(words, sa.Text)) for condition, words in first]
     return sa.case(*said, else_=sa.literal(last, sa.Text)) if said else sa.literal(last, sa.Text)

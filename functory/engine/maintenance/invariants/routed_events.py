@@ -1,4 +1,4 @@
-"""The decisions about routed events, for a routing audit: read in batches, one snapshot each."""
+"""Routed events and the decisions about them, for a routing audit: read in batches, one snapshot each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RoutedEvent:
 
 
 def routed_events(database: Database, since: datetime, batch: int = 1000) -> Iterator[RoutedEvent]:
-    """The events that routers decided about, made from ``since`` on, in their order; inert ones are left out."""
+    """Yield the events that routers decided about, made from ``since`` on, in their order; inert ones are left out."""
     last: str | None = None
     while True:
         with database.read(snapshot=True) as tx:

@@ -1,4 +1,4 @@
-"""From event to execution: I1, I2, I3."""
+"""Invariants from event to execution: I1, I2, I3."""
 
 from __future__ import annotations
 
@@ -50,15 +50,16 @@ def unrouted(scope: QueryScope) -> Sequence[Violations]:
 
 
 def undecided(scope: QueryScope) -> Sequence[Violations]:
-    """I2: a firing whose event is not routed or whose trigger version is not there, and a match that waits after
-    its decision. That there is no second firing is the table's key."""
+    """I2: a firing whose event is not routed or whose trigger version does not exist, and a match that still waits
+    after its decision. The table's key excludes a second firing.
+    """
     of_match = sa.and_(
         firing.c.trigger_id == buffered_match.c.trigger_id, firing.c.event_id == buffered_match.c.event_id
     )
     return [
         violations(
             message_for(
-                (event.c.id.is_(None), "a firing is of event {id}, which is not there"),
+                (event.c.id.is_(None), "a firing belongs to event {id}, which does not exist"),
                 (sa.true(), "event {id} has a firing and is {name}"),
             ),
             firing.c.event_id,
@@ -68,7 +69,7 @@ def undecided(scope: QueryScope) -> Sequence[Violations]:
         .outerjoin(event, event.c.id == firing.c.event_id)
         .where(sa.or_(event.c.id.is_(None), event.c.state != "routed"), *scope.ids_since(firing.c.event_id)),
         violations(
-            "a firing of event {id} is of version {number} of a trigger, which is not there",
+            "a firing of event {id} names version {number} of its trigger, which does not exist",
             firing.c.event_id,
             number=firing.c.trigger_version,
         )
@@ -92,7 +93,7 @@ def undecided(scope: QueryScope) -> Sequence[Violations]:
 
 
 def unstarted(scope: QueryScope) -> Sequence[Violations]:
-    """I3: a firing that has no execution or another's, an execution without its firing."""
+    """I3: a firing that has no execution or another firing's execution; an execution without its firing."""
     fired = firing.c.decision == "fired"
     # Several events that started an execution together each have a firing of it.
     strange = sa.or_(
@@ -112,7 +113,7 @@ def unstarted(scope: QueryScope) -> Sequence[Violations]:
         violations(
             message_for(
                 (firing.c.execution_id.is_(None), "event {id} fired without an execution"),
-                (execution.c.id.is_(None), "event {id} fired, and its execution is not there"),
+                (execution.c.id.is_(None), "event {id} fired, and its execution does not exist"),
                 (sa.true(), "event {id} fired an execution of another match"),
             ),
             firing.c.event_id,

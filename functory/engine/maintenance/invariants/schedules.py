@@ -1,4 +1,4 @@
-"""Schedules: I14."""
+"""The invariant of schedules: I14."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def mistimed(scope: QueryScope) -> Sequence[Violations]:
     That a time has one tick is the table's key; what is due next is decided in the transaction that writes the ticks
     before it, so that no time is passed over.
     """
-    # Ticks are forgotten after a while, their events are not.
+    # Ticks are deleted after a while, their events are not.
     remembered = scope.now_id(timedelta(hours=1) - timedelta(days=scope.shape.receipt_days))
     told = schedule_tick.c.event_id
     broken = [
         violations(
             message_for(
                 (event.c.id.is_(None), "a tick of schedule {name} has no event"),
-                (sa.true(), "a tick of schedule {name} has the event {id}, which is of something else"),
+                (sa.true(), "a tick of schedule {name} has the event {id}, which belongs to something else"),
             ),
             told,
             source.c.name,
@@ -39,7 +39,7 @@ def mistimed(scope: QueryScope) -> Sequence[Violations]:
             sa.or_(event.c.id.is_not(None), scope.unpruned(schedule_tick.c.time)),
             *scope.ids_since(told),
         ),
-        violations("the event {id} is of {number} ticks", told, number=sa.func.count())
+        violations("the event {id} belongs to {number} ticks", told, number=sa.func.count())
         .where(*scope.ids_since(told))
         .group_by(told)
         .having(sa.func.count() > 1),

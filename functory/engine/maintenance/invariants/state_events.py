@@ -1,4 +1,4 @@
-"""Each change has its event: I4 and I9.
+"""Invariants of changes and their events: I4 and I9.
 
 An event and its change are one transaction, so they have the same time. An execution has as many events as it had
 changes. Data of events is not checked.
@@ -153,7 +153,9 @@ def _starts(scope: QueryScope) -> Violations:
 
 
 def _failures(scope: QueryScope) -> Violations:
-    """A failing attempt that is not the last one has its event. The last one of a cancelled execution may be either."""
+    """Select executions whose failed attempts do not match their events: each one but the last has an event. The last
+    one of a cancelled execution may have one.
+    """
     counted = (
         sa.select(attempt.c.execution_id.label("id"), _one(1))
         .where(attempt.c.outcome.in_(FAILING), *scope.ids_since(attempt.c.execution_id))
@@ -170,7 +172,7 @@ def _failures(scope: QueryScope) -> Violations:
     left = sa.select(counted.c.id).group_by(counted.c.id).having(sa.func.sum(counted.c.one) != 0).subquery()
     return (
         violations(
-            "execution {id} ({name}) has failed attempts that are not told, or events without them",
+            "execution {id} ({name}) has failed attempts without events, or such events without failed attempts",
             left.c.id,
             execution.c.state,
         )

@@ -35,7 +35,7 @@ def test_anything_else_is_refused_with_an_example(given):
 
 
 def test_bounds_are_named():
-    with pytest.raises(Invalid, match="it is from 1s to 7d"):
+    with pytest.raises(Invalid, match="it must be from 1s to 7d"):
         parse("8d", "period", 1, 604_800)
 
 

@@ -134,7 +134,7 @@ def test_it_goes_on_where_the_backup_was_and_a_worker_of_before_commits_nothing(
 
 def test_a_file_that_is_there_is_not_overwritten_unless_asked(world: World, tmp_path: Path):
     (tmp_path / "b").write_text("precious")
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists already"):
         save(world, tmp_path / "b")
     assert (tmp_path / "b").read_text() == "precious"
     save(world, tmp_path / "b", force=True)
@@ -170,7 +170,7 @@ def test_a_file_that_was_changed_or_cut_is_refused_before_anything_is_touched(
         "half": whole[: len(whole) // 2],
     }[where]
     (tmp_path / "b").write_bytes(changed)
-    with pytest.raises(Invalid, match="no whole backup"):
+    with pytest.raises(Invalid, match="not a complete backup"):
         restore(target, world.settings, tmp_path / "b")
     assert backup_restore.is_empty(target)
 
@@ -336,7 +336,7 @@ def test_a_backup_that_is_killed_leaves_nothing_that_looks_like_one(world: World
         assert not (tmp_path / "b").exists()
         process.send_signal(signal.SIGKILL)
     assert not (tmp_path / "b").exists()
-    with pytest.raises(Invalid, match="no whole backup"):
+    with pytest.raises(Invalid, match="not a complete backup"):
         archive.read(tmp_path / "b.part")
     save(world, tmp_path / "b")
     assert archive.read(tmp_path / "b").rows["execution"] > 0

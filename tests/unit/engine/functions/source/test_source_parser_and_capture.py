@@ -223,7 +223,7 @@ def test_what_is_taken_along_brings_what_it_needs_itself():
         ("def work(x=other): ...", r"work uses the function other of its file"),
         (
             "def work(): return toml",
-            r"work uses toml, which its file makes in a way that cannot be stored\nline 16: try:",
+            r"work uses toml, which its file defines in a way that cannot be stored\nline 16: try:",
         ),
         ("def work(): return FACTOR", r"work uses FACTOR.*\nline \d+: FACTOR \+= 1"),
     ],
