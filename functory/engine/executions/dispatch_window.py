@@ -34,25 +34,25 @@ class DispatchWindow:
 
     @property
     def size(self) -> int:
-        """How many messages may be on the broker."""
+        """The number of messages that may be on the broker."""
         return PER_SLOT * self.slots or MIN_WINDOW
 
     def should_read_slots(self, now: datetime) -> bool:
-        """True when it is time to read the slots."""
+        """Return True when it is time to read the slots."""
         if self._asked is None or (now - self._asked).total_seconds() >= self._every:
             self._asked = now
             return True
         return False
 
     def should_measure_waits(self, now: datetime) -> bool:
-        """True when it is time to measure the usual wait."""
+        """Return True when it is time to measure the usual wait."""
         if self._measured is None or (now - self._measured).total_seconds() >= WAIT_SAMPLE_SECONDS:
             self._measured = now
             return True
         return False
 
     def seconds_until_next_round(self, now: datetime) -> float | None:
-        """Seconds until the next round; None when only a wake-up starts it."""
+        """Return the seconds until the next round; None when only a wake-up starts it."""
         if self.has_more:
             return REFILL_SECONDS
         return None if self.next_at is None else max(0.0, (self.next_at - now).total_seconds())

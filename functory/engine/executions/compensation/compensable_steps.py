@@ -1,8 +1,8 @@
-"""Saga steps: finds the steps of an execution that are undone, and the failed execution that a late event belongs to.
+"""Compensable steps: finds the steps that a failed execution has to undo, and the failed execution of a late event.
 
 A *step* is a success within an execution: an execution that it called or submitted, a dependency that it called by
-its name, or what a trigger with ``compensate: true`` started from an event of its. A step that nothing undoes is
-looked into: its own steps stand in its place.
+its name, or what a trigger with ``compensate: true`` started from one of its events. A step without a
+compensation is replaced by its own steps.
 """
 
 from __future__ import annotations
