@@ -79,7 +79,7 @@ def test_a_wrong_setting_says_which_and_what_it_takes(monkeypatch, name, value, 
         load_settings()
 
 
-def test_every_wrong_setting_is_told_at_once(monkeypatch):
+def test_every_wrong_setting_is_reported_at_once(monkeypatch):
     monkeypatch.setenv("FUNCTORY_MAX_DEPTH", "65")
     monkeypatch.setenv("FUNCTORY_PORT", "-1")
     with pytest.raises(Invalid, match=r"(?s)max_depth.*\nport|port.*\nmax_depth"):

@@ -79,7 +79,7 @@ def test_a_secret_is_sealed_and_comes_back(world):
     assert world.secrets.missing(["API_KEY", "OTHER"]) == ["OTHER"]
 
 
-def test_a_new_value_is_a_new_version_and_is_told_without_the_value(world):
+def test_a_new_value_is_a_new_version_and_its_event_is_without_the_value(world):
     world.secrets.set("API_KEY", "hunter2")
     assert world.secrets.set("API_KEY", "hunter3") == 2
     assert world.secrets.open("API_KEY").get_secret_value() == "hunter3"

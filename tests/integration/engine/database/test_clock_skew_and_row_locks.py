@@ -33,7 +33,7 @@ def test_the_servers_clock_is_read_off_the_moment_of_the_answer() -> None:
     assert 10 <= (clock.now() - server).total_seconds() < 11
 
 
-def test_nobody_takes_this_machines_clock_while_another_thread_asks_the_server_for_the_first_time() -> None:
+def test_no_thread_takes_this_machines_clock_while_another_asks_the_server_for_the_first_time() -> None:
     server = datetime(2030, 1, 1, tzinfo=UTC)
     asked, answer = threading.Event(), threading.Event()
 

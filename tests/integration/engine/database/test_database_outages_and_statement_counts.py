@@ -157,7 +157,7 @@ def test_a_wrong_subject_is_refused(world):
             world.events.emit("order.created", subject=subject)
 
 
-def test_a_server_that_does_not_answer_is_unavailable_and_no_password_is_told():
+def test_a_server_that_does_not_answer_is_unavailable_and_no_password_is_shown():
     url = f"postgresql+psycopg://ada:hunter2@127.0.0.1:{free_port()}/shop"
     database = Database(url)
     for use in (
@@ -193,7 +193,7 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url):
     database.close()
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(Unavailable, match="unable to open database file"):
         Database(f"sqlite:///{tmp_path}/file/functory.db").ping()
@@ -336,7 +336,7 @@ def full_disk(tmp_path: Path, migrated_file: Path) -> "Iterator[tuple[World, Cal
     world.close()
 
 
-def test_a_full_disk_is_told_loses_nothing_and_work_goes_on_afterwards(full_disk):
+def test_a_full_disk_is_reported_loses_nothing_and_work_goes_on_afterwards(full_disk):
     world, allow = full_disk
     world.function("work")
     done = world.start()

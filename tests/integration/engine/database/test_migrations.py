@@ -180,7 +180,7 @@ def test_an_older_schema_is_never_worked_with(empty_url):
     database.close()
 
 
-def test_who_can_work_with_it_is_written_down_again_when_that_got_lost(empty_url):
+def test_the_oldest_compatible_code_is_stored_again_when_it_got_lost(empty_url):
     database = Database(empty_url)
     migrations.upgrade(database)
     with database.write() as tx:

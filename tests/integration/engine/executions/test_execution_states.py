@@ -327,7 +327,7 @@ def test_a_cancel_that_comes_too_late_leaves_the_result(ready):
     check(ready)
 
 
-def test_a_queued_execution_expires_when_nobody_starts_it_in_time(world):
+def test_a_queued_execution_expires_when_no_worker_starts_it_in_time(world):
     world.function("work", limits={"expires": 60})
     row = world.start()
     world.advance(59)
@@ -539,7 +539,7 @@ def test_a_stopped_reaper_that_wakes_up_waits_for_a_lease(ready):
     assert reaper.reap()["lost"] == 1
 
 
-def test_every_due_execution_is_sent_once_and_again_when_nobody_claims_it(ready):
+def test_every_due_execution_is_sent_once_and_again_when_no_worker_claims_it(ready):
     rows = [ready.start()["id"] for _ in range(3)]
     ready.start(delay=3600)
     sent: list[str] = []

@@ -73,7 +73,7 @@ def test_old_notes_go(world):
     assert cause(world, "new") is not None
 
 
-def test_who_runs_and_may_write_is_known_by_its_grants(world):
+def test_running_writers_are_known_by_their_grants(world):
     world.function("plain")
     world.functions.save("def writes(): ...\n", files={"write": ["/data/in"], "read": ["/data/other"]})
     world.claim(world.start("plain"))
@@ -115,7 +115,7 @@ def test_only_what_is_granted_and_watched_is_read(folders):
     assert of(granted, granted, granted / ".." / "other" / "b") == []
 
 
-def test_what_was_left_is_told_by_its_content_at_its_real_place(folders):
+def test_written_files_are_known_by_their_content_at_their_real_path(folders):
     granted, _ = folders
     alias = granted.with_name("alias")
     alias.symlink_to(granted)

@@ -282,7 +282,7 @@ def test_an_event_goes_along_the_arrows_and_nowhere_else(world: World, make: Any
         assert everything(world) | {"firing": world.rows(schema.firing)} == before
 
 
-def test_a_released_event_is_routed_as_if_nothing_had_been_and_the_audit_knows_who_did_it(
+def test_a_released_event_is_routed_as_if_nothing_had_been_and_the_audit_names_the_operator(
     world: World,
 ) -> None:
     world.function()

@@ -49,7 +49,7 @@ def test_so_is_a_failure_that_is_retried_even_when_the_next_attempt_runs_already
     assert [row["outcome"] for row in world.rows(schema.attempt)] == ["failed", "succeeded"]
 
 
-def test_one_whose_commit_was_not_carried_out_is_stored_by_the_second_try(world):
+def test_a_result_whose_commit_did_not_happen_is_stored_by_the_second_try(world):
     world.function()
     claim = world.claim(world.start())
     with Faults(world.database) as faults, pytest.raises(Unavailable):
@@ -119,7 +119,7 @@ def test_a_batch_that_was_routed_after_all_is_routed_once(world):
     assert len(world.rows(schema.execution)) == len(world.rows(schema.firing)) == 3
 
 
-def test_a_claim_that_nobody_knew_of_is_given_back_without_counting(world):
+def test_a_claim_that_no_worker_knew_of_is_released_without_counting(world):
     world.function(limits={"max_attempts": 1})
     row = world.start()
     with Faults(world.database) as faults, pytest.raises(Unavailable):
@@ -159,7 +159,7 @@ def test_a_claim_is_given_back_once_the_database_is_there_again(world):
     assert world.executions.get(row["id"])["state"] == "queued"
 
 
-def test_the_error_says_that_nobody_knows_and_only_then(world):
+def test_the_error_says_that_the_outcome_is_unknown_and_only_then(world):
     for kind, told in (("committed", True), ("uncommitted", True), ("before", False), ("lost", False)):
         with Faults(world.database) as faults, pytest.raises(Unavailable) as caught:
             faults.once(kind, "INSERT INTO event")

@@ -181,7 +181,7 @@ def test_each_key_has_its_own_batch(world: World, flow: Any) -> None:
     assert ran(world) == [[1, 2]]
 
 
-def test_a_key_that_cannot_be_worked_out_is_told_and_holds_nothing(world: World, flow: Any) -> None:
+def test_a_key_that_cannot_be_evaluated_is_reported_and_holds_nothing(world: World, flow: Any) -> None:
     flow(debounce={"period": "10s", "key": "data.missing"})
     emit(world, 1)
     assert world.route() == [("t", "condition_error")]
@@ -212,7 +212,7 @@ def test_a_paused_trigger_keeps_what_waits_until_it_is_resumed(world: World, flo
     assert ran(world) == [1]
 
 
-def test_what_waits_for_a_deleted_trigger_is_told_as_suppressed(world: World, flow: Any) -> None:
+def test_what_waits_for_a_deleted_trigger_is_recorded_as_suppressed(world: World, flow: Any) -> None:
     flow(debounce={"period": "7d"})
     emit(world, 1, 2)
     settle(world)
@@ -429,7 +429,7 @@ def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable
     assert not first.rows(schema.buffered_match) and not first.rows(schema.match_buffer)
 
 
-def test_matches_are_due_when_the_loop_is_told(world: World, flow: Any) -> None:
+def test_matches_are_due_when_the_loop_wakes(world: World, flow: Any) -> None:
     flow(debounce={"period": "10s"})
     assert world.turn.next_due() is None
     emit(world, 1)

@@ -241,7 +241,7 @@ def test_two_triggers_on_one_concurrency_group_each_stop_at_their_own_number(wor
     assert sorted(numbers(claim(world))) == [1, 3, 4]
 
 
-def test_two_limits_hold_together_and_who_waits_for_one_takes_nothing_of_the_other(world: World) -> None:
+def test_two_limits_hold_together_and_a_wait_for_one_takes_nothing_of_the_other(world: World) -> None:
     world.function()
     trigger(world, concurrency=[{"limit": 1, "key": "data.k"}, {"limit": 2}])
     emit(world, 1, 2, 3, k="a")
@@ -408,7 +408,7 @@ def test_a_turn_asks_one_question_while_nothing_waits(world: World) -> None:
     assert world.turn.run_once()
 
 
-def test_an_execution_that_is_held_names_the_concurrency_group_and_who_stands_before_it(
+def test_an_execution_that_is_held_names_the_concurrency_group_and_those_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -160,7 +160,7 @@ def test_what_waits_for_its_next_try_is_open(world: World, outcome: str) -> None
     assert waves(world) == [[1], [2]]
 
 
-def test_a_removed_policy_holds_nobody_back(world: World) -> None:
+def test_a_removed_policy_holds_no_execution_back(world: World) -> None:
     world.function()
     trigger(world, overlap="buffer_all")
     emit(world, 1, 2, 3)

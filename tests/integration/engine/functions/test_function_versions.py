@@ -167,7 +167,7 @@ def test_a_stale_expected_version_is_a_conflict(world):
     assert world.functions.get("work")["number"] == 2
 
 
-def test_activate_and_rollback_move_the_active_version_and_are_told(world):
+def test_activate_and_rollback_move_the_active_version_and_write_events(world):
     for n in range(3):
         world.function("work", metadata={"n": n})
     assert world.functions.rollback("work")["number"] == 2

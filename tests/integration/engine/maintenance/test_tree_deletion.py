@@ -427,7 +427,7 @@ def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Cal
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_is_left_open_nothing_open_is_lost_and_every_kept_tree_is_whole(
+def test_nothing_open_is_lost_and_every_kept_tree_is_whole_for_any_open_rows(
     aging: World, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
     rng = random.Random(seed)

@@ -243,7 +243,7 @@ def test_settings_of_the_users_session_change_nothing(shop: Shop) -> None:
 
 
 @on_postgres
-def test_a_row_too_large_for_an_event_is_told_of_without_its_values(shop: Shop) -> None:
+def test_a_row_too_large_for_an_event_is_reported_without_its_values(shop: Shop) -> None:
     shop.watch(max_bytes=2000)
     shop.sql(
         "INSERT INTO shop.orders (id, sku) VALUES (1, repeat('x', 3000))", "UPDATE shop.orders SET sku = 'y'"
@@ -486,7 +486,7 @@ def test_a_table_without_primary_key_is_watched_by_columns(shop: Shop) -> None:
 
 
 @on_postgres
-def test_a_busy_table_is_told_instead_of_waited_for(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_table_is_an_error_instead_of_a_wait(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_capture, "LOCK_MILLISECONDS", 200)
     with connect(shop.world) as writer, writer.transaction():
         writer.execute("INSERT INTO shop.orders (id) VALUES (1)")
@@ -510,7 +510,7 @@ def test_sqlite_is_refused(world: World) -> None:
         ("ALTER TABLE shop.orders DISABLE TRIGGER USER", "is disabled"),
     ],
 )
-def test_a_table_that_is_gone_renamed_or_silenced_is_told(shop: Shop, change: str, why: str) -> None:
+def test_a_table_that_is_gone_renamed_or_silenced_is_reported(shop: Shop, change: str, why: str) -> None:
     shop.watch()
     shop.sql(change)
     with keeping(shop.world, {"table": TableSource()}) as kept:

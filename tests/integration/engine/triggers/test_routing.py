@@ -307,7 +307,7 @@ def test_a_budget_shared_by_routers_is_exact(make_world):
     assert [row["reason"] for row in suppressed(worlds[0])] == ["budget"] * 30
 
 
-def test_whoever_locks_a_budget_sees_what_the_one_before_spent(make_world):
+def test_a_router_that_locks_a_budget_sees_what_the_one_before_spent(make_world):
     one, two = make_world(), make_world()
     root = one.events.emit("order.created")
     seen: list[tuple[int, int]] = []

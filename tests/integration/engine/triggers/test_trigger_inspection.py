@@ -54,12 +54,12 @@ def test_nothing_waits_for_a_trigger_without_flow_control(world: World) -> None:
     assert look(world).states == {}
 
 
-def test_a_trigger_that_is_not_there_is_told(world: World) -> None:
+def test_a_trigger_that_does_not_exist_is_an_error(world: World) -> None:
     with pytest.raises(NotFound, match="reorder"):
         look(world)
 
 
-def test_a_concurrency_group_tells_who_holds_it_and_who_comes_next(world: World) -> None:
+def test_a_concurrency_group_names_its_holders_and_its_queue(world: World) -> None:
     saved(world, {"concurrency": {"limit": 1, **BY_CUSTOMER}})
     emitted(world, "ada", "ada", "ada", "bob")
     while world.turn.run_once():
@@ -137,7 +137,7 @@ def test_a_shared_concurrency_group_tells_of_the_other_triggers_in_it(world: Wor
     assert " other queued" in told(look(world))
 
 
-def test_many_keys_are_counted_and_the_first_are_told(world: World) -> None:
+def test_many_keys_are_counted_and_the_first_are_listed(world: World) -> None:
     saved(world, {"idempotency": BY_CUSTOMER})
     emitted(world, *(f"c{number:02d}" for number in range(inspection.MAX_ROWS + 5)))
     found = look(world)

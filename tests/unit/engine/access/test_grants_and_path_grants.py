@@ -182,7 +182,7 @@ BAD_PATHS = [
 
 @pytest.mark.parametrize("mode", ["read", "write"])
 @pytest.mark.parametrize("path", BAD_PATHS, ids=repr)
-def test_paths_that_nobody_is_granted(mode, path) -> None:
+def test_paths_that_cannot_be_granted(mode, path) -> None:
     with pytest.raises(Invalid) as caught:
         path_grants.check(mode, path)
     assert caught.value.why

@@ -47,7 +47,7 @@ def order(*texts: str, **in_flight: int) -> list[str]:
         ("a-1 b a", {}, "b a a-1"),
     ],
 )
-def test_priorities_go_first_and_inside_one_who_has_the_fewest_in_flight(
+def test_priorities_go_first_and_inside_one_the_function_with_the_fewest_in_flight(
     given: str, in_flight: dict[str, int], wanted: str
 ) -> None:
     assert order(*given.split(), **in_flight) == wanted.split()

@@ -103,6 +103,6 @@ def test_a_cycle_that_came_later_does_not_hang_a_run():
     assert sorted(close(("a", 1), rows(a_1=["b"], b_1=["a"]))) == ["a@1", "b@1"]
 
 
-def test_a_missing_dependency_is_named_with_who_needs_it():
+def test_a_missing_dependency_is_named_with_its_dependent():
     with pytest.raises(NotFound, match=r"(?s)function 'c@3' not found.*it is a dependency of b v1"):
         close(("a", 1), rows(a_1=["b"], b_1=["c@3"]))

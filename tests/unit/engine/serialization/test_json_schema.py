@@ -69,7 +69,7 @@ def test_none_declares_nothing_and_checks_nothing():
     json_schema.check(None, object(), "input")
 
 
-def test_every_fault_is_told_with_its_place_at_most_ten():
+def test_every_fault_is_reported_with_its_place_at_most_ten():
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"rows": {"type": "array", "items": {"type": "integer"}}},

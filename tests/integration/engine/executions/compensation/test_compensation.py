@@ -197,7 +197,7 @@ def test_a_step_whose_values_were_not_recorded_whole_stops_the_saga(
     assert "durable=True" in row["problem"]
 
 
-def test_values_that_nobody_asks_for_need_not_be_whole(shop: World) -> None:
+def test_values_that_no_compensation_asks_for_need_not_be_whole(shop: World) -> None:
     shop.function("undo_reserve", "execution_id")
     parent = begun(shop)
     fail(shop, parent, span(1, "reserve", 1.0, output={"$type": "Order", "$repr": "<Order>"}))

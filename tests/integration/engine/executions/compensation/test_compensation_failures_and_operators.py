@@ -62,7 +62,7 @@ def test_an_operator_may_skip_what_cannot_be_undone(shop: World) -> None:
         operator.retry(parent.id)
 
 
-def test_an_operator_is_told_why_there_is_nothing_to_decide(shop: World) -> None:
+def test_an_operator_learns_why_there_is_nothing_to_decide(shop: World) -> None:
     operator = Compensations(shop.database)
     parent = begun(shop)
     with pytest.raises(Conflict, match="it is running"):

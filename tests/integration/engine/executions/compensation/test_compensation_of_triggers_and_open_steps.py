@@ -92,7 +92,7 @@ def test_an_open_step_that_nothing_undoes_is_looked_into_when_it_has_ended(shop:
     ]
 
 
-def test_what_has_no_compensation_anywhere_is_neither_cancelled_nor_told_of(shop: World) -> None:
+def test_what_has_no_compensation_anywhere_is_neither_cancelled_nor_reported(shop: World) -> None:
     shop.function("pack", "order")
     parent = begun(shop)
     packing = begun(shop, "pack", parent=parent.cause)

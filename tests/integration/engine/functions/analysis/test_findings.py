@@ -53,7 +53,7 @@ def test_a_change_that_was_overtaken_is_read_again(world):
     assert kinds(late.update("work", source=text + "# again\n")) == []
 
 
-def test_a_package_that_is_imported_and_not_declared_is_told(world):
+def test_a_package_that_is_imported_and_not_declared_is_reported(world):
     text = "import numpy\ndef work(): return numpy.zeros(3).tolist()\n"
     assert kinds(world.functions.save(text)) == ["undeclared_import"]
     assert kinds(world.functions.save(text, imports=["numpy"])) == []

@@ -104,7 +104,7 @@ def test_examples_are_as_many_as_are_asked_for_and_the_count_is_of_all(world: Wo
     assert (one.count, one.examples) == (7, ())
 
 
-def test_braces_in_names_are_told_as_they_are(world: World) -> None:
+def test_braces_in_names_are_reported_as_they_are(world: World) -> None:
     world.function()
     world.events.emit("plain", subject="{id}")
     with world.database.write() as tx:
@@ -202,7 +202,7 @@ def test_the_scheduler_looks_when_it_is_due_and_only_one_of_two_does(
     assert one.verify_if_due() == []
 
 
-def test_no_scheduler_looks_when_nobody_wants_it(make_world: Callable[..., World]) -> None:
+def test_no_scheduler_verifies_when_the_setting_is_off(make_world: Callable[..., World]) -> None:
     world = make_world(verify_seconds=0)
     watch = Verifier(world.database, world.settings)
     world.advance(10_000)

@@ -243,7 +243,7 @@ def test_a_requirement_brings_the_modules_that_an_import_of_them_would_ask_it_fo
         ), module
 
 
-def test_findings_stand_in_the_order_of_the_text_and_one_place_is_told_once():
+def test_findings_are_in_the_order_of_the_text_and_one_place_is_reported_once():
     text = inside("open('/etc/b')", "g(x) + g(y)", "open('/etc/a')")
     assert [(f.line, f.kind) for f in findings.analyze(text)] == [
         (2, "files"),
